@@ -196,7 +196,7 @@ def follow(
 
 
 def _opened(plan: Plan, account: Account | None) -> Account:
-    """Return the account, after adding the plan's secrets to those that it masks in messages."""
+    """Return the account, which from now on masks the plan's secrets in its messages."""
     from launcher.aws.account import Account
     from launcher.jobs.submission import mask
 

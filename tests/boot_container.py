@@ -12,6 +12,7 @@ from typing import Any
 
 from entrypoints import contract
 from launcher.code.archive import read_code
+from patience import PATIENCE
 
 SHOW = "import json, os, sys; print(json.dumps([sys.argv, dict(os.environ), os.getcwd()]))\n"
 
@@ -51,7 +52,7 @@ class Container:
 
     def run(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments, **environ)
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
     @property

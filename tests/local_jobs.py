@@ -14,6 +14,7 @@ import pytest
 
 from launcher.checks.examples import laid_over_base
 from launcher.local.sandbox import why_no_namespaces
+from patience import PATIENCE
 
 EFS, FSX = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 
@@ -28,7 +29,7 @@ def command(*options: str) -> list[str]:
 
 
 def launch(here: Path, *options: str, code: int = 0) -> str:
-    done = subprocess.run(command(*options), cwd=here, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(command(*options), cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == code, done.stdout + done.stderr
     assert_nothing_is_left(here)
     return done.stdout + done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,18 +11,9 @@ from typing import Any
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.stores import embedded_store
 from launcher.local.providers.fifo import provide
-
-PATIENCE = 20.0  # seconds after which a test has failed; nothing waits that long
-
+from patience import wait_for
 
 Deliver = Callable[..., Delivery]
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.001)
 
 
 def fifo(delivery: Delivery, epoch: int) -> Path:

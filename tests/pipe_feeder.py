@@ -21,8 +21,7 @@ from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
-
-PATIENCE = 30.0
+from patience import PATIENCE, wait_for
 
 _writing: set[int] = set()  # descriptors of feeders
 
@@ -104,13 +103,6 @@ def in_threads(work: Callable[[int], object], count: int) -> None:
     for thread in threads:
         thread.join(PATIENCE)
         assert not thread.is_alive()
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 def brokers(root: Path) -> list[int]:

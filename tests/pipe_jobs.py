@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
+from patience import PATIENCE
 
 COUNT = 600  # lines of an epoch: the number of its FIFO, and the line's
 
@@ -48,7 +49,7 @@ def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.
     file = root / f"script{len(list(root.glob('script*')))}.py"
     file.write_text(textwrap.dedent(begin) + textwrap.dedent(script))
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "SAGEMAKER_BASE_DIR": str(root)}
-    environ |= {"OMP_NUM_THREADS": "1", contract.FIFO_WAIT_VARIABLE: "20"}
+    environ |= {"OMP_NUM_THREADS": "1", contract.FIFO_WAIT_VARIABLE: str(PATIENCE)}
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks else []
     return subprocess.Popen(
         [sys.executable, *torchrun, str(file), *arguments], env=environ, stdout=subprocess.PIPE, text=True
@@ -58,6 +59,6 @@ def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.
 def end_of(process: subprocess.Popen[str]) -> list[Any]:
     """The lines that it has printed, once it has ended."""
     with process:
-        out, _ = process.communicate(timeout=90)
+        out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     return [json.loads(line) for line in out.splitlines()]

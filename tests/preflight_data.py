@@ -16,6 +16,7 @@ from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
 from launcher.preflight.s3 import directory_buckets
 from launcher.preflight.storage import disk
+from patience import PATIENCE
 
 CHECKS = tuple(
     check
@@ -47,7 +48,7 @@ def checked(overlay: str, account: Account | None = None, **options: Any) -> Rep
     replaced = {line.partition(":")[0] for line in overlay.splitlines()}
     kept = [line for line in BASE.splitlines() if line.partition(":")[0] not in replaced]
     plan = launcher.plan(launcher.parse_spec("\n".join([*kept, overlay, ""]), "job.yaml"))
-    options = {"checks": CHECKS, "deadline": 30.0, **options}
+    options = {"checks": CHECKS, "deadline": PATIENCE, **options}
     return preflight(plan, account or Account(region="us-east-1"), **options)
 
 

@@ -17,6 +17,7 @@ from launcher.aws.account import Account
 from launcher.preflight import CHECKS as ALL_CHECKS
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
+from patience import PATIENCE
 
 CHECKS = tuple(check for check in ALL_CHECKS if check not in preflight_data.CHECKS)
 TRUST: dict[str, Any] = {
@@ -193,7 +194,7 @@ class World:
     def checked(self, overlay: str = "", *, checks: Any = CHECKS, account: Account | None = None, **ids: str) -> Report:
         """Run preflight on SPEC with the keys of `overlay` in place of its own."""
         plan = launcher.plan(launcher.parse_spec(self.spec(overlay, **ids), "job.yaml"))
-        return preflight(plan, account or self.account, checks=checks, deadline=30.0)
+        return preflight(plan, account or self.account, checks=checks, deadline=PATIENCE)
 
     def spec(self, overlay: str = "", **ids: str) -> str:
         replaced = {line.partition(":")[0] for line in overlay.splitlines() if not line.startswith(" ")}

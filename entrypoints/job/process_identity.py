@@ -40,7 +40,7 @@ class Processes:
 
 
 def start_time(process: int) -> str:
-    """Return a process's start time, which later processes with its number lack; empty if no such process runs."""
+    """Return what distinguishes a process from later ones with its number; empty if there is none, or it has ended."""
     fields = _stat(process)
     if fields is not None:
         return "" if fields[0] in _ENDED else fields[19].decode()

@@ -104,7 +104,7 @@ def check_spec(
 
 
 def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec) -> str:
-    """Return the message with `${NAME}` in place of a value that comes from an environment variable."""
+    """Return the message, with a setting from an environment variable as it is written."""
     written = spec.masked.get((str(violation.path[0]), str(violation.path[-1])))
     if written is None:
         return violation.message

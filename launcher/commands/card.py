@@ -101,13 +101,13 @@ class Command(Options):
     """
 
     exit_codes: tuple[int, ...] = (0, 2, 3)
-    """The command's exit codes, besides 1, 130 and 141."""
+    """Those that it ends with, besides 1, 130 and 141."""
     example: str
     """Arguments that follow `launch`. A test runs them in an account that has the job digits-1, beside a job.yaml."""
     effects: Sequence[type[Effect]] = ()
-    """The effects of which a user can choose one; their options are added to the command's."""
+    """Those of which a user can choose one; they add their options to the command's."""
     effect: Effect
-    """The chosen effect, if there are `effects`."""
+    """The chosen one, if there are `effects`."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__(values)

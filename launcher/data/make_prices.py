@@ -59,7 +59,7 @@ def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
 
 
 def replace_sheet(sheets: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the sheets with `new` in place of its region's; if it has no storage price, the old one is kept."""
+    """Return the sheets with those of the new one's region replaced; a storage price that it lacks is kept."""
     kept = [new]
     for sheet in sheets:
         if sheet["region"] != new["region"]:

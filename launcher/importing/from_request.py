@@ -37,7 +37,7 @@ def import_file(path: str | Path) -> str:
 
     Raises:
         InputError: The file cannot be read, or has no request in it.
-        SpecError: The file is invalid YAML.
+        SpecError: It is wrong YAML.
     """
     try:
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()

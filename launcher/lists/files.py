@@ -87,7 +87,7 @@ def read_map(file: Path) -> dict[str, tuple[str, ...]]:
 
 
 def stamp(file: Path) -> Stamp:
-    """Return a value that changes if another process writes the file."""
+    """Return what changes if another process writes the file."""
     try:
         found = file.stat()
     except OSError:

@@ -188,7 +188,7 @@ def _parse_set_value(text: str, steps: SpecPath, place: Location) -> Tree:
         return read_tree(text, place.file)
     except SpecError as error:
         first = error.problems[0]
-        quoted = f"; for text, write {json.dumps(text, ensure_ascii=False)}" if len(text) <= 60 else ""
+        quoted = f"; for a text, write {json.dumps(text, ensure_ascii=False)}" if len(text) <= 60 else ""
         raise _refused(steps, place, f"{first.message}{quoted}") from None
 
 

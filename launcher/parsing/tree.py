@@ -119,7 +119,7 @@ def _compose(text: str, tree: Tree) -> _Node | None:
             raise _too_much(tree, place)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                message = f"*{event.anchor} has no anchor above it; put text that begins with * in quotes"
+                message = f"*{event.anchor} has no anchor above it; put a text that begins with * in quotes"
                 raise tree.refused(place, message, "yaml-alias")
             named, tree.aliased = anchors[event.anchor], True
             if named in stack:
@@ -157,7 +157,7 @@ def _node(event: Any, place: _Place, tree: Tree) -> _Node:
         _TAGS.get(event.tag) != kind or (form and not re.fullmatch(form, event.value))
     ):
         tag = re.sub(_CONTROL, "?", event.tag.replace(_YAML, "!!"))
-        message = f"the tag {tag} is not supported; write the plain value, or text that begins with ! in quotes"
+        message = f"the tag {tag} is not supported; write the plain value, or a text that begins with ! in quotes"
         raise tree.refused(place, message, "yaml-tag")
     if kind != "scalar":
         return _Node(kind, [], place)

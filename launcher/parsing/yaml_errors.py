@@ -42,11 +42,11 @@ def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Position,
     if context.startswith("while parsing a block"):
         return _out_of_line(context, problem, at, lines)
     if "alias" in context or "anchor" in context:
-        return begun, f"has text that begins with {lines[begun[0] - 1][begun[1] - 1]!r}; put the text in quotes"
+        return begun, f"has a text that begins with {lines[begun[0] - 1][begun[1] - 1]!r}; put the text in quotes"
     if "cannot start any token" in problem:
-        return at, f"has text that begins with {character!r}; put the text in quotes"
+        return at, f"has a text that begins with {character!r}; put the text in quotes"
     if "block scalar" in context:
-        return begun, "has text after | or >, which begin text of several lines; put the text in quotes"
+        return begun, "has text after | or >, which begin a text of several lines; put the text in quotes"
     if "sequence entries" in problem:
         return at, "begins a list on the line of its key; begin it on the next line, or write [one, two]"
     if "directive" in problem + context or "incompatible" in problem:
@@ -94,7 +94,7 @@ def _second_colon(at: _Position, lines: list[str]) -> tuple[_Position, str]:
     if at[1] > 1024 and not re.search(_KEY_VALUE, line[: at[1] - 1]):
         return (at[0], 1), "has a key of more than 1,024 characters, which YAML does not allow; shorten it"
     if re.search(_KEY_VALUE, line[: at[1] - 1]):
-        return at, f"has a ': ' within text; put the whole text in quotes{_smart(line)}"
+        return at, f"has a ': ' within a text; put the whole text in quotes{_smart(line)}"
     if (number := _line_without_colon(at[0], lines)) is not None:
         return (number, _depth(lines[number - 1]) + 1), _without_colon(number, lines)
     if _depth(_above(at[0], lines)) < _depth(line):
@@ -147,7 +147,7 @@ def _in_brackets(context: str, at: _Position, begun: _Position, lines: list[str]
     if not character or (at[0] > begun[0] and lower):
         return begun, f"opens a {opening!r} that is not closed; write {closing!r} at its end"
     if before.endswith("$") or character == "{":
-        return at, "has a brace within text; put such text in quotes inside braces and brackets"
+        return at, "has a brace within a text; put such a text in quotes inside braces and brackets"
     return at, f"needs a ',' or the closing {closing!r} before this; or put the text in quotes{_smart(line)}"
 
 
@@ -170,7 +170,7 @@ def _out_of_line(context: str, problem: str, at: _Position, lines: list[str]) ->
         return at, f"has text after a closing quote; write {inside}, and check the quotes above"
     if character == "&" and (first := re.search(r"&\S+\s*$", before)):
         other = first[0].strip()
-        return at, f"is a second anchor after {other}; write one, or put text that begins with & in quotes"
+        return at, f"is a second anchor after {other}; write one, or put a text that begins with & in quotes"
     if before[-1] in "]}":
         return at, f"has text after {before[-1]!r}; put the whole text in quotes"
     return at, f"is not YAML: {problem}; {_CHECK}{_smart(line)}"

@@ -116,12 +116,12 @@ EXPLANATIONS = {
         'environment: {LEVEL: "info"}',
     ),
     "yaml-tag": Explanation(
-        "Tags create objects of a program, which no spec needs; put text that begins with ! in quotes.",
+        "Tags create objects of a program, which no spec needs; put a text that begins with ! in quotes.",
         "environment: {BANG: !important x}",
         "environment: {BANG: '!important x'}",
     ),
     "yaml-alias": Explanation(
-        "`&name` names a value and `*name` repeats it. Put text that begins with * in quotes.",
+        "`&name` names a value and `*name` repeats it. Put a text that begins with * in quotes.",
         "environment:\n  FILES: *files",
         "environment:\n  FILES: '*files'",
     ),

@@ -30,7 +30,7 @@ _JSON_TYPES: dict[str, Any] = {
     "list": list,
 }
 LARGEST = 2**63 - 1  # number of 64 bits
-_TYPE_NAMES = {str: "text", int: "a whole number", bool: "true or false", dict: "a mapping", list: "a list"}
+_TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a mapping", list: "a list"}
 # The model's patterns are Java's; Python's `re` lacks these classes. All are used inside brackets. \w is wider
 # than \p{L} by digits and the underscore, which the one class with \p{L} allows as well.
 _JAVA_CLASSES = {

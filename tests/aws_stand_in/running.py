@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from patience import PATIENCE
+
 REGION = "us-east-1"
 _FOLDER = Path(__file__).parent.parent
 FOREVER = -1
@@ -51,7 +53,7 @@ class StandIn:
         url = f"{self.endpoint}/_stand_in/{quote(name)}"
         try:
             with urllib.request.urlopen(
-                urllib.request.Request(url, json.dumps(parameters).encode()), timeout=60
+                urllib.request.Request(url, json.dumps(parameters).encode()), timeout=PATIENCE
             ) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
@@ -180,5 +182,5 @@ def running(port: int = 0) -> Iterator[StandIn]:
         yield StandIn(endpoint)
     finally:
         process.stdin.close()
-        process.wait(30)
+        process.wait(PATIENCE)
         process.stdout.close()

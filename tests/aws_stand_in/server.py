@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from aws_stand_in.errors import Answer, Refusal, written
 from aws_stand_in.state import State
 from aws_stand_in.wire import Call, read_call
+from patience import PATIENCE
 
 _BEFORE = ("throttle", "500", "expired", "denied", "refuse")
 _LOGIN = Answer(200, b"<html><body>Please log in.</body></html>", {"Content-Type": "text/html", "ETag": '"1"'})
@@ -114,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _moto(self, body: bytes) -> Answer:
         """Return moto's answer to this request."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=PATIENCE)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -147,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reset_moto(self) -> None:
         """Reset moto, which takes half a second; a test that wrote nothing there need not wait for it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=PATIENCE)
         try:
             connection.request("POST", "/moto-api/reset", b"")
             connection.getresponse().read()

@@ -18,6 +18,7 @@ from entrypoints.checkpoint import load_checkpoint, save_checkpoint
 from entrypoints.errors import ChannelError
 from faulty_s3 import Store, faulty_s3
 from launcher.local.s3_server import serve
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         found.speaking.set()
         for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
             if thread.name in ("prefetch", "s3 request"):
-                thread.join(10)
+                thread.join(PATIENCE)
 
 
 def save() -> None:
@@ -155,7 +156,7 @@ def test_upload_that_was_given_up_is_not_stored_later(store: Store, monkeypatch:
     store.hushed.clear()
     for thread in threading.enumerate():
         if thread.name == "s3 request":
-            thread.join(30)
+            thread.join(PATIENCE)
     assert same(load_checkpoint("s3://bucket/last.pt"), state(1))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.checks.examples import laid_over_base
+from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -37,7 +38,7 @@ def run(code: str, *path: Path) -> str:
         cwd="/",  # which comes first on the path
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert process.returncode == 0, process.stderr
     return process.stdout.strip()
@@ -115,7 +116,7 @@ def test_launch_works_with_the_old_module_installed(tmp_path: Path, installed: s
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stderr
         assert expected in done.stdout
@@ -143,7 +144,7 @@ def test_real_old_module_works(tmp_path: Path) -> None:
         str(tmp_path),
         "entrypoints==0.4",
     ]
-    if subprocess.run(install, capture_output=True, timeout=120).returncode:
+    if subprocess.run(install, capture_output=True, timeout=PATIENCE).returncode:
         pytest.skip("the old package cannot be downloaded here; the tests above use a stand-in")
     code = """
         import entrypoints

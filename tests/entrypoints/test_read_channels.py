@@ -16,6 +16,7 @@ import pytest
 from entrypoints import contract
 from entrypoints.records import format_of
 from entrypoints.samples.digest import MODULUS, Tally
+from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 LINES = [b"%d" % number for number in range(100)]
@@ -56,7 +57,7 @@ def run(root: Path, *arguments: str, python: tuple[str, ...] = (), **environ: st
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "SAGEMAKER_BASE_DIR": str(root), **environ},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
 
 

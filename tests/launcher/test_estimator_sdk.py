@@ -24,6 +24,7 @@ import channel_specs
 import launcher
 from launcher.checks.examples import laid_over_base
 from launcher.request.build import channel_variables
+from patience import PATIENCE
 
 pytestmark = pytest.mark.sdk
 
@@ -162,7 +163,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     }
     command = [python, str(Path(__file__).parents[1] / "sdk_proof.py"), str(folder), *WITH_CODE]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return Trained(folder)

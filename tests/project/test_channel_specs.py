@@ -24,6 +24,7 @@ import launcher
 from entrypoints.records import format_of
 from entrypoints.samples.digest import MODULUS, Tally
 from launcher import demo
+from patience import PATIENCE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLAN_ONLY = ("image-classification-built-in", "serverless-dataset")  # AWS's images contain the code
@@ -103,7 +104,9 @@ def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
 def launch(name: str, workplace: Path) -> str:
     command = [sys.executable, "-m", "launcher.cli", str(channel_specs.path(name))]
     options = ["--local", "--data", "data", "--name", name]
-    done = subprocess.run([*command, *options], cwd=workplace, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(
+        [*command, *options], cwd=workplace, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

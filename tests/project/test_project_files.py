@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 import launcher
+from patience import PATIENCE
 
 ROOT = Path(launcher.__file__).parents[1]
 PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -31,7 +32,7 @@ def test_workflow_runs_ci_on_every_declared_python() -> None:
 
 def test_make_help_lists_every_command() -> None:
     commands = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)[0].split()
-    printed = subprocess.run(["make", "-C", ROOT], capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(["make", "-C", ROOT], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     assert sorted(re.findall(r"^([a-z][a-z0-9-]*)  +\S", printed, re.MULTILINE)) == sorted(commands)
 
 

@@ -14,6 +14,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from entrypoints import write_shards
+from patience import PATIENCE
 
 ROOT = Path(launcher.__file__).parents[1]
 
@@ -39,7 +40,9 @@ def blocks(language: str, page: str, heading: str) -> list[str]:
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=100)
+    done = subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -115,6 +118,6 @@ def test_container_code_trains_in_a_local_run(tmp_path: Path) -> None:
     samples = [{"__key__": f"{number}", "raw": bytes(16), "cls": b"3"} for number in range(33)]
     write_shards(samples, tmp_path / "images", "tar", 10_000)
     command = (sys.executable, "-m", "launcher.cli", "job.yaml", "--local", "--channel", "train=./images")
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"last batch \(\d+, 16\) torch.int64", done.stdout), done.stdout

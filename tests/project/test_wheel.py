@@ -17,13 +17,14 @@ import yaml
 import channel_specs
 import launcher
 from conftest import need
+from patience import PATIENCE
 
 ROOT = Path(launcher.__file__).parents[1]
 LOCKED = re.compile(r"^([\w.\[\]-]+==[^\s\\]+(?: ; [^\\\n]+?)?)(?: \\)?$", re.MULTILINE)
 
 
 def run(*command: str | Path, folder: Path = ROOT) -> str:
-    done = subprocess.run(command, cwd=folder, env={}, capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(command, cwd=folder, env={}, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -44,7 +45,7 @@ def bin_folder(wheel: Path) -> Path:
     constraints = wheel.parent / "constraints.txt"
     constraints.write_text("\n".join(LOCKED.findall((ROOT / "requirements.lock").read_text())))
     install = [environment / "bin/python", "-m", "pip", "install", "--quiet", "--constraint", constraints, wheel]
-    done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=PATIENCE)
     if done.returncode:
         need(f"needs a package index: {done.stderr}")
     return environment / "bin"

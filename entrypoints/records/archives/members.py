@@ -64,13 +64,13 @@ def members_of(sample: Sample) -> list[tuple[str, bytes]]:
     last = key.rpartition("/")[2] if isinstance(key, str) and "\0" not in key else ""
     if not last or "." in last:
         raise ValueError(
-            "its __key__ names its files in the archive: expected a string without zero bytes, with something but no dot after "
+            "its __key__ names its files in the archive: expected a text without zero bytes, with something but no dot after "
             "the last slash (the field follows a dot)"
         )
     members = []
     for field in sample:
         if "/" in field or "\0" in field:
-            raise ValueError(f"field {field!r} cannot be a file's ending; use a string without / and zero bytes")
+            raise ValueError(f"field {field!r} cannot be a file's ending; use a text without / and zero bytes")
         if field != KEY:
             members.append((f"{key}.{field}", content(sample, field)))
     if not members:

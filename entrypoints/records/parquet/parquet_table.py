@@ -88,7 +88,7 @@ def _check_joined(file: SeekableFile, place: int, chunks: list[Fields]) -> None:
         parts = ((_begin(meta), meta[_PACKED]), (chunk.get(4), chunk.get(5)), (chunk.get(6), chunk.get(7)))
         end = max([end, *(start + size for start, size in (*parts, (meta.get(14), meta.get(15))) if start and size)])
     if place - end >= 8 and _read(file, place - end - 4, 8) == MAGIC * 2:
-        raise ValueError(f"another file ends at byte {place - end}: Parquet files cannot be joined; write one file")
+        raise ValueError(f"another file ends at byte {place - end}: Parquet files cannot be joined, write one")
 
 
 def _check_pages(file: SeekableFile, meta: Fields) -> None:

@@ -51,7 +51,7 @@ def encode_record(sample: Sample) -> bytes:
     for name, number in _TEXTS.items():
         if name in sample:
             if not isinstance(sample[name], str):
-                raise ValueError(f"field {name!r}: expected str, got {type(sample[name]).__name__}")
+                raise ValueError(f"field {name!r}: expected a text, got {type(sample[name]).__name__}")
             fields.append(encode(number, sample[name].encode()))
     return b"".join(fields)
 

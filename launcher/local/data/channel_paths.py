@@ -39,7 +39,7 @@ class ChannelPaths:
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
-        """Replace S3 URIs in errors by the paths that the user gave for these channels."""
+        """Let errors name the files of these channels by their own paths."""
         try:
             yield
         except LaunchError as error:

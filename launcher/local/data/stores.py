@@ -84,6 +84,6 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
     try:
         client = session.client("s3", region_name=environ["AWS_REGION"], endpoint_url=endpoint, config=config)
     except ValueError as error:
-        remedy = "write AWS_ENDPOINT_URL with its scheme, such as http://localhost:9000"
+        remedy = "write AWS_ENDPOINT_URL with its protocol, http://..."
         raise RefusedError(f"the S3 endpoint is wrong: {error}; {remedy}") from None
     yield Store(RemoteObjects(client), environ, remote=True)

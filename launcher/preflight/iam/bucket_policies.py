@@ -48,7 +48,7 @@ def _ask(subject: Subject, _: SpecPath, needed: tuple[str, list[Need]]) -> Itera
 
 
 def _is_denied(subject: Subject, statement: Mapping[str, Any], need: Need) -> bool:
-    """Return whether a Deny applies to existing objects, or to all future ones; a need may name no real key. Raises AwsError."""
+    """Whether a Deny applies to existing objects, or to all objects to come: a need's key may be made up. Raises AwsError."""
     role = str(subject.draft.get("RoleArn"))
     if need.place is not None and need.action != "s3:ListBucket":
         arn = need.resource.partition("/")[0]

@@ -20,17 +20,8 @@ from entrypoints.order.sharding import Shard
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import image_recordio, recordio
 from entrypoints.samples.channel import open_channel
-from pipe_feeder import (
-    LINES,
-    PATIENCE,
-    Feed,
-    brokers,
-    lines_of,
-    loaded,
-    numbers,
-    side_by_side,
-    wait_for,
-)
+from patience import PATIENCE, wait_for
+from pipe_feeder import LINES, Feed, brokers, lines_of, loaded, numbers, side_by_side
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -174,7 +165,9 @@ def test_torchrun_ranks_with_workers_read_whole_epochs_and_leave_no_broker(
     (tmp_path / "script.py").write_text(script)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "script.py"]
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SAGEMAKER_BASE_DIR": str(root), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((tmp_path / f"found-{rank}.json").read_text()) for rank in range(2)]
     for epoch in range(2):

@@ -26,12 +26,12 @@ from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
-from pipe_feeder import Feed, brokers, in_threads, wait_for
+from patience import PATIENCE, wait_for
+from pipe_feeder import Feed, brokers, in_threads
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.timeout(120),
 ]
 
 
@@ -198,7 +198,7 @@ def test_interrupted_or_killed_training_leaves_no_process(
         assert training.stdout.readline() == "begun\n"
         # Ctrl-C goes to all of a terminal's processes; who kills, kills one.
         (os.killpg if end is signal.SIGINT else os.kill)(training.pid, end)
-        _, said = training.communicate(timeout=60)  # which is the end of the workers, too
+        _, said = training.communicate(timeout=PATIENCE)  # which is the end of the workers, too
     assert training.returncode == -end
     assert said.count("Traceback") == (1 if end is signal.SIGINT else 0), said
     wait_for(lambda: not brokers(root))
@@ -215,6 +215,6 @@ def test_silent_feeder_does_not_delay_ctrl_c(root: Path, loader: str) -> None:
         assert training.stdout is not None
         assert training.stdout.readline() == "begun\n"
         os.killpg(training.pid, signal.SIGINT)
-        training.communicate(timeout=30)
+        training.communicate(timeout=PATIENCE)
     assert training.returncode == -signal.SIGINT
     wait_for(lambda: not brokers(root))

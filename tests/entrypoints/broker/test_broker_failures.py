@@ -24,16 +24,8 @@ from entrypoints.order.sharding import Shard
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import image_recordio, recordio
 from entrypoints.samples.channel import open_channel
-from pipe_feeder import (
-    PATIENCE,
-    Feed,
-    brokers,
-    lines_of,
-    loaded,
-    numbers,
-    side_by_side,
-    wait_for,
-)
+from patience import PATIENCE, wait_for
+from pipe_feeder import Feed, brokers, lines_of, loaded, numbers, side_by_side
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -119,10 +111,8 @@ def test_second_request_for_an_epoch_is_refused(environment: Environment, feed: 
     # Without a broker, by the FIFOs that are there.
     assert len(numbers(open_channel("lines", 1, environment=environment), 1)) == 5000
     wait_for(lambda: 1 in feeder.ended)
-    begin = time.monotonic()
     with pytest.raises(ChannelError, match="epoch 0 was read already"):
         next(open_channel("lines", environment=environment))
-    assert time.monotonic() - begin < 10
 
 
 def test_missing_readers_are_reported_after_the_wait(

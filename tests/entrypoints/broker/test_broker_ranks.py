@@ -21,9 +21,8 @@ from entrypoints.broker.coordinator import Coordinator
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
-from pipe_feeder import PATIENCE, Feed, Feeder, brokers, in_threads, make_root, wait_for
-
-pytestmark = pytest.mark.timeout(300)
+from patience import PATIENCE, wait_for
+from pipe_feeder import Feed, Feeder, brokers, in_threads, make_root
 
 COUNT = 500  # lines of an epoch: the number of its FIFO, and the line's
 RANK = """
@@ -69,7 +68,7 @@ def rank(root: Path, index: int, how: str, *epochs: int, **environ: str) -> subp
 
 def printed(process: subprocess.Popen[str]) -> list[Any]:
     with process:
-        out, errors = process.communicate(timeout=PATIENCE * 4)
+        out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     return [json.loads(line) for line in out.splitlines()]
 
@@ -153,7 +152,7 @@ def test_finished_rank_of_torchrun_is_not_waited_for_after_each_restart(root: Pa
     (root / "script.py").write_text(textwrap.dedent(TRAINING))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=2", "script.py"]
     with started(root, *torchrun, workers) as process:
-        _, errors = process.communicate(timeout=PATIENCE * 8)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     for restarts in (1, 2):
         parts = [json.loads((root / name).read_text()) for name in ("0-0", "0-1", f"{restarts}-0", f"{restarts}-1")]
@@ -165,7 +164,7 @@ def test_rank_that_has_exited_is_reported_to_waiting_ranks(root: Path) -> None:
     waiting = rank(root, 1, "reads", 0, 1)
     assert printed(rank(root, 0, "reads", 0)) == [share_of(0, 0)]
     with waiting:
-        _, errors = waiting.communicate(timeout=PATIENCE * 2)  # and not the ten minutes of a rank that is late
+        _, errors = waiting.communicate(timeout=PATIENCE)  # and not the ten minutes of a rank that is late
     assert "ChannelError: channel 'lines', epoch 1: rank 0 of this host has ended without reading its shard" in errors
 
 
@@ -191,14 +190,14 @@ def of_torchrun(root: Path, how: str, *options: str) -> subprocess.Popen[str]:
 
 def test_rank_of_torchrun_that_ends_before_it_connects_is_reported(root: Path) -> None:
     with of_torchrun(root, "ends") as process:
-        _, errors = process.communicate(timeout=PATIENCE * 4)  # and not the ten minutes of a rank that is late
+        _, errors = process.communicate(timeout=PATIENCE)  # and not the ten minutes of a rank that is late
     assert process.returncode == 1
     assert "ChannelError: channel 'lines', epoch 0: of this host's 2 ranks only rank 1 still runs; the others" in errors
 
 
 def test_rank_of_torchrun_that_connects_late_is_waited_for(root: Path) -> None:
     with of_torchrun(root, "pauses") as process:
-        output, errors = process.communicate(timeout=PATIENCE * 4)
+        output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output.split()) == (0, [str(COUNT // 2)] * 2), errors
 
 

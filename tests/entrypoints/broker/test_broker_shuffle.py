@@ -24,6 +24,7 @@ from entrypoints.records.recordio import recordio
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
+from patience import PATIENCE
 from pipe_feeder import Feeder, in_threads, kill_brokers, make_root
 
 BIG = bytes(1 << 20)
@@ -51,11 +52,10 @@ def dataset(root: Path, environment: Environment) -> Iterator[ChannelDataset]:
     # By bytes, a block of large samples would end long before one of small ones, if it were not for the broker.
     reading = Reading(seed=7, block=100, block_bytes=1 << 20)
     yield ChannelDataset("images", transform=head_of, reading=reading, environment=environment)
-    feeder.join(30)
+    feeder.join(PATIENCE)
     assert not feeder.is_alive()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("by", [DataLoader, ThreadLoader])
 def test_samples_of_uneven_sizes_are_all_read(dataset: ChannelDataset, by: Any) -> None:
     workers = {"num_workers": 2} if by is DataLoader else {"threads": 2}

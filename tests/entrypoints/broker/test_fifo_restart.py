@@ -21,12 +21,12 @@ from entrypoints.job.process_identity import Processes
 from entrypoints.readers import fifo
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
-from pipe_feeder import Feed, brokers, wait_for
+from patience import wait_for
+from pipe_feeder import Feed, brokers
 from pipe_jobs import COUNT, end_of, epoch_of, job, lines_of, words
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.timeout(180),
 ]
 
 

@@ -12,12 +12,12 @@ from entrypoints import contract
 from entrypoints.job.environment import load_environment
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
-from pipe_feeder import Feed, Feeder, brokers, make_root, wait_for
+from patience import wait_for
+from pipe_feeder import Feed, Feeder, brokers, make_root
 from pipe_jobs import end_of, epoch_of, job, lines_of, words
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.timeout(180),
 ]
 
 

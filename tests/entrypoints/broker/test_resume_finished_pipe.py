@@ -21,14 +21,14 @@ from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
-from pipe_feeder import PATIENCE, brokers, feeding, in_threads, make_root, wait_for
+from patience import PATIENCE, wait_for
+from pipe_feeder import brokers, feeding, in_threads, make_root
 from stateful_loaders import LOADERS, SHUFFLED, given, read, stateful, text_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.timeout(120),
 ]
 
 
@@ -95,7 +95,7 @@ def test_rank_that_finished_first_does_not_block_the_other_after_resuming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: Reading | None
 ) -> None:
     """A StatefulDataLoader asks for nothing once a batch was its last, and the other rank waits for this one's shard."""
-    monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "10")
+    monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, str(PATIENCE))
     found: dict[tuple[int, str], list[list[str]]] = {}
 
     def loaders(environment: Environment) -> Iterator[Any]:
@@ -137,8 +137,7 @@ def test_finished_threads_return_after_the_broker_knows(tmp_path: Path, monkeypa
             for rank in (0, 1)
         ]
         threads[1].start()
-        wait_for(lambda: brokers(tmp_path / "root"))
-        [broker] = brokers(tmp_path / "root")
+        [broker] = wait_for(lambda: brokers(tmp_path / "root"))
         os.kill(broker, signal.SIGSTOP)
         threads[0].start()
         threads[0].join(4)

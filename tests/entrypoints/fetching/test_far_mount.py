@@ -23,6 +23,7 @@ from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from launcher.s3.uri import S3Location
 from object_channels import streams_of
+from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("rclone") and Path("/dev/fuse").exists()), reason="needs rclone and FUSE"
@@ -104,7 +105,7 @@ def test_leaving_early_leaves_no_thread_and_no_open_file(far: tuple[Path, Path])
     streams.close()  # type: ignore[attr-defined]
     left = [thread for thread in threading.enumerate() if thread.name in ("prefetch", "listing")]
     for thread in left:  # in a request that takes longer than `close` waits, on a busy machine
-        thread.join(20)
+        thread.join(PATIENCE)
     assert not [thread for thread in left if thread.is_alive()]
     opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     assert not [path for path in opened if path.startswith(str(mount))]
@@ -127,7 +128,7 @@ def test_silent_mount_raises(far: tuple[Path, Path], monkeypatch: pytest.MonkeyP
         SPEAKING.set()
     for thread in threading.enumerate():
         if thread.name == "prefetch":
-            thread.join(20)
+            thread.join(PATIENCE)
     assert read(mount, Shard(41, 42)) == [("later", bytes(100))]
 
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrypoints.fetching.listing import Keys, Listed, Listing
+from patience import PATIENCE
 
 PAGES, PER_PAGE = 40, 25
 EVERY = [Listed(f"p/{number:04d}-ü\udcff", number << 30, 2**64 - 1 - number) for number in range(PAGES * PER_PAGE)]
@@ -74,7 +75,7 @@ def test_processes_share_a_listing(listing: Listing, log: Path, begun: int) -> N
         child.start()
     assert list(listing) == EVERY
     for child in children:
-        child.join(20)
+        child.join(PATIENCE)
     assert [answers.get() for _ in children] == [True] * 3
     assert sorted(asked(log)) == list(range(PAGES))
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
-from pipe_feeder import wait_for
+from patience import PATIENCE, wait_for
 
 SMALL = Limits(held_bytes=64, piece_bytes=16, objects=8, threads=5)
 
@@ -61,7 +61,7 @@ def no_thread_stays() -> Iterator[None]:
     before = set(threads())  # of other files' tests, still waiting for a store that is gone
     yield
     for thread in set(threads()) - before:
-        thread.join(5)
+        thread.join(PATIENCE)
     assert not set(threads()) - before
 
 
@@ -86,7 +86,7 @@ def test_any_objects_are_read_whole_and_in_order(shapes: list[tuple[int, bool]],
 
 
 def test_requests_are_made_at_the_same_time() -> None:
-    together = threading.Barrier(5, timeout=10)
+    together = threading.Barrier(5, timeout=PATIENCE)
     sources = [Bytes(str(n), b"x", before=lambda start: together.wait() and None) for n in range(10)]
     assert [stream.read() for stream in read_ahead(iter(sources), SMALL, "a test")] == [b"x"] * 10
 

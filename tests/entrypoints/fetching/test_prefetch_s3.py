@@ -21,7 +21,7 @@ from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.map import ConnectorMapDataset
 from faulty_s3 import RESET, Store, environment_of, faulty_s3
 from object_channels import streams_of
-from pipe_feeder import wait_for
+from patience import PATIENCE, wait_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -101,7 +101,7 @@ def test_forks_while_objects_are_fetched_are_safe(store: Store, numbers: Environ
             answers: Any = context.SimpleQueue()
             child = context.Process(target=read_number, args=(key, answers))
             child.start()
-            child.join(20)
+            child.join(PATIENCE)
             assert child.exitcode == 0
             assert answers.get() == found[-1]
     assert found == list(range(COUNT))

@@ -18,7 +18,7 @@ from entrypoints.image_training.image_channel import ImageChannel, ImageForm, Lo
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.records.archives import tar_write
 from entrypoints.samples.labels import read_labels
-from pipe_feeder import wait_for
+from patience import wait_for
 
 COUNT = 40
 GREY = ImageForm("L")

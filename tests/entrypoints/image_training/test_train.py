@@ -21,6 +21,7 @@ import launcher
 from entrypoints import contract
 from entrypoints.image_training.model import small_cnn
 from entrypoints.records.archives import tar_write
+from patience import PATIENCE
 from train_runs import REPOSITORY, assert_same, result, run
 
 
@@ -147,7 +148,7 @@ def run_as_a_job(workers: str) -> int:
     ]
     environ = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests/data", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "entrypoints.train", *options, workers]
-    return subprocess.run(command, env=environ, timeout=120, check=False).returncode
+    return subprocess.run(command, env=environ, timeout=PATIENCE, check=False).returncode
 
 
 def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
@@ -163,11 +164,11 @@ def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
     thread = feed(root, "train", 2, shard)
     monkeypatch.setenv("STOP_AT", "train 8")  # the second epoch's second step
     assert run_as_a_job("1") == 143
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE)
     monkeypatch.setenv("STOP_AT", "test 1")  # the second epoch is trained, and not yet tested
     thread = feed(root, "train", 1, other.getvalue())
     assert run_as_a_job("1") == 143
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE)
     monkeypatch.delenv("STOP_AT")
     feed(root, "train", 1, shard)
     assert run_as_a_job("1") == 0
@@ -190,11 +191,11 @@ def test_stopped_pipe_training_resumes_from_fifo_0_of_the_next_job(
     threads.append(feed(root, "train", 2, shard))
     monkeypatch.setenv("STOP_AT", "train 8")  # the second epoch's second step
     assert run_as_a_job(workers) == 143
-    threads[-1].join(timeout=10)
+    threads[-1].join(timeout=PATIENCE)
     monkeypatch.delenv("STOP_AT")
     threads.append(feed(root, "train", 2, shard))  # the second epoch's and the third's
     assert run_as_a_job(workers) == 0
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE)
         assert not thread.is_alive()
     assert_same(root, whole)

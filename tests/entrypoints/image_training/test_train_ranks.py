@@ -14,6 +14,7 @@ import pytest
 
 from entrypoints import contract
 from launcher import demo
+from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
 SPLIT = (33, 9, 1)  # 17 and 16 images of train: three batches of eight and two; one image of test
@@ -25,7 +26,7 @@ def torchrun(folder: Path, *command: str, **variables: str) -> subprocess.Comple
     paths = [str(REPOSITORY), str(REPOSITORY / "tests/data")]  # users_model
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **variables}
     return subprocess.run(
-        [*launcher, *command], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120
+        [*launcher, *command], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
 
 

@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.timeout(120),
 ]
 LINES = [f"{shard}-{number}" for shard in range(7) for number in range(10)]
 

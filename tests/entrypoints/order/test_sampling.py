@@ -20,7 +20,7 @@ from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
 from entrypoints.torch_data.loader import ThreadLoader
-from pipe_feeder import wait_for
+from patience import wait_for
 from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of, texts
 
 

@@ -13,6 +13,7 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
 from entrypoints.readers.fifo import open_fifo, wait_seconds
 from object_channels import on_disk
+from patience import PATIENCE
 
 
 def read_fifo(pipe: Channel, epoch: int = 0) -> bytes:
@@ -72,7 +73,7 @@ def test_closing_a_fifo_early_ends_the_writer(tmp_path: Path) -> None:
     stream = open_fifo(on_disk(tmp_path / "train", "Pipe"), 0, 10)
     assert stream.read(10)
     stream.close()
-    feeder.join(timeout=10)
+    feeder.join(timeout=PATIENCE)
     assert not feeder.is_alive()
 
 

@@ -95,7 +95,7 @@ def test_invalid_format_size_or_sample_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-NAMES = r"its __key__ names its files in the archive: expected a string"
+NAMES = r"its __key__ names its files in the archive: expected a text"
 UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
     *(
         (form, samples, reason)
@@ -158,7 +158,7 @@ UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
         "field 'features', 'x': expected an array, Sparse or Blob, got list",
     ),
     ("recordio-protobuf", {"features": {"x": Blob(["a"], "")}}, "field 'features', 'x': "),
-    ("recordio-protobuf", {"uid": 3}, "field 'uid': expected str, got int"),
+    ("recordio-protobuf", {"uid": 3}, "field 'uid': expected a text, got int"),
     ("recordio-protobuf", {"lable": {}}, "field 'lable' would be lost"),
     ("tfrecord-example", {"x": 1j}, "feature 'x': an Example holds bytes, float32 and int64"),
     *((form, {"x": b"", 3: b""}, r"its fields are \['x', 3\]; their names must be texts") for form in ENDINGS),

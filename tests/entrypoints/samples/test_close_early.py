@@ -29,9 +29,8 @@ from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
-from pipe_feeder import PATIENCE, brokers, make_root, wait_for
-
-pytestmark = pytest.mark.timeout(120)
+from patience import PATIENCE, wait_for
+from pipe_feeder import brokers, make_root
 
 
 @pytest.fixture
@@ -221,6 +220,6 @@ def test_ctrl_c_while_a_thread_starts_leaves_no_error_at_exit() -> None:
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in done.stderr and "Exception ignored" not in done.stderr

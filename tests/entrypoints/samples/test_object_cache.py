@@ -28,6 +28,7 @@ from entrypoints.records.archives import tar_write, zip_write
 from entrypoints.samples import object_cache
 from entrypoints.samples.object_cache import ObjectCache
 from faulty_s3 import Store, channel_of, environment_of, faulty_s3
+from patience import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
@@ -146,7 +147,7 @@ def test_eight_processes_share_a_cache(store: Store, tmp_path: Path) -> None:
         reader.start()
     found = [answers.get() for _ in readers]
     for reader in readers:
-        reader.join(20)
+        reader.join(PATIENCE)
     for epoch in range(3):
         assert sorted(text for told in found for text in told[epoch]) == EVERY
     assert sum(file.is_file() for file in (tmp_path / "cache").rglob("*")) == OBJECTS
@@ -224,7 +225,7 @@ def test_leftovers_of_a_killed_process_are_removed_by_the_next(store: Store, tmp
     (store.folder / "big/a").write_bytes(bytes(3_000_000))
     child = multiprocessing.get_context("fork").Process(target=read_half_and_die, args=(tmp_path,))
     child.start()
-    child.join(20)
+    child.join(PATIENCE)
     [part] = (tmp_path / "cache").rglob("part-*")
     channel = channel_of(tmp_path, "s3://bucket/big/")
     cache = ObjectCache(tmp_path / "cache", channel)

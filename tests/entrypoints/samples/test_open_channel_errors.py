@@ -19,6 +19,7 @@ from delivered_channels import (
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.order.sharding import Placement
 from entrypoints.samples.channel import default_shard, find_channel, open_channel
+from patience import PATIENCE
 
 
 def test_unknown_channel_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_closing_a_pipe_early_leaves_the_next_epoch_readable(tmp_path: Path) -> 
     samples = open_channel("train", environment=environment)
     assert next(samples) == {"data": b"line"}
     samples.close()
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE)
     assert broken.is_set()
     feeder = feed(environment.data_dir / "train_1", [b"next\n"])
     assert list(open_channel("train", 1, environment=environment)) == [{"data": b"next"}]

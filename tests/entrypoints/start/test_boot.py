@@ -14,6 +14,7 @@ from boot_container import SHOW, Container, shown
 from entrypoints import contract
 from entrypoints.start import boot
 from entrypoints.start.entry_point import StartError, wait_for_hosts
+from patience import PATIENCE
 
 
 def test_constants_of_boot_equal_the_contracts() -> None:
@@ -232,5 +233,5 @@ def test_sigterm_while_waiting_for_hosts_ends_the_start(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "boot: waiting for algo-1.invalid, algo-2.invalid\n"
     process.terminate()
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output, errors) == (128 + 15, "", "")

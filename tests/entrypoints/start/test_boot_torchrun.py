@@ -15,6 +15,7 @@ import pytest
 
 from entrypoints import contract
 from launcher.code.archive import read_code
+from patience import PATIENCE
 
 
 def start(root: Path, script: str, *arguments: str, environ: dict[str, str], **files: Any) -> subprocess.Popen[str]:
@@ -76,7 +77,7 @@ def two_hosts(folder: Path, hyperparameters: dict[str, str]) -> list[tuple[int, 
         processes.append(start(folder / host, TOGETHER, "--launcher", "torchrun", environ=environ, **files))
     results = []
     for process in processes:
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=PATIENCE)
         results.append((process.returncode, output, errors))
     return results
 
@@ -113,7 +114,7 @@ def test_sigterm_reaches_the_script_once(launcher: str, exit_code: int, tmp_path
     try:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     finally:
         process.send_signal(signal.SIGQUIT)  # where something went wrong
     assert process.returncode == exit_code  # torchrun's own if it was stopped

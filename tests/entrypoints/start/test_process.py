@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from entrypoints.start.process import TAIL_BYTES
+from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
 DRIVER = """
@@ -58,7 +58,7 @@ def until_ready(process: subprocess.Popen[str]) -> None:
 
 def result(process: subprocess.Popen[str]) -> tuple[int, str, int | None]:
     """What run_program returned: exit code, end of stderr, signal; checks that stderr passed through it."""
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=PATIENCE)
     exit_code, tail, stopped_by = json.loads(output.splitlines()[-1])
     assert errors.endswith(tail)
     return exit_code, tail, stopped_by
@@ -151,9 +151,7 @@ def test_process_that_outlives_the_program_is_killed(tmp_path: Path) -> None:
         "open('pid', 'w').write(str(below.pid))\n"
         "below.returncode = 0\n"
     )
-    began = time.monotonic()
     assert result(start(python(script), tmp_path))[::2] == (0, None)
-    assert time.monotonic() - began < 20
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
@@ -161,7 +159,7 @@ def test_orphans_are_reaped_while_the_program_runs(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys, time\n"
         "told = subprocess.run(['sh', '-c', 'sleep 0.1 & echo $!'], stdout=subprocess.PIPE, check=True).stdout\n"
-        "until = time.monotonic() + 20\n"
+        "until = time.monotonic() + 240\n"
         "while os.path.exists(f'/proc/{int(told)}'):\n"  # a zombie still has its folder
         "    assert time.monotonic() < until\n"
         "    time.sleep(0.01)\n"
@@ -176,11 +174,11 @@ def test_closed_stderr_does_not_stop_the_program(tmp_path: Path) -> None:
     process.stderr.close()
     until_ready(process)
     process.stderr = None
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert json.loads(output.splitlines()[-1])[0] == 0
 
 
 def test_missing_program_is_an_error(tmp_path: Path) -> None:
     process = start([str(tmp_path / "missing")], tmp_path)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and "FileNotFoundError" in errors

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints.torch_data.loader import even_batches
+from patience import PATIENCE
 
 
 def test_even_batches_of_one_process_all_count() -> None:
@@ -45,7 +46,7 @@ def ranks(folder: Path, lengths: list[int]) -> list[Any]:
         for rank in range(len(lengths))
     ]
     try:
-        return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+        return [json.loads(process.communicate(timeout=PATIENCE)[0]) for process in processes]
     finally:
         for process in processes:
             process.kill()

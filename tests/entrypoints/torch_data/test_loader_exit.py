@@ -15,6 +15,7 @@ import pytest
 
 from entrypoints import contract
 from faulty_s3 import Store, faulty_s3
+from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -54,9 +55,9 @@ def test_ctrl_c_with_a_silent_store_leaves_no_loader_thread(store: Store, tmp_pa
     }
     command = [sys.executable, "-c", READ]
     with subprocess.Popen(command, env=environ, cwd=REPOSITORY, stdout=-1, stderr=-1, text=True) as process:
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=PATIENCE)
     assert "KeyboardInterrupt" in errors
     assert output.splitlines()[-1] == "left: 0"
     assert process.returncode == -signal.SIGINT

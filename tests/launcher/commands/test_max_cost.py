@@ -19,6 +19,7 @@ from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection
 from launcher.errors import InputError, RefusedError
 from launcher.preflight.report import CheckResult
+from patience import PATIENCE
 
 SPEC = """\
 base_name: digits
@@ -68,7 +69,12 @@ def launch(*arguments: str, answer: str | None = None, before: str = "") -> tupl
     command = [sys.executable, "-m", "launcher.cli", *arguments, "--no-follow"]
     if answer is None:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
         )
         return done.returncode, done.stdout
     ours, theirs = pty.openpty()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.checks.examples import BASE
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_ctrl_c_during_an_import_ends_quietly_with_130(module: str, action: str)
     command = [sys.executable, "-c", program]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
-        code = process.wait(60)
+        code = process.wait(PATIENCE)
         out, err = process.communicate()
     assert (code, out) == (130, "")
     assert err.strip() in ("", "interrupted")

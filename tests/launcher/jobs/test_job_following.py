@@ -195,7 +195,6 @@ def test_long_throttling_of_lines_is_reported(
     job(aws)
     aws.log("cats-1", ["a line"])
     aws.fault("throttle", "logs:*", count=200)
-    aws.script({"status": "Training", "after": 0}, {"status": "Completed", "after": 10})
     aws.job("cats-1", "Completed")
     assert followed().exit_code == 0
     err = capsys.readouterr().err

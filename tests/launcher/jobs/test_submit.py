@@ -18,6 +18,7 @@ from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.errors import AccountError, LaunchError, RefusedError
 from launcher.jobs.submission import submit
+from patience import PATIENCE
 
 CODE_CALLS = ["s3:HeadObject", "s3:HeadObject", "s3:PutObject", "s3:PutObject"]
 CALLS = ["sagemaker:DescribeTrainingJob", *CODE_CALLS, "sagemaker:CreateTrainingJob"]
@@ -43,7 +44,12 @@ def _account(endpoint: str) -> Account:
 def launch(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "launcher.cli", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={**os.environ, **environ}, timeout=60
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **environ},
+        timeout=PATIENCE,
     )
 
 

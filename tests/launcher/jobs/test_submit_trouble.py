@@ -15,6 +15,7 @@ from aws_stand_in import StandIn
 from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.jobs.follow import View, follow
+from patience import PATIENCE, wait_for
 
 LAUNCH = [sys.executable, "-m", "launcher.cli"]
 
@@ -26,20 +27,18 @@ def completing(aws: StandIn, submittable: None) -> None:
 
 
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LAUNCH, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    return subprocess.run(
+        [*LAUNCH, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE
+    )
 
 
 def interrupted(until: Callable[[], bool], *arguments: str) -> tuple[int, str, str]:
     """Return exit code, stdout and stderr of a submission that gets Ctrl-C as soon as `until` is true."""
     command = [*LAUNCH, "job.yaml", "--no-check", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        end = time.monotonic() + 30
-        while not until() and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_for(until)
         process.send_signal(signal.SIGINT)
-        began = time.monotonic()
-        out, err = process.communicate(timeout=60)
-        assert time.monotonic() - began < 10, "what hangs does so for a minute"
+        out, err = process.communicate(timeout=PATIENCE)  # the hanging call lasts longer
         return process.returncode, out, err
 
 
@@ -48,7 +47,7 @@ def calls(aws: StandIn, operation: str, count: int = 1) -> Callable[[], bool]:
 
 
 def test_ctrl_c_during_upload_creates_no_job(aws: StandIn) -> None:
-    aws.fault("hang", "s3:PutObject", seconds=60, count=-1)
+    aws.fault("hang", "s3:PutObject", seconds=2 * PATIENCE, count=-1)
     code, _, err = interrupted(calls(aws, "PutObject"))
     aws.clear_faults()
     assert code == 130
@@ -60,7 +59,9 @@ def test_ctrl_c_during_upload_creates_no_job(aws: StandIn) -> None:
 def test_ctrl_c_during_creation_names_command_to_look_up_job(aws: StandIn, hangs: str) -> None:
     if hangs == "DescribeTrainingJob":
         aws.fault("reset-after", "sagemaker:CreateTrainingJob", count=-1)
-    aws.fault("hang", f"sagemaker:{hangs}", nth=1 if hangs == "CreateTrainingJob" else 2, seconds=60, count=-1)
+    aws.fault(
+        "hang", f"sagemaker:{hangs}", nth=1 if hangs == "CreateTrainingJob" else 2, seconds=2 * PATIENCE, count=-1
+    )
     code, out, err = interrupted(calls(aws, hangs, 1 if hangs == "CreateTrainingJob" else 2), "--json")
     aws.clear_faults()
     assert code == 130
@@ -69,7 +70,7 @@ def test_ctrl_c_during_creation_names_command_to_look_up_job(aws: StandIn, hangs
 
 
 def test_ctrl_c_before_first_description_reports_that_job_continues(aws: StandIn) -> None:
-    aws.fault("hang", "sagemaker:DescribeTrainingJob", nth=2, seconds=60, count=-1)
+    aws.fault("hang", "sagemaker:DescribeTrainingJob", nth=2, seconds=2 * PATIENCE, count=-1)
     code, out, err = interrupted(calls(aws, "DescribeTrainingJob", 2), "--wait", "--json")
     aws.clear_faults()
     assert (code, json.loads(out)["ExitCode"]) == (130, 130)
@@ -127,7 +128,7 @@ def into(target: str, *arguments: str) -> tuple[int, str]:
         "full": f"{words} > /dev/full",
         "closed": f"{words} >&-",
     }
-    done = subprocess.run(["bash", "-c", line[target]], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", line[target]], capture_output=True, text=True, timeout=PATIENCE)
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
     return done.returncode, done.stderr
@@ -161,7 +162,7 @@ def test_created_job_is_reported_if_stdout_is_closed(buffered: str, monkeypatch:
 def test_closed_pipe_while_following_reports_that_job_continues(aws: StandIn) -> None:
     aws.log("digits-1", ["x" * 100] * 3000)
     line = f"{' '.join(LAUNCH)} job.yaml --no-check --follow | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 141
     assert done.stdout.startswith("algo-1 | x")
     assert "digits-1 exists and continues" in done.stderr

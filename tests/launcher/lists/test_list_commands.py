@@ -17,6 +17,7 @@ import launcher
 from aws_stand_in import StandIn
 from entrypoints.samples.lst import read_lst
 from launcher import cli
+from patience import PATIENCE
 
 PAGE = Path(launcher.__file__).parent / "README.md"
 
@@ -209,7 +210,9 @@ def test_failing_command_leaves_the_old_files(lst: Launch, monkeypatch: pytest.M
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); from launcher import cli\n"
         "cli.main(['lst', 'merge-classes', 'photos.lst', '--classes', 'classes.txt', '--class', 'dog', '--into', 'cat'])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert done.returncode == 3
     assert "photos.lst: cannot be written: File too large; the file is as it was" in done.stderr
     assert {file: file.read_bytes() for file in Path().glob("*.*")} == before
@@ -221,7 +224,7 @@ def test_interrupted_command_leaves_the_old_file(lst: Launch) -> None:
     words = [sys.executable, "-m", "launcher", "lst", "merge", "a.lst", "more.lst", "-o", "a.lst"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process, Path("more.lst").open("w"):
         process.send_signal(signal.SIGINT)  # it has opened the FIFO, and waits for its lines
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=PATIENCE) == 130
     assert Path("a.lst").read_text() == "0\t0\ta.jpg\n"
     assert sorted(file.name for file in Path().iterdir()) == ["a.lst", "more.lst", "photos"]
 
@@ -236,7 +239,7 @@ def test_list_that_another_process_has_changed_is_not_replaced(lst: Launch) -> N
             Path("a.lst").write_text("0\t0\tchanged.jpg\n")
             Path("classes.txt").unlink()
             stream.write("cat\ndog\n")
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=PATIENCE)[1]
     assert (process.returncode, Path("a.lst").read_text()) == (3, "0\t0\tchanged.jpg\n")
     assert "another process has changed it meanwhile" in said
 
@@ -283,7 +286,7 @@ def test_commands_of_the_readme_run_in_order(lst: Launch) -> None:
         Path(f"photos/husky/{number}.jpg").touch()
     (script,) = re.findall(r"```sh\n(launch lst make .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     script = script.replace("launch ", f"{sys.executable} -m launcher ")
-    done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert Path("lists/classes.txt").read_text() == "cat\ndog\n"
     lines = [line for file in Path("lists").glob("*.lst") for line in read_lst(file).values()]

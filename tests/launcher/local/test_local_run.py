@@ -13,6 +13,7 @@ import pytest
 
 from launcher.checks.examples import laid_over_base
 from local_jobs import EFS, FSX, command, launch, namespaces, result, write_job
+from patience import PATIENCE
 
 
 def test_file_mode_keeps_relative_keys(here: Path) -> None:
@@ -238,7 +239,7 @@ def test_mount_below_a_file_system_is_read_only_as_well(here: Path) -> None:
     mounted = f'mount -t tmpfs none {below} && {" ".join(command())}; test -z "$(ls {below})" && echo untouched'
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", mounted],
-        cwd=here, capture_output=True, text=True, check=False, timeout=100,
+        cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE,
     )  # fmt: skip
     assert "Read-only file system" in done.stdout
     assert "untouched" in done.stdout

@@ -10,6 +10,7 @@ import pytest
 
 from launcher.checks.examples import laid_over_base
 from local_jobs import EFS, command, launch, result, write_job
+from patience import PATIENCE
 
 OWN_DATA = """
 import os
@@ -42,7 +43,7 @@ def own_data(here: Path) -> None:
 def launch_here(here: Path, *options: str, code: int = 0) -> str:
     """Without --data."""
     words = [word for word in command(*options) if word not in ("--data", "data")]
-    done = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -8,13 +8,13 @@ import pty
 import re
 import subprocess
 import tarfile
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from local_jobs import command, launch, namespaces, result, write_job
+from patience import PATIENCE
 
 
 def test_progress_bar_is_logged_in_its_last_state_only(here: Path) -> None:
@@ -118,12 +118,10 @@ def test_temporary_files_of_a_failed_job_are_removed(here: Path, monkeypatch: py
 
 
 def test_one_failed_host_ends_the_others(here: Path) -> None:
-    script = "import os, sys, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2': sys.exit(7)\ntime.sleep(100)"
+    script = "import os, sys, time\nif os.environ['SM_CURRENT_HOST'] == 'algo-2': sys.exit(7)\ntime.sleep(600)"
     overlay = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}"
     write_job(here, script, overlay)
-    begun = time.monotonic()
     launch(here, code=4)
-    assert time.monotonic() - begun < 60
     assert "exit code 7" in result(here)["FailureReason"] or "7" in result(here)["FailureReason"]
 
 
@@ -137,7 +135,7 @@ def test_job_does_not_inherit_the_users_environment(here: Path, monkeypatch: pyt
 
 def test_json_option_prints_only_json_to_stdout(here: Path) -> None:
     write_job(here, "print('hello')")
-    done = subprocess.run(command("--json"), cwd=here, capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run(command("--json"), cwd=here, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert json.loads(done.stdout)["TrainingJobStatus"] == "Completed"
     assert "algo-1 | hello" in done.stderr
 
@@ -154,7 +152,7 @@ def test_malformed_metric_does_not_stop_the_job(here: Path, regex: str) -> None:
 def test_closed_stdout_does_not_stop_the_job(here: Path) -> None:
     write_job(here, "for _ in range(100_000): print('line')")
     words = " ".join(command())
-    subprocess.run(["bash", "-c", f"{words} | head -1"], cwd=here, check=True, capture_output=True, timeout=100)
+    subprocess.run(["bash", "-c", f"{words} | head -1"], cwd=here, check=True, capture_output=True, timeout=PATIENCE)
     assert result(here)["TrainingJobStatus"] == "Completed"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from local_jobs import assert_nothing_is_left, command, launch, processes_of, result, write_job
+from patience import PATIENCE
 
 
 def test_time_limit_sends_sigterm(here: Path) -> None:
@@ -45,7 +46,7 @@ def test_ctrl_c_stops_the_run_and_leaves_nothing(here: Path, options: list[str])
             lines.append(line)
             if "ready" in line:
                 process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE)
     assert process.returncode == 130, lines
     assert any("saving" in line for line in lines)
     assert result(here)["TrainingJobStatus"] == "Stopped"
@@ -65,7 +66,7 @@ def test_second_ctrl_c_kills_the_job(here: Path, options: list[str]) -> None:
         for line in process.stdout:
             if "ready" in line or "Ctrl-C again kills" in line:
                 process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE)
     assert process.returncode == 130
     assert_nothing_is_left(here)
 
@@ -82,7 +83,7 @@ def test_killed_launcher_leaves_no_process_and_no_mount(here: Path, fuse: None) 
         for line in process.stdout:
             if "ready" in line:
                 process.kill()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and (processes_of(here) or str(here) in Path("/proc/self/mounts").read_text()):
         time.sleep(0.1)
     assert_nothing_is_left(here)
@@ -97,16 +98,14 @@ def test_run_of_the_same_name_is_refused(here: Path) -> None:
 
 
 def test_stop_immediately_after_the_start_ends_the_job(here: Path) -> None:
-    write_job(here, "import time\ntime.sleep(60)")
-    begun = time.monotonic()
+    write_job(here, "import time\ntime.sleep(600)")
     with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         while not (here / ".launch/job/algo-1.log").exists():  # made as the host is started
             assert process.poll() is None
             time.sleep(0.001)
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE)
     assert process.returncode == 130
-    assert time.monotonic() - begun < 30
     assert_nothing_is_left(here)
 
 

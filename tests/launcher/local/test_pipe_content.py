@@ -20,6 +20,7 @@ from launcher.errors import RefusedError
 from launcher.local.providers.pipe_content import MAGIC, as_record, gunzip
 from launcher.local.providers.read_ahead import read_ahead
 from launcher.s3.reading import CHUNK, Stream
+from patience import PATIENCE
 
 
 def stream(data: bytes, size: int = CHUNK) -> Stream:
@@ -143,7 +144,7 @@ def test_read_ahead_reads_the_next_streams_within_its_limit() -> None:
 
     with read_ahead(map(counted, itertools.count()), threading.Event()) as chunks:
         next(chunks)
-        assert second.wait(10)
+        assert second.wait(PATIENCE)
     assert max(number for number, _ in taken) < 4
     assert max(chunk for _, chunk in taken) < 5
 
@@ -165,7 +166,7 @@ def test_stop_event_ends_waiting_for_a_hanging_stream() -> None:
     stop, go_on = threading.Event(), threading.Event()
 
     def hanging() -> Stream:
-        go_on.wait(20)
+        go_on.wait(PATIENCE)
         yield b"late"
 
     with read_ahead(iter([hanging()]), stop) as chunks:

@@ -20,6 +20,7 @@ from launcher.local.data.delivery import Delivery
 from launcher.local.data.selection import S3Object
 from launcher.local.providers import copied, provide
 from launcher.spec.channels import KINDS
+from patience import PATIENCE
 from s3_objects import client_of
 
 # Each way to deliver a channel: the mode for S3, the source for others.
@@ -177,7 +178,7 @@ def test_interrupted_copy_leaves_nothing(deliver: Deliver) -> None:
     def interrupt(count: int) -> None:
         if next(calls) == 0:  # a second one would come in the middle of the cleaning up
             _thread.interrupt_main()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
 
     delivery = deliver("File", on_bytes=interrupt)
     threading.Timer(0.2, go_on.set).start()

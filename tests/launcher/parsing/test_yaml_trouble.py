@@ -112,7 +112,7 @@ TROUBLE: list[tuple[str, str, str]] = [
     ("environment: {A: '${HOME'}\n", "8:15", "write $${"),
     ("environment: {A: '${}'}\n", "8:15", "${NAME:-text}"),
     ("environment: {A: '${A:-${B}}'}\n", "8:15", "${NAME:-text}"),
-    ("environment: {A: ${HOME}}\n", "8:19", "put such text in quotes"),
+    ("environment: {A: ${HOME}}\n", "8:19", "put such a text in quotes"),
     ("extends: nothing.yaml\n", "8:1", "No such file"),
     ("extends: " + "a/" * 400_000 + "\n", "8:1", "more than 1,000 characters"),
     ("extends: [[a]]\n", "8:11", "a single text belongs here"),

@@ -18,6 +18,7 @@ from launcher.preflight.iam.role import may_assume
 from launcher.preflight.quota import in_use, service_quotas
 from launcher.preflight.quota.machines import Machines
 from launcher.preflight.runner import preflight, subject_of
+from patience import PATIENCE
 from preflight_data import Altered
 from preflight_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
 from preflight_worlds.quota import a_running_job
@@ -75,7 +76,7 @@ def test_expired_credentials_end_preflight(world: World) -> None:
         list(caller.CHECK.findings(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
     assert caught.value.is_expired
     with pytest.raises(AwsError):
-        preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
+        preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=PATIENCE)
 
 
 @pytest.mark.parametrize(

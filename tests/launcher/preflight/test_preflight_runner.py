@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import aws_stand_in
 from launcher.errors import RefusedError, dotted
+from patience import PATIENCE
 from preflight_data import BASE, CHANNEL, TRAIN, checked, with_data
 
 
@@ -59,10 +59,8 @@ def test_missing_answer_hides_no_other(aws: aws_stand_in.StandIn) -> None:
 
 def test_hanging_question_ends_at_the_deadline(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
-    aws.fault("hang", "s3:ListObjectsV2", seconds=60, count=-1)
-    began = time.monotonic()
+    aws.fault("hang", "s3:ListObjectsV2", seconds=2 * PATIENCE, count=-1)
     report = checked("channels: {train: s3://dota/train/, more: s3://data/train/}", deadline=4.0)
-    assert time.monotonic() - began < 30, "what hangs does so for a minute"
     assert [each.code for each in report.problems] == ["bucket-missing"]
     assert ("prefixes", "no answer in 4 s") in report.not_asked
     aws.clear_faults()
@@ -70,7 +68,7 @@ def test_hanging_question_ends_at_the_deadline(aws: aws_stand_in.StandIn) -> Non
 
 def test_process_ends_while_a_question_hangs(aws: aws_stand_in.StandIn, tmp_path: Path) -> None:
     with_data(aws)
-    aws.fault("hang", "s3:HeadBucket", seconds=60, count=-1)
+    aws.fault("hang", "s3:HeadBucket", seconds=2 * PATIENCE, count=-1)
     spec = tmp_path / "job.yaml"
     spec.write_text(f"{BASE}{CHANNEL}\n")
     code = (
@@ -79,12 +77,10 @@ def test_process_ends_while_a_question_hangs(aws: aws_stand_in.StandIn, tmp_path
         "report = preflight(launcher.plan(sys.argv[1]), Account(), checks=(buckets.CHECK,), deadline=1.0)\n"
         "print(report.results[0].status)"
     )
-    began = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-c", code, spec], capture_output=True, text=True, timeout=50, env={**os.environ}
+        [sys.executable, "-c", code, spec], capture_output=True, text=True, timeout=PATIENCE, env={**os.environ}
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("not-asked\n", "", 0)
-    assert time.monotonic() - began < 20
     aws.clear_faults()
 
 

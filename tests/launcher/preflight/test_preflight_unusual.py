@@ -11,6 +11,7 @@ import launcher
 from launcher.aws.account import Account
 from launcher.local.s3_server import serve
 from launcher.preflight.runner import preflight
+from patience import PATIENCE
 from preflight_data import found
 from preflight_world import (
     CHANNELS,
@@ -284,7 +285,7 @@ def test_endpoint_with_only_s3_blocks_nothing(world: World, tmp_path: Path, monk
     with serve(tmp_path / "data", tmp_path / "written") as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
-        report = preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=30.0)
+        report = preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=PATIENCE)
     assert found(report) == []
     asked = {result.check for result in report.results if result.status not in ("not-asked", "not-needed")}
     assert asked == {"keys of buckets"}  # S3 reports that nothing in it is encrypted with a key

@@ -179,7 +179,6 @@ def test_built_in_algorithms_and_hugging_face_have_no_image_for_every_processor(
     assert "needs an image for cpu" in refused(framework="huggingface", version="4.36", instance_type="ml.m5.large")[1]
 
 
-@pytest.mark.timeout(5)
 def test_text_of_a_megabyte_gives_a_short_message() -> None:
     long = "1." * 500_000
     for key in image_uris.WANTED[1:]:

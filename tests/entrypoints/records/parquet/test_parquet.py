@@ -236,7 +236,7 @@ def test_joined_files_are_refused(options: dict[str, Any]) -> None:
     assert [len(read(data)) for data in (first, second)] == [100, 100]
     for data in (first + second, first * 3):
         with pytest.raises(
-            CorruptError, match=r"another file ends at byte \d+: Parquet files cannot be joined; write one file"
+            CorruptError, match=r"another file ends at byte \d+: Parquet files cannot be joined, write one"
         ):
             read(data)
 

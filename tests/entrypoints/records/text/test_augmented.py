@@ -28,6 +28,7 @@ from entrypoints.records.text.augmented import of_attributes
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
+from patience import PATIENCE
 from pipe_feeder import brokers
 
 pytestmark = pytest.mark.filterwarnings(
@@ -52,10 +53,13 @@ SAMPLES: list[Sample] = [
 ]
 
 
-def stream_of(samples: list[Sample] = SAMPLES) -> bytes:
+def stream_of(samples: list[Sample]) -> bytes:
     stream = io.BytesIO()
     assert FORM.write(stream, samples) == len(samples)
     return stream.getvalue()
+
+
+STREAM = stream_of(SAMPLES)
 
 
 @pytest.fixture
@@ -83,7 +87,7 @@ def fed(root: Path, content: bytes, epoch: int = 0) -> Iterator[None]:
     feeder = subprocess.Popen(["/bin/sh", "-c", 'exec cat "$0" > "$1"', file, fifo])
     try:
         yield
-        feeder.wait(30)
+        feeder.wait(PATIENCE)
     finally:
         feeder.kill()
         feeder.wait()
@@ -106,7 +110,7 @@ def by_class(samples: list[Sample]) -> list[Sample]:
 def test_each_manifest_line_yields_one_sample(
     root: Path, environ: dict[str, str], format: str | None, shard: Shard | None
 ) -> None:
-    with fed(root, stream_of()):
+    with fed(root, STREAM):
         found = list(open_channel("train", 0, format, environment=load_environment(root, environ), shard=shard))
     assert found == (SAMPLES if shard is None else SAMPLES[1::2])
 
@@ -132,7 +136,7 @@ def test_dataset_reads_every_epoch(root: Path, workers: int) -> None:
     loader: DataLoader[Any] = DataLoader(dataset, 4, num_workers=workers, collate_fn=list)
     for epoch in range(2):
         dataset.set_epoch(epoch)
-        with fed(root, stream_of(), epoch):
+        with fed(root, STREAM, epoch):
             found = [sample for batch in loader for sample in batch]
         assert by_class(found) == SAMPLES
 
@@ -140,19 +144,19 @@ def test_dataset_reads_every_epoch(root: Path, workers: int) -> None:
 @pytest.mark.parametrize("reading", [None, Reading(seed=3, block=8)], ids=["in order", "shuffled"])
 def test_reading_resumes_in_the_middle_of_an_epoch(root: Path, reading: Reading | None) -> None:
     environment = told(root)
-    with fed(root, stream_of()), closing(open_channel("train", environment=environment, reading=reading)) as samples:
+    with fed(root, STREAM), closing(open_channel("train", environment=environment, reading=reading)) as samples:
         whole = list(samples)
     assert by_class(whole) == SAMPLES
     assert (whole == SAMPLES) == (reading is None)
     for count in (0, 1, 13, 59):
         with (
-            fed(root, stream_of()),
+            fed(root, STREAM),
             closing(open_channel("train", environment=environment, reading=reading)) as samples,
         ):
             assert [next(samples) for _ in range(count)] == whole[:count]
             state = json.loads(json.dumps(samples.state_dict()))
             list(samples)
-        with fed(root, stream_of()), closing(open_channel("train", environment=environment, reading=reading)) as again:
+        with fed(root, STREAM), closing(open_channel("train", environment=environment, reading=reading)) as again:
             again.load_state_dict(state)
             assert list(again) == whole[count:]
 
@@ -163,7 +167,7 @@ def test_reading_with_a_broker_resumes(root: Path, reading: Reading | None) -> N
         dataset = ChannelDataset("train", environment=told(root), reading=reading)
         return StatefulDataLoader(dataset, 2, num_workers=3, collate_fn=list)
 
-    with fed(root, stream_of()):
+    with fed(root, STREAM):
         first = iter(before := loader())
         given = [sample for _ in range(7) for sample in next(first)]
         state = before.state_dict()
@@ -171,7 +175,7 @@ def test_reading_with_a_broker_resumes(root: Path, reading: Reading | None) -> N
     assert by_class(given + rest) == SAMPLES
     for pid in brokers(root):
         os.kill(pid, signal.SIGKILL)  # of the job that was interrupted
-    with fed(root, stream_of()):
+    with fed(root, STREAM):
         after = loader()
         after.load_state_dict(state)
         assert [sample for batch in after for sample in batch] == rest
@@ -195,15 +199,15 @@ def test_stream_that_ends_inside_a_line_is_an_error() -> None:
 
 def test_reading_resumes_after_every_line() -> None:
     cursor = Cursor()
-    positions = [cursor.position for _ in FORM.split(io.BytesIO(stream_of()), None, cursor)]
+    positions = [cursor.position for _ in FORM.split(io.BytesIO(STREAM), None, cursor)]
     for number, position in enumerate(positions, 1):
-        assert list(FORM.split(io.BytesIO(stream_of()), None, Cursor(position))) == SAMPLES[number:]
+        assert list(FORM.split(io.BytesIO(STREAM), None, Cursor(position))) == SAMPLES[number:]
 
 
 def test_attribute_names_are_required_and_distinct() -> None:
     assert format_of(NAMES) == FORM
     with pytest.raises(ChannelError, match="augmented needs the names of the attributes"):
-        list(format_of("augmented").split(io.BytesIO(stream_of()), None))
+        list(format_of("augmented").split(io.BytesIO(STREAM), None))
     for text in ('augmented; attributes="a,a"', "augmented; attributes="):
         with pytest.raises(ChannelError, match="write the channel's AttributeNames, each once"):
             format_of(text)

@@ -17,6 +17,7 @@ import torch
 from s3torchconnector import S3Checkpoint, S3IterableDataset, S3MapDataset, S3ReaderConstructor
 
 from launcher.local.s3_server import serve
+from patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("credentials")
 
@@ -97,7 +98,7 @@ def rclone(served: Served, tmp_path: Path, command: str, path: str, *arguments: 
 def test_rclone_lists_and_reads(served: Served, tmp_path: Path, fuse: None) -> None:
     def output(command: str, path: str, *arguments: str) -> bytes:
         line = rclone(served, tmp_path, command, path, *arguments)
-        return subprocess.run(line, check=True, capture_output=True, timeout=60).stdout
+        return subprocess.run(line, check=True, capture_output=True, timeout=PATIENCE).stdout
 
     listed = output("lsf", "a", "--recursive", "--files-only", "--format", "ps").decode().splitlines()
     assert sorted(listed) == sorted(f"{key[2:]};{len(body)}" for key, body in BELOW_A)
@@ -114,7 +115,7 @@ def mounted(line: list[str], point: Path) -> Iterator[None]:
     point.mkdir()
     process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not point.is_mount():
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < deadline, "rclone did not mount within 30 s"
@@ -122,7 +123,7 @@ def mounted(line: list[str], point: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
         if point.is_mount():
             subprocess.run([shutil.which("fusermount3") or "fusermount", "-uz", str(point)], check=True)
 

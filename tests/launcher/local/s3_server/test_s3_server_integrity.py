@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from patience import PATIENCE
 from s3_objects import BODY, NAME, client_of, refusal, text
 
 CHECKSUMS = {
@@ -53,7 +54,7 @@ def test_presigned_urls_are_answered(endpoint: str, s3: Any, version: str) -> No
     signing = client_of(endpoint, signature_version=version)
     s3.put_object(**NAME, Body=BODY)
     url = signing.generate_presigned_url("get_object", {**NAME, "ResponseContentType": "text/csv"})
-    with urlopen(url, timeout=60) as response:
+    with urlopen(url, timeout=PATIENCE) as response:
         assert response.read() == BODY and response.headers["Content-Type"] == "text/csv"
 
 
@@ -151,7 +152,7 @@ def test_bucket_without_versioning_lists_one_version_per_object(s3: Any) -> None
 
 @pytest.mark.parametrize("body", [b"", b"not chunks", b"a\r\n01234", b"5\r\n01234"], ids=repr)
 def test_broken_aws_chunks_are_answered(endpoint: str, s3: Any, body: bytes) -> None:
-    connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=PATIENCE)
     headers = {"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": "10"}
     connection.request("PUT", "/bucket/key", body, headers)
     response = connection.getresponse()

@@ -19,6 +19,7 @@ import pytest
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.walker import Walker, make_page
+from patience import PATIENCE
 from s3_objects import client_of
 
 MB = 1 << 20
@@ -46,7 +47,7 @@ def server_process(root: Path) -> Iterator[tuple[str, Any]]:
 
         yield process.stdout.readline().strip(), memory
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_large_objects_need_constant_memory(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_large_objects_need_constant_memory(tmp_path: Path) -> None:
         last = client.get_object(Bucket="bucket", Key="big", Range=f"bytes={319 * MB}-")["Body"].read()
         assert len(last) == MB and last.startswith(b"near the end")
         client.upload_file(str(bucket / "big"), "bucket", "parts")
-        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
         with (bucket / "big").open("rb") as file:
             connection.request("PUT", "/bucket/whole", file, {"Content-Length": str(320 * MB)})
         assert connection.getresponse().read() == b""

@@ -17,6 +17,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from launcher.local.s3_server import serve
+from patience import PATIENCE
 from s3_objects import client_of
 
 BUCKET = "bucket"
@@ -60,7 +61,7 @@ class Local:
         return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
     def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=20)
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
         connection.request(method, path, body, headers)
         response = connection.getresponse()
         answer = response.status, response.read()
@@ -191,7 +192,7 @@ def test_truncated_upload_leaves_nothing(local: Local) -> None:
 
 def test_unsupported_requests_are_refused(local: Local) -> None:
     (local.objects / "k").write_bytes(b"k")
-    connection = http.client.HTTPConnection(urlsplit(local.url).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(local.url).netloc, timeout=PATIENCE)
     for method, path, body, expected in (
         ("GET", "/bucket/k?acl", b"", (501, b"NotImplemented")),
         ("PUT", "/bucket/k?tagging", b"<Tagging/>", (501, b"NotImplemented")),

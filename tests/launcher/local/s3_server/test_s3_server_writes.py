@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from launcher.local.s3_server import serve
+from patience import PATIENCE
 from s3_objects import BODY, PART, Bucket, client_of
 
 
@@ -55,7 +56,7 @@ def test_put_keeps_headers_and_metadata(s3: Target) -> None:
 def send(
     s3: Target, method: str, key: str, body: bytes | Iterator[bytes], headers: dict[str, str]
 ) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(urlsplit(s3.url).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(s3.url).netloc, timeout=PATIENCE)
     if not isinstance(body, bytes):
         headers = {**headers, "Transfer-Encoding": "chunked"}
     connection.request(method, f"/{s3.bucket}/{key}", body, headers, encode_chunked=not isinstance(body, bytes))
