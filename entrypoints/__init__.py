@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from entrypoints.records.shards import write_shards as write_shards
     from entrypoints.samples.channel import open_channel as open_channel
     from entrypoints.samples.lst import read_lst as read_lst
+    from entrypoints.timed_loader import timed as timed
     from entrypoints.torch_data.dataset import ChannelDataset as ChannelDataset
     from entrypoints.torch_data.dataset import MixedDataset as MixedDataset
     from entrypoints.torch_data.dataset import uneven_ranks as uneven_ranks
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from entrypoints.torch_data.loader import even_batches as even_batches
     from entrypoints.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
     from entrypoints.torch_data.map import MountedMapDataset as MountedMapDataset
-    from entrypoints.waits import timed as timed
 
 _NAMES_OF = {
     "checkpoint": "load_checkpoint save_checkpoint",
@@ -51,7 +51,7 @@ _NAMES_OF = {
     "torch_data.dataset": "ChannelDataset MixedDataset uneven_ranks",
     "torch_data.loader": "ThreadLoader even_batches",
     "torch_data.map": "ConnectorMapDataset MountedMapDataset",
-    "waits": "timed",
+    "timed_loader": "timed",
 }
 _EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names
 

@@ -14,21 +14,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from entrypoints import contract
-from entrypoints.errors import expect
-from entrypoints.sample import weight
 
 T = TypeVar("T")
 Write = Callable[[Mapping[str, Any]], None]
 
 STEPS = 100  # at least, per record
 _RECORD_SECONDS = 10.0  # at least, so that a loop of short steps does not flood the log
+_SHORT_SECONDS = 40e-6  # a step; recording one takes about 0.4e-6
 _SHARED_SECONDS = 0.05  # between two reports of a worker process
 _KEPT = 4096  # waits for the percentile; of more, every n-th is kept
 
@@ -52,12 +51,13 @@ class Work:
     def serve(self, samples: Iterable[T], publish: Callable[[Work], None]) -> Generator[T, None, None]:
         """Yield the samples to a loop that is timed elsewhere; call `publish`, which empties the work, now and then."""
 
-        def add(busy: float, handover: float) -> None:
+        def add(busy: float, handover: float) -> bool:
             self.busy += busy
             self.handover += handover
             self.samples += 1
             if self.busy + self.handover > _SHARED_SECONDS:
                 publish(self)
+            return False
 
         yield from _clocked(samples, add, self)
         publish(self)
@@ -106,9 +106,9 @@ def waited(begin: float) -> None:
 
 
 def _clocked(
-    items: Iterable[T], add: Callable[[float, float], None], work: Work, clock: Callable[[], float] = time.perf_counter
+    items: Iterable[T], add: Callable[[float, float], bool], work: Work, clock: Callable[[], float] = time.perf_counter
 ) -> Generator[T, None, None]:
-    """Yield the items, and pass how long each was waited for and worked on."""
+    """Yield the items, and pass how long each was waited for and worked on, until `add` returns True."""
     iterator, nothing = iter(items), object()
     try:
         begin = clock()
@@ -121,7 +121,9 @@ def _clocked(
             yield item
             del item  # frees it while the next is waited for
             end = clock()
-            add(arrived - begin, end - arrived)
+            if add(arrived - begin, end - arrived):
+                yield from iterator
+                return
             begin = end
     finally:
         if isinstance(iterator, Generator):
@@ -166,8 +168,12 @@ class Waits:
         finally:
             self.flush()
 
-    def add(self, wait: float, worked: float) -> None:
-        """Record a step: the seconds until its batch arrived, and those of the loop's own work."""
+    def add(self, wait: float, worked: float) -> bool:
+        """Record a step: the seconds until its batch arrived, and those of the loop's own work.
+
+        Returns:
+            Whether the steps are so short that recording more of them would cost over 1 % of the time.
+        """
         if self._steps % self._every == 0:
             self._kept.append(wait)
             if len(self._kept) >= _KEPT:
@@ -177,8 +183,12 @@ class Waits:
         self._waited += wait
         self._squares += wait * wait
         self._worked += worked
-        if self._steps >= STEPS and (not self._written or self._waited + self._worked >= _RECORD_SECONDS):
+        if self._steps < STEPS:
+            return False
+        short = self._waited + self._worked < self._steps * _SHORT_SECONDS
+        if not self._written or self._waited + self._worked >= _RECORD_SECONDS:
             self.flush()
+        return short
 
     def flush(self) -> None:
         """Write the record of the steps since the last one, if there are any."""
@@ -251,59 +261,3 @@ def write_record(record: Mapping[str, Any], root: str | Path | None = None, host
             host = host or os.environ.get("SM_CURRENT_HOST", "algo-1")
             with (folder / f"waits-{host}-{record['rank']}.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
-
-
-class Timed:
-    """A loader whose loops are timed; everything else is the loader's."""
-
-    def __init__(self, loader: Any, channel: str | None, write: Write | None) -> None:
-        dataset = getattr(loader, "dataset", None)
-        self._loader = loader
-        self._write: Write = write if write is not None else getattr(dataset, "write_waits", None) or write_record
-        self._shared = getattr(dataset, "shared_work", None)  # of our datasets
-        if dataset is not None and self._shared is not None:
-            dataset.is_timed = True
-        name, mode = getattr(dataset, "source", ("loader", "unknown"))
-        self._about = about(channel or name, mode, getattr(loader, "num_workers", 0))
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_loader":  # while it is unpickled
-            raise AttributeError(name)
-        return getattr(self._loader, name)
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __iter__(self) -> Iterator[Any]:
-        if not are_recorded():
-            yield from self._loader
-            return
-        seen = Work()
-
-        def count(batches: Iterable[Any]) -> Iterator[Any]:
-            for batch in batches:
-                seen.samples += getattr(self._loader, "batch_size", None) or 1
-                seen.bytes += weight({"": tuple(batch) if isinstance(batch, list) else batch})
-                yield batch
-
-        shared = self._shared
-        batches = self._loader if shared is not None else count(self._loader)
-        done = shared.total if shared is not None else lambda: Work(samples=seen.samples, bytes=seen.bytes)
-        yield from Waits(self._about, done, self._write).loop(batches)
-
-
-def timed(loader: Iterable[T], channel: str | None = None, *, write: Write | None = None) -> Iterable[T]:
-    """Return the loader such that each loop over it records its waits.
-
-    Args:
-        loader: Any iterable of batches; for a DataLoader of our datasets, the records say what was waited for, too.
-        channel: The name in the records, if the loader's dataset has none.
-        write: Receives the records instead of the log and the outputs.
-
-    Raises:
-        TypeError: The loader cannot be iterated over.
-    """
-    expect(isinstance(loader, Iterable), "loader", loader, "a loader, or another iterable of batches")
-    if getattr(loader, "is_timed", False) is True:  # a ThreadLoader, which records by itself
-        return loader
-    return Timed(loader, channel, write)

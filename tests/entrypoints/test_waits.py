@@ -72,6 +72,11 @@ def slow(sample: dict[str, Any]) -> torch.Tensor:
     return torch.zeros(1)
 
 
+def test_steps_of_microseconds_are_recorded_only_at_first() -> None:
+    [record] = recorded([1e-6] * 1000, work=1e-6)
+    assert record["steps"] == STEPS
+
+
 @given(some.lists(some.floats(0, 10), min_size=1, max_size=400), some.floats(0.01, 5))
 def test_records_hold_the_mean_variance_and_share_of_all_waits(waits: list[float], work: float) -> None:
     records = recorded(waits, work)

@@ -177,7 +177,7 @@ WITHOUT_RANK_0 = """
             sys.exit()
         time.sleep(6)
     with open_channel("lines") as samples:
-        print(sum(1 for _ in samples), flush=True)
+        os.write(1, b"%d\\n" % sum(1 for _ in samples))  # one write, or the ranks' lines might mix
 """
 
 
