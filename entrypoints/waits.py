@@ -3,8 +3,8 @@
     waits channel=train mode=FastFile ... steps=100 step_s=0.031 wait_s=0.0127 ... wait_share=0.41 source_share=0.3 ...
 
 Datasets and ThreadLoader record by themselves; `timed` records any other loader, and DataLoaders with worker processes, in which
-a dataset cannot see the loop. What readers do is measured where it is done: the readers count the seconds in which they are
-blocked and the bytes, transforms are timed, and the rest of the time is parsing. LAUNCHER_WAITS=0 switches everything off.
+a dataset cannot see the loop. Readers count bytes and the seconds in which they are blocked, transforms are timed, and the rest
+of the time is parsing. LAUNCHER_WAITS=0 switches everything off.
 """
 
 from __future__ import annotations
