@@ -20,8 +20,8 @@ from entrypoints.readers import s3, s3_client
 from entrypoints.readers.s3_client import place
 from entrypoints.records import format_of
 from entrypoints.records.archives import tar_write, zip_write
-from launcher.local.s3_server import serve
 from object_channels import connector, fill, on_disk, read, streams_of
+from served_bucket import served_bucket
 
 KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]
 
@@ -29,16 +29,7 @@ KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that is served as s3://bucket."""
-    folder = tmp_path / "s3" / "bucket"
-    folder.mkdir(parents=True)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        for name, value in {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "any",
-            "AWS_SECRET_ACCESS_KEY": "any",
-        }.items():
-            monkeypatch.setenv(name, value)
+    with served_bucket(tmp_path, monkeypatch) as folder:
         yield folder
 
 

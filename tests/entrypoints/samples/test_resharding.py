@@ -18,7 +18,7 @@ from entrypoints import contract, reshard
 from entrypoints.records import format_of
 from entrypoints.sample import Sample
 from entrypoints.samples.digest import Tally
-from launcher.local.s3_server import serve
+from served_bucket import served_bucket
 
 COUNT = 200
 OUTPUT = "s3://bucket/out"
@@ -35,16 +35,8 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (data / f"{number:04d}.jpg").write_bytes(b"%04d" % number * 100)
     (root / contract.CONFIG_DIR).mkdir(parents=True)
     channels(root, "data")
-    (tmp_path / "s3" / "bucket").mkdir(parents=True)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
-        for name, value in {
-            contract.BASE_DIR_VARIABLE: str(root),
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "any",
-            "AWS_SECRET_ACCESS_KEY": "any",
-        }.items():
-            monkeypatch.setenv(name, value)
+    monkeypatch.setenv(contract.BASE_DIR_VARIABLE, str(root))
+    with served_bucket(tmp_path, monkeypatch):
         yield tmp_path / "overlay" / "bucket"
 
 
