@@ -1,0 +1,125 @@
+"""What advice starts from (a channel's data, its use, what was observed) and what it ends in (estimates, a recommendation).
+
+None means unknown everywhere; the model then takes the ordinary case, and the recommendation says how to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+
+class Quantiles(NamedTuple):
+    """Object sizes in bytes."""
+
+    min: int
+    p10: int
+    p50: int
+    p90: int
+    max: int
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The data of one channel."""
+
+    objects: int
+    bytes: int
+    sizes: Quantiles
+    formats: Mapping[str, int] = field(default_factory=dict)
+    """Objects by content: `jpeg`, `tar`, `recordio`, `recordio-protobuf`, `tfrecord`, ...; of a sample, if `unknown` says so."""
+    newest: datetime | None = None  # modification
+    oldest: datetime | None = None
+    changed: float | None = None  # share of the objects changed in the last 30 days: 0 to 1
+    storage_classes: Mapping[str, int] = field(default_factory=dict)  # objects by class: STANDARD, GLACIER, ...
+    place: str = "S3"  # where the data is now: S3, S3Express, EFS or FSxLustre
+    region: str | None = None
+    unknown: tuple[str, ...] = ()
+    """Facts that could not be found, each a sentence that says how to find out."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """How jobs and people use the data. Amounts are those of one instance, except where it says otherwise."""
+
+    epochs: int = 1
+    jobs: int | None = None  # jobs of the last 90 days that read the data
+    instances: int = 1
+    sharded: bool = False  # ShardedByS3Key: an instance reads its share of the objects only
+    vcpus: int | None = None
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
+    usd_per_hour: float | None = None  # of all instances together
+    streams: int | None = None  # objects that the training script reads at a time; None: one per vCPU
+    samples: int | None = None  # in the data; None: one per object
+    samples_per_s: float | None = None  # of the model if data cost no time: batch size / step time
+    random_access: bool | None = None  # samples are read by index, in any order
+    edited_in_place: bool | None = None
+    shared_by_people: bool | None = None
+    start_within_s: float | None = None  # from the request to the first step
+    has_vpc: bool | None = None  # the job has subnets and security groups, as EFS and FSx need
+    is_built_in: bool = False  # an algorithm of AWS reads the data, not the user's script
+    present: str | None = None  # the way of the spec: File, FastFile, Pipe, EFS, FSxLustre, S3Connector
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What `launch measure` or a probe saw of these data; each known value replaces the constant."""
+
+    latency_s: float | None = None  # from a request to its first byte
+    stream_bytes_per_s: float | None = None  # one request alone
+    bytes_per_s: float | None = None  # all requests at a time together
+    requests_per_s: float | None = None  # the most requests that the store answers
+    samples_per_s: float | None = None  # of the model with data in memory
+    source: str = ""  # for people: "a probe of 60 s from ml.m5.large on 2026-11-22"
+
+
+class Shards(NamedTuple):
+    """What to reshard the data into."""
+
+    number: int
+    bytes: int  # of one
+    format: str = "tar"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one way would take. Seconds are those of a job on its instances; always an estimate."""
+
+    way: str  # File, FastFile, Pipe, EFS, FSxLustre, S3Connector
+    shards: Shards | None  # None: the data as they are
+    start_s: float  # from the request to the start of the script, including the image and, for File, the copy
+    first_batch_s: float  # from the start of the script
+    epoch_s: float  # the mean of all epochs
+    job_s: float  # start, first batch and all epochs
+    wait_share: float | None  # of an epoch, in which the model waits for data; None if its speed is unknown
+    disk_bytes: int  # of one instance
+    memory_bytes: int  # of one instance, for what is read ahead
+    requests: int  # GET and LIST of the whole job, all instances
+    requests_usd: float | None
+    instance_usd: float | None  # of the job
+    storage_usd_month: float | None  # beyond what the data cost where they are now; None if a price is unknown
+    prepare_s: float = 0.0  # once, before the first job: resharding, importing metadata
+    break_even_jobs: float | None = None
+    """Jobs (a month, for storage that costs; in all, for what is prepared once) from which the way pays, against the best
+    way that needs nothing. None if it never does or a price is unknown; 0 if nothing is to be paid."""
+    problems: tuple[str, ...] = ()  # why the way cannot be used for these data: sentences
+
+    @property
+    def name(self) -> str:
+        """Return `FastFile`, or `FastFile, resharded`."""
+        return f"{self.way}, resharded" if self.shards else self.way
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A recommendation with its reasons."""
+
+    best: Estimate
+    runner_up: Estimate | None
+    is_present_good_enough: bool | None  # None if the present way is unknown
+    reasons: tuple[str, ...]  # the questions that people ask, answered in sentences, the decisive first
+    unknown: tuple[str, ...]  # what is not known, and how to find out
+    estimates: tuple[Estimate, ...]  # all ways, the usable first, then by time
