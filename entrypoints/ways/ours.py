@@ -1,0 +1,76 @@
+"""Our own datasets, by each way in which a channel arrives, and the plain file opener beside them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from entrypoints.readers import mounted
+from entrypoints.records import SHORT_NAMES, objects
+from entrypoints.ways.card import Need, Source, Way
+
+CONNECTOR = Need("s3torchconnector", "pip install s3torchconnector")
+OBJECTS = (objects.FORMAT.name,)
+SHARDS = tuple(name for name in SHORT_NAMES if name not in OBJECTS)
+
+
+def _iterable(source: Source) -> Any:
+    from entrypoints.torch_data.dataset import ChannelDataset
+
+    dataset = ChannelDataset(source.channel.name, source.format, environment=source.environment)
+    dataset.set_epoch(source.epoch)
+    return dataset
+
+
+def _map(source: Source) -> Any:
+    from entrypoints.torch_data.map import ConnectorMapDataset
+
+    return ConnectorMapDataset(source.channel.name, environment=source.environment)
+
+
+def _plain_files(source: Source) -> Any:
+    from entrypoints.ways.files import Files
+
+    paths = [str(source.channel.path / path) for path in mounted.objects(source.channel)]
+    return Files(paths, partial(open, mode="rb"), source.format)
+
+
+FILE = Way(name="file", title="File mode", row=1, arrivals=("file",), open=_iterable)
+FAST_FILE = Way(name="fast-file", title="FastFile mode", row=2, arrivals=("fast_file",), open=_iterable)
+PIPE = Way(name="pipe", title="Pipe mode", row=3, arrivals=("pipe",), open=_iterable)
+EFS = Way(name="efs", title="Amazon EFS", row=4, arrivals=("efs",), open=_iterable)
+FSX = Way(name="fsx", title="Amazon FSx for Lustre", row=5, arrivals=("fsx",), open=_iterable)
+CONNECTOR_MAP = Way(
+    name="connector-map",
+    title="S3 Connector, map style",
+    row=7,
+    arrivals=("s3",),
+    needs=(CONNECTOR,),
+    formats=OBJECTS,
+    open=_map,
+)
+CONNECTOR_ITERABLE = Way(
+    name="connector-iterable",
+    title="S3 Connector, iterable style",
+    row=8,
+    arrivals=("s3",),
+    needs=(CONNECTOR,),
+    formats=OBJECTS,
+    open=_iterable,
+)
+CONNECTOR_TAR = Way(
+    name="connector-tar",
+    title="S3 Connector + shards",
+    row=10,
+    arrivals=("s3",),
+    needs=(CONNECTOR,),
+    formats=SHARDS,
+    open=_iterable,
+)
+PLAIN_FILE = Way(
+    name="plain-file",
+    title="plain open() over a folder",
+    row=16,
+    arrivals=("fast_file", "file", "efs", "fsx"),
+    open=_plain_files,
+)

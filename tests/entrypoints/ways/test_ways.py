@@ -1,0 +1,68 @@
+"""The ways to read samples: each yields the same samples from the same objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from delivered_channels import CHANNELS, EXPECTED, feed, recordio_of, tally
+from delivered_channels import config as write_config
+from entrypoints import contract
+from entrypoints.job.environment import load_environment
+from entrypoints.ways import REMOVED, WAYS
+from entrypoints.ways.card import ARRIVALS, Source, Way
+from entrypoints.ways.measuring import digest
+from served_bucket import served_bucket
+
+FORMATS = {"objects": "whole", "tar": "tar"}  # -> the delivered data
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with served_bucket(tmp_path, monkeypatch) as folder:
+        yield folder
+
+
+def source_of(way: Way, format: str, bucket: Path, root: Path) -> Source:
+    """Deliver the objects of a format by the way's first arrival."""
+    _, objects, _ = CHANNELS[FORMATS[format]]
+    arrival = way.arrivals[0]
+    wrapper = "RecordIO" if format == "objects" and arrival == "pipe" else "None"
+    mode = {"fast_file": "FastFile", "pipe": "Pipe"}.get(arrival, "File")
+    write_config(
+        root, 0, 1, {} if arrival == "s3" else {arrival: {"TrainingInputMode": mode, "RecordWrapperType": wrapper}}
+    )
+    folder = bucket / "data" if arrival == "s3" else root / contract.DATA_DIR / arrival
+    if arrival == "pipe":
+        content = [objects[key] for key in sorted(objects)]
+        feed(folder.with_name("pipe_0"), [recordio_of(content)] if format == "objects" else content)
+    else:
+        for key, data in objects.items():
+            (folder / key).parent.mkdir(parents=True, exist_ok=True)
+            (folder / key).write_bytes(data)
+    connector = {"channel": "s3", "s3_uri": "s3://bucket/data/", "style": "iterable"}
+    environ = {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(connector)} if arrival == "s3" else {}
+    environment = load_environment(root, environ)
+    return Source(environment, environment.channels[arrival], format, workers=2 if format == "tar" else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [(name, format) for name, way in WAYS.items() for format in FORMATS if format in (way.formats or FORMATS)],
+)
+def test_each_way_yields_the_same_samples(name: str, format: str, bucket: Path, tmp_path: Path) -> None:
+    way = WAYS[name]
+    if (install := way.missing()) is not None:
+        pytest.skip(install)
+    found = digest(way, source_of(way, format, bucket, tmp_path / "ml"))
+    expected = tally(EXPECTED[FORMATS[format]])
+    assert found == {"samples": expected.count, "bytes": expected.bytes, "digest": expected.hex}
+
+
+def test_cards_name_known_arrivals_and_removed_ways_their_replacement() -> None:
+    assert {arrival for way in WAYS.values() for arrival in way.arrivals} <= set(ARRIVALS)
+    assert set(REMOVED.values()) <= set(WAYS)
+    assert all(need.install for way in WAYS.values() for need in way.needs)
