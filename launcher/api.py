@@ -153,7 +153,7 @@ def run_local(plan: Plan, data: str | PathLike[str] | None = None, options: Loca
 
     Args:
         plan: What `plan` returned.
-        data: The folder with the data: DATA/s3/<bucket>/..., DATA/efs/<fs-id>/, DATA/fsx/<fs-id>/.
+        data: The folder with the data: DATA/s3/<bucket>/... and, for file systems, DATA/efs/<fs-id>/ and so on.
         options: The other options of the command, such as LocalOptions(channels=("train=./images",), sample=10).
 
     Returns:

@@ -1,7 +1,7 @@
 """The demo data that the bundled specs read: `python -m launcher.demo DIR`, then `launch SPEC --local --data DIR`.
 
 1,797 real handwritten digits, 8 x 8 grey pixels each (the NIST-derived set that scikit-learn ships: no download), split
-into train, validation and test, and stored in the folders that a local run reads as S3, EFS and FSx:
+into train, validation and test, and stored in the folders that a local run reads as S3 and as file systems:
 
     DIR/s3/my-bucket/digits/train/00042.png ...       one PNG per image; validation/ and test/ likewise
     DIR/s3/my-bucket/digits/train-tar/                the same training images in tar shards,
@@ -11,8 +11,8 @@ into train, validation and test, and stored in the folders that a local run read
                             train-lines/              their pixels as gzipped JSON lines,
                             train-csv/                and as CSV
     DIR/s3/my-bucket/digits/lists/test/               test.lst: index, label, path
-    DIR/efs/fs-0123456789abcdef0/digits/              train/ again, and lists/train/train.lst
-    DIR/fsx/fs-0123456789abcdef1/abcdefgh/digits/     train/ again, and lists/validation/validation.lst
+    DIR/efs/fs-0123456789abcdef0/digits/              train/ again, lists/train/train.lst, lists/validation/validation.lst;
+                                                      and likewise for each file system that a bundled spec reads
 
 Like `launch toy-data`, it uses the writers of `entrypoints` besides its contract.
 """
@@ -29,16 +29,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+import channel_specs
 from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import KEY
 from entrypoints.samples.lst import Line, write_lst
 from launcher.errors import LaunchError, RefusedError
+from launcher.parsing.parser import load
+from launcher.request.view import file_system_source
 
 BUCKET = "my-bucket"
-EFS = "fs-0123456789abcdef0"
-FSX = "fs-0123456789abcdef1"
-FSX_MOUNT_NAME = "abcdefgh"
 
 SPLIT = (1297, 250, 250)  # images of train, validation, test
 SHARD = 200  # images in a tar or RecordIO shard, lines in a file; real shards have 100 MB or more
@@ -84,17 +84,28 @@ def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
     unfinished = directory.with_name(f".{directory.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     _write_s3(unfinished / "s3" / BUCKET / "digits", train, validation, test)
-    for root, name, listed in (
-        (unfinished / "efs" / EFS / "digits", "train", train),
-        (unfinished / "fsx" / FSX / FSX_MOUNT_NAME / "digits", "validation", validation),
-    ):
-        _write_images(root / "train", train)
-        _write_list(root / "lists" / name, name, listed)
+    for folder in _file_system_folders():
+        _write_images(unfinished / folder / "train", train)
+        for name, listed in (("train", train), ("validation", validation)):
+            _write_list(unfinished / folder / "lists" / name, name, listed)
     (unfinished / _NOTE).write_text(note, encoding="utf-8")
     if directory.exists():
         directory.rmdir()
     unfinished.rename(directory)
     return True
+
+
+def _file_system_folders() -> set[str]:
+    """Return the path of each folder `digits` of a file system that a bundled spec reads, in the data folder."""
+    specs = [load(str(channel_specs.path(name))) for name in channel_specs.names()]
+    channels = [channel for spec in specs for channel in spec.all_channels.values()]
+    found = [(type(channel), channel.input_data_config("", None) or {}) for channel in channels]
+    sources = [(kind.DATA.partition("/")[0], file_system_source(entry)) for kind, entry in found]
+    return {
+        f"{folder}/{source['FileSystemId']}{source['DirectoryPath'].partition('digits')[0]}digits"
+        for folder, source in sources
+        if source
+    }
 
 
 def _digits() -> list[_Digit]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from entrypoints import contract, train
-from launcher import demo
+from local_jobs import EFS, FSX
 
 REPOSITORY = Path(__file__).parents[1]
 SPLIT = (90, 30, 20)
@@ -19,8 +19,8 @@ CHANNELS = {  # channel -> its folder in the demo's data
     "train": "s3/my-bucket/digits/train",
     "validation": "s3/my-bucket/digits/validation",
     "test": "s3/my-bucket/digits/test",
-    "train_lst": f"efs/{demo.EFS}/digits/lists/train",
-    "validation_lst": f"fsx/{demo.FSX}/{demo.FSX_MOUNT_NAME}/digits/lists/validation",
+    "train_lst": f"efs/{EFS}/digits/lists/train",
+    "validation_lst": f"fsx/{FSX}/abcdefgh/digits/lists/validation",
     "test_lst": "s3/my-bucket/digits/lists/test",
 }
 

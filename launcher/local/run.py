@@ -38,6 +38,7 @@ from launcher.local.watch import watch
 from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of
 from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
+from launcher.spec.channels import KINDS
 
 _RUNS_FOLDER = ".launch"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -174,7 +175,8 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
     """Return the directory of each file system, by its id: those in the data folder, then those of --mount."""
     if options.data is not None and not options.data.is_dir():
         raise InputError(f"--data {options.data}: there is no directory {options.data}; create it, or correct the path")
-    folders = [options.data / kind for kind in ("efs", "fsx")] if options.data else []
+    kinds = [kind for kind in KINDS.values() if kind.MEMBER == "FileSystemDataSource"]
+    folders = [options.data / kind.DATA.partition("/")[0] for kind in kinds] if options.data else []
     found = {each.name: each.absolute() for folder in folders for each in folder.glob("*")}
     mounted: dict[str, str] = {}
     for mount in options.mounts:

@@ -18,7 +18,7 @@ class LocalOptions:
     """The options of a local run, as `launch --local` has them.
 
     Attributes:
-        data: A folder in place of AWS's storage: DATA/s3/<bucket>/..., DATA/efs/<fs-id>/, DATA/fsx/<fs-id>/.
+        data: A folder in place of AWS's storage: DATA/s3/<bucket>/... and, for file systems, DATA/efs/<fs-id>/ and so on.
         mounts: The directories in place of file systems: ("fs-0123456789abcdef0=/data",).
         channels: The folder, file or manifest that each of these channels reads: ("train=./images", "test=./more").
         sample: Read only the first objects of each channel, this many.

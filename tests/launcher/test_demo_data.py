@@ -20,6 +20,7 @@ from entrypoints.records.recordio import recordio
 from entrypoints.samples.lst import read_lst
 from launcher import demo
 from launcher.errors import RefusedError
+from local_jobs import EFS, FSX
 
 SPLIT = (450, 40, 30)  # three shards, the last one short
 
@@ -54,8 +55,8 @@ def test_images_equal_scikit_learns(data: Path) -> None:
 
 def test_every_format_contains_the_same_training_images(data: Path) -> None:
     files = contents(digits(data) / "train")
-    assert contents(data / "efs" / demo.EFS / "digits/train") == files
-    assert contents(data / "fsx" / demo.FSX / demo.FSX_MOUNT_NAME / "digits/train") == files
+    assert contents(data / "efs" / EFS / "digits/train") == files
+    assert contents(data / "fsx" / FSX / "abcdefgh/digits/train") == files
     shards = sorted((digits(data) / "train-tar").iterdir())
     assert len(shards) == 3
     samples = [sample for shard in shards for sample in tar.FORMAT.split(BytesIO(shard.read_bytes()), shard.name)]
@@ -68,7 +69,7 @@ def test_every_format_contains_the_same_training_images(data: Path) -> None:
 
 
 def test_every_format_has_the_same_labels(data: Path) -> None:
-    lines = read_lst(data / "efs" / demo.EFS / "digits/lists/train/train.lst")
+    lines = read_lst(data / "efs" / EFS / "digits/lists/train/train.lst")
     assert set(lines) == set(contents(digits(data) / "train"))
     labels = load_digits().target
     assert {path: line.labels[0] for path, line in lines.items()} == {
@@ -88,7 +89,7 @@ def test_every_format_has_the_same_labels(data: Path) -> None:
 
 def test_other_lists_name_their_images(data: Path) -> None:
     assert set(read_lst(digits(data) / "lists/test/test.lst")) == set(contents(digits(data) / "test"))
-    lists = data / "fsx" / demo.FSX / demo.FSX_MOUNT_NAME / "digits/lists"
+    lists = data / "fsx" / FSX / "abcdefgh/digits/lists"
     assert set(read_lst(lists / "validation/validation.lst")) == set(contents(digits(data) / "validation"))
 
 

@@ -24,6 +24,7 @@ import launcher
 from entrypoints.records import format_of
 from entrypoints.samples.digest import MODULUS, Tally
 from launcher import demo
+from launcher.spec.channels import KINDS
 from patience import PATIENCE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -31,6 +32,7 @@ PLAN_ONLY = ("image-classification-built-in", "serverless-dataset")  # AWS's ima
 TRAINING = ("image-classification",)
 RESHARDING = ("reshard",)
 RUNNABLE = [name for name in channel_specs.names() if name not in (*PLAN_ONLY, *TRAINING, *RESHARDING)]
+OF_IMAGES = [name for name in RUNNABLE if name not in ("s3-augmented-manifest", "s3-pipe-lines", "twenty-channels")]
 WARNINGS = {"twenty-channels": ["code-needs-toolkit"]}  # all 20 channels are the user's
 SPLIT = (250, 25, 25)  # images of train (two shards), validation, test
 
@@ -131,9 +133,13 @@ def test_bundled_spec_runs_locally(name: str, workplace: Path) -> None:
 
 @pytest.mark.usefixtures("fuse")
 def test_every_input_mode_yields_the_same_samples(workplace: Path) -> None:
-    objects = ["efs", "fsx-lustre", "s3-connector-map", "s3-fast-file", "s3-file", "s3-manifest", "s3-pipe-objects"]
-    shards = ["s3-connector", "s3-pipe-tar", "two-hosts-sharded"]
-    for alike in ([*objects, "s3-pipe-recordio"], shards):
+    """In particular, every storage kind that a local run delivers needs a spec with such a channel `train`."""
+    channels = {name: launcher.load(str(channel_specs.path(name))).all_channels["train"] for name in OF_IMAGES}
+    found = {name: (str(channel.source), channel.content_type) for name, channel in channels.items()}
+    assert {source for source, _ in found.values()} == {source for source, kind in KINDS.items() if kind.DATA}
+    tars = [name for name, (_, content_type) in found.items() if content_type == "application/x-tar"]
+    for alike in (tars, [name for name in OF_IMAGES if name not in tars]):
+        assert len(alike) >= 3
         readings = {name: read(name, workplace)["train", 0] for name in alike}
         assert {reading.count for reading in readings.values()} == {SPLIT[0]}
         assert len({reading.digest for reading in readings.values()}) == 1, readings

@@ -10,6 +10,9 @@ import click
 import launcher
 from launcher.commands.card import Effect, GetAccount
 from launcher.commands.options import flag, option, repeatable
+from launcher.spec.channels import KINDS
+
+_DATA = dict.fromkeys(f"DIR/{kind.DATA}" for kind in KINDS.values() if kind.DATA)
 
 
 class Local(Effect):
@@ -23,7 +26,7 @@ class Local(Effect):
     data: Path | None = option(
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="With --local: a folder in place of AWS's storage: DIR/s3/<bucket>/..., DIR/efs/<fs-id>/, DIR/fsx/<fs-id>/.",
+        help=f"With --local: a folder in place of AWS's storage: {', '.join(_DATA)}.",
     )
     mounts: tuple[str, ...] = repeatable(
         "--mount", metavar="FS-ID=PATH", help="With --local: the directory in place of a file system. Repeatable."

@@ -21,6 +21,8 @@ class BaseChannel(Section, ABC):
 
     MEMBER: ClassVar[str | None] = None
     """The member of DataSource that says where the data is; None if the script reads the data itself."""
+    DATA: ClassVar[str] = ""
+    """Where `--data` has the data of this kind: a folder, and in it a directory per bucket or file system."""
     PROVIDERS: ClassVar[Mapping[str, str]] = {}
     """Input mode -> the module in `launcher.local.providers` that delivers the channel in a local run."""
     PREFLIGHT: ClassVar[tuple[str, ...]] = ()

@@ -11,6 +11,7 @@ class DatasetChannel(BaseChannel):
 
     MEMBER = "DatasetSource"
     WITHOUT: ClassVar = {
+        "DATA": "only SageMaker can read a dataset resource",
         "PROVIDERS": "only SageMaker can read a dataset resource",
         "PREFLIGHT": "no check asks SageMaker about dataset resources",
     }

@@ -31,6 +31,7 @@ class FileSystemChannel(BaseChannel):
 class EFSChannel(FileSystemChannel):
     """A directory of an EFS file system."""
 
+    DATA = "efs/<fs-id>/"
     PREFLIGHT = ("EFS", "EFS mount targets")
 
     source: Literal["EFS"]

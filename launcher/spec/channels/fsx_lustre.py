@@ -8,6 +8,7 @@ from launcher.spec.channels.efs import FileSystemChannel
 class FSxLustreChannel(FileSystemChannel):
     """A directory of an FSx for Lustre file system."""
 
+    DATA = "fsx/<fs-id>/"
     PREFLIGHT = ("FSx", "FSx network")
 
     source: Literal["FSxLustre"]

@@ -32,6 +32,7 @@ class S3Channel(BaseChannel):
     """A prefix or a manifest in S3. A bare `s3://...` stands for a mapping with that `s3_uri`."""
 
     MEMBER = "S3DataSource"
+    DATA = "s3/<bucket>/..."
     PROVIDERS: ClassVar = {"File": "copied", "FastFile": "mounted", "Pipe": "fifo"}
     PREFLIGHT = ("buckets", "prefixes", "manifests")
 

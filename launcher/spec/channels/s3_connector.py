@@ -14,6 +14,7 @@ from launcher.spec.values import Text
 class S3ConnectorChannel(BaseChannel):
     """Every object below a prefix, fetched by the script when it needs them."""
 
+    DATA = "s3/<bucket>/..."
     PREFLIGHT = ("buckets", "prefixes")
     WITHOUT: ClassVar = {
         "MEMBER": "the request names the channel in an environment variable",

@@ -14,6 +14,7 @@ import pytest
 
 from entrypoints import contract
 from launcher import demo
+from local_jobs import EFS
 from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
@@ -77,7 +78,7 @@ def root(tmp_path: Path) -> Path:
     folders = {
         "train": "s3/my-bucket/digits/train",
         "test": "s3/my-bucket/digits/test",
-        "train_lst": f"efs/{demo.EFS}/digits/lists/train",
+        "train_lst": f"efs/{EFS}/digits/lists/train",
         "test_lst": "s3/my-bucket/digits/lists/test",
     }
     root = tmp_path / "ml"

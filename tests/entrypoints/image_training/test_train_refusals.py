@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints import contract
-from launcher import demo
+from local_jobs import EFS
 from train_runs import own, refusal, run
 
 
@@ -18,7 +18,7 @@ def test_channels_with_the_same_samples_compare_equal(
     make_root: Callable[..., Path], data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = make_root("ml", images={})
-    (root / contract.DATA_DIR / "images").symlink_to(data / f"efs/{demo.EFS}/digits/train")
+    (root / contract.DATA_DIR / "images").symlink_to(data / f"efs/{EFS}/digits/train")
     run("--epochs", "2", "--compare-channel", "images")
     log = capsys.readouterr().out
     assert len(re.findall("images holds the same 90 samples as train", log)) == 1

@@ -25,7 +25,7 @@ from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.channels.base import BaseChannel
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-CARD = ("MEMBER", "PROVIDERS", "PREFLIGHT")
+CARD = ("MEMBER", "DATA", "PROVIDERS", "PREFLIGHT")
 OF_ENTRY = set(shapes()["Channel"]["members"])
 every_kind = pytest.mark.parametrize("source", KINDS)
 
