@@ -1,13 +1,14 @@
-"""The client of Amazon's S3 Connector for PyTorch (s3torchconnector), made safe for many threads and for fork.
+"""The native client of Amazon's S3 Connector for PyTorch (s3torchconnector), made safe for many threads and for fork.
 
-All requests to the client are made here. Its class has no public name, but the connector's own datasets and its Lightning and DCP
-integrations use it under this one. It takes requests from any number of threads, which makes it fast. Four things it does not do:
+All requests to the client are made here. Its module has no public name, but everything in the connector uses it under this one,
+and importing the connector itself would import torch, 200 MB. It takes requests from any number of threads, which makes it fast.
+Four things it does not do:
 
 - It opens as many connections as its `throughput_target_gbps` needs. Its default, 25, cannot hide the latency of small objects.
 - It makes ten attempts within 40 s and more, and S3's own failures may last longer or for ever. So it makes only a few attempts,
   and transient errors are retried here, for a limited time (s3_errors.py).
-- Before a fork it drops its native client and waits half a second for its threads, which cannot end during a request; the child
-  then hangs or crashes. So requests are counted here, and a fork waits until there is none.
+- It cannot be used after a fork; the child hangs or crashes. So requests are counted here, a fork waits until there is none, and
+  the client and its threads are ended before it.
 - If an answer arrives while Python exits, it panics, and may abort a process that has finished its work. So Python's exit waits for
   requests, too, for some seconds: a silent store sends no answer.
 """
@@ -15,11 +16,14 @@ integrations use it under this one. It takes requests from any number of threads
 from __future__ import annotations
 
 import atexit
+import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import wait
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -37,6 +41,7 @@ _FORK_SECONDS = 30.0  # that a fork waits for requests in flight
 
 T = TypeVar("T")
 
+_creating = threading.Lock()  # guards the creation of the client
 _leaving = threading.Event()  # Python is exiting: no caller waits for an answer
 
 
@@ -90,10 +95,10 @@ def _leave() -> None:
 def require() -> None:
     """Raise ImportError, with what to install, if the connector is not installed."""
     try:
-        import s3torchconnector  # noqa: F401
+        import s3torchconnectorclient  # noqa: F401
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"{error.name} is not installed, and S3Connector channels and checkpoints in S3 need it: "
+            "s3torchconnector is not installed, and S3Connector channels and checkpoints in S3 need it: "
             "pip install 'sagemaker-launch[s3]'",
             name=error.name,
         ) from error
@@ -125,7 +130,7 @@ def fetch(bucket: str, key: str, start: int | None, end: int | None) -> bytes:
         if end is None:
             chunks.clear()  # The whole object is read, and it may be another one by now.
         reached = None if start is None else start + sum(map(len, chunks))
-        for chunk in _client()._client.get_object(bucket, key, reached, end):
+        for chunk in _client().get_object(bucket, key, reached, end):
             chunks.append(chunk)  # noqa: PERF402 - chunks before a break are kept
 
     _patiently(f"s3://{bucket}/{key} cannot be read", request)
@@ -134,7 +139,7 @@ def fetch(bucket: str, key: str, start: int | None, end: int | None) -> bytes:
 
 def head(bucket: str, key: str) -> tuple[int, str]:
     """Return the current size and ETag of an object. Raises ChannelError."""
-    found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client()._client.head_object(bucket, key))
+    found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client().head_object(bucket, key))
     return found.size, found.etag
 
 
@@ -158,7 +163,6 @@ def upload(bucket: str, key: str, write: Callable[[Any], object]) -> None:
             if given_up.is_set():
                 raise ChannelError(f"s3://{bucket}/{key}: its upload was given up")
         except BaseException as error:
-            writer.close = lambda: None  # Its destructor calls it, which would store half of an object.
             if isinstance(error.__context__, _s3_exception()):
                 raise error.__context__ from error  # torch raises its own error instead.
             raise
@@ -181,7 +185,7 @@ class _Upload:
     def write(self, data: bytes) -> int:
         if self._given_up.is_set():
             raise ChannelError("the upload was given up")
-        self._writer.write(data)
+        self._writer.write(bytes(data))
         self._silence.begin()
         self._silence.bytes += len(data)
         return len(data)
@@ -198,7 +202,7 @@ def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None
     stream = (
         client.list_objects(bucket, prefix)
         if token is None
-        else ListObjectStream._from_state(client._client, bucket, prefix, "", 1000, token, False)
+        else ListObjectStream._from_state(client, bucket, prefix, "", 1000, token, False)
     )
     page = next(stream, None)
     return None if page is None else page.object_info, stream.continuation_token, stream.complete or page is None
@@ -239,29 +243,41 @@ def _s3_exception() -> type[Exception]:
 
 
 def _client() -> Any:
-    return _client_at(*place(os.environ))
+    with _creating:
+        return _client_at(*place(os.environ))
 
 
 @cache
 def _client_at(endpoint: str | None, region: str) -> Any:
     require()
-    from s3torchconnector import S3ClientConfig
-    from s3torchconnector._s3client import S3Client
+    from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
 
     _guard_forks()
     # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
-    config = S3ClientConfig(
-        throughput_target_gbps=_TARGET_GBPS, max_attempts=_CLIENT_ATTEMPTS, force_path_style=endpoint is not None
+    return MountpointS3Client(
+        region,
+        endpoint=endpoint,
+        throughput_target_gbps=_TARGET_GBPS,
+        max_attempts=_CLIENT_ATTEMPTS,
+        force_path_style=endpoint is not None,
     )
-    return S3Client(region, endpoint=endpoint, s3client_config=config)
 
 
 @cache
 def _guard_forks() -> None:
-    """Register after the connector's own hooks: those before a fork run in reverse order."""
-    os.register_at_fork(
-        before=lambda: _gate.shut(_FORK_SECONDS), after_in_parent=lambda: _gate.open(), after_in_child=_renew_gate
-    )
+    if "torch" in sys.modules:  # The script may use the connector, whose hook must run after ours: in reverse order.
+        import s3torchconnector  # noqa: F401
+    os.register_at_fork(before=_end_client, after_in_parent=lambda: _gate.open(), after_in_child=_renew_gate)
+
+
+def _end_client() -> None:
+    from s3torchconnectorclient._mountpoint_s3_client import join_all_managed_threads
+
+    _gate.shut(_FORK_SECONDS)
+    _client_at.cache_clear()
+    gc.collect()  # Streams of failed requests keep it alive, too.
+    with suppress(RuntimeError):  # Threads of a client of the script's own are still running.
+        join_all_managed_threads(0.5)
 
 
 def place(environ: Mapping[str, str]) -> tuple[str | None, str]:

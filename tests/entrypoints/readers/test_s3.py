@@ -144,11 +144,11 @@ def test_aws_is_asked_for_hosts_named_after_buckets(monkeypatch: pytest.MonkeyPa
     """AWS may answer paths in newer regions with a redirect, and directory buckets have no paths."""
     asked: list[dict[str, object]] = []
 
-    def record(**settings: object) -> None:
+    def record(_: str, **settings: object) -> None:
         asked.append(settings)
         raise ChannelError("asked")
 
-    monkeypatch.setattr("s3torchconnector.S3ClientConfig", record)
+    monkeypatch.setattr("s3torchconnectorclient._mountpoint_s3_client.MountpointS3Client", record)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     with pytest.raises(ChannelError, match="asked"):
         read(connector("s3://bucket/"))
@@ -156,7 +156,7 @@ def test_aws_is_asked_for_hosts_named_after_buckets(monkeypatch: pytest.MonkeyPa
 
 
 def test_missing_connector_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "s3torchconnector", None)
+    monkeypatch.setitem(sys.modules, "s3torchconnectorclient", None)
     with pytest.raises(ImportError, match=r"pip install 'sagemaker-launch\[s3\]'"):
         read(connector("s3://bucket/x"))
 
