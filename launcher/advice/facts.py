@@ -90,21 +90,24 @@ class Estimate:
 
     way: str  # File, FastFile, Pipe, EFS, FSxLustre, S3Connector
     shards: Shards | None  # None: the data as they are
+    download_s: (
+        float  # what the data take before the script starts: copying, mounting, listing; AWS reports it as Downloading
+    )
     start_s: float  # from the request to the start of the script, including the image and, for File, the copy
     first_batch_s: float  # from the start of the script
     epoch_s: float  # the mean of all epochs
     job_s: float  # start, first batch and all epochs
     wait_share: float | None  # of an epoch, in which the model waits for data; None if its speed is unknown
     disk_bytes: int  # of one instance
-    memory_bytes: int  # of one instance, for what is read ahead
+    memory_bytes: int  # of one instance, for what our readers read ahead
     requests: int  # GET and LIST of the whole job, all instances
     requests_usd: float | None
     instance_usd: float | None  # of the job
     storage_usd_month: float | None  # beyond what the data cost where they are now; None if a price is unknown
     prepare_s: float = 0.0  # once, before the first job: resharding, importing metadata
     break_even_jobs: float | None = None
-    """Jobs (a month, for storage that costs; in all, for what is prepared once) from which the way pays, against the best
-    way that needs nothing. None if it never does or a price is unknown; 0 if nothing is to be paid."""
+    """Jobs (a month, for storage that costs; in all, for what is prepared once) from which the way pays, against the faster of
+    File and FastFile. None if it never does; 0 if nothing is to be prepared or paid beforehand."""
     problems: tuple[str, ...] = ()  # why the way cannot be used for these data: sentences
 
     @property
