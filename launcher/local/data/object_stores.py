@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -40,11 +40,24 @@ class RemoteObjects:
 
     def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
         """Yield key and bytes of every object whose key begins with the place's, in S3's order."""
+        for key, size, *_ in self.entries(place):
+            yield key, size
+
+    def entries(self, place: S3Location) -> Iterator[tuple[str, int, float, str]]:
+        """Yield key, bytes, time of the last change in seconds since 1970 and storage class, as `keys` does."""
         with refusals(self._client, place):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key)
             for page in pages:
-                for entry in page.get("Contents", ()):
-                    yield entry["Key"], entry["Size"]
+                for each in page.get("Contents", ()):
+                    changed = each["LastModified"].timestamp()
+                    yield each["Key"], each["Size"], changed, each.get("StorageClass", "STANDARD")
+
+    def head(self, place: S3Location, count: int) -> bytes:
+        """Return the first `count` bytes of an object that is not empty."""
+        with refusals(self._client, place):
+            got = self._client.get_object(Bucket=place.bucket, Key=place.key, Range=f"bytes=0-{count - 1}")
+            with closing(got["Body"]) as body:
+                return body.read()
 
     def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
         """Yield the bytes of each object; takes few more places than it has yielded sizes."""
@@ -92,12 +105,21 @@ class FolderObjects:
         self.where = shown_path(data)
 
     def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
+        for key, size, *_ in self.entries(place):
+            yield key, size
+
+    def entries(self, place: S3Location) -> Iterator[tuple[str, int, float, str]]:
         with self._refusals(place):
             if not self._store.has_bucket(place.bucket):
                 return
             for key, path in self._store.keys(place.bucket, place.key, ""):
                 with suppress(FileNotFoundError):  # removed since it was listed
-                    yield key, os.stat(path).st_size  # noqa: PTH116 - a Path costs more than the call itself
+                    state = os.stat(path)  # noqa: PTH116 - a Path costs more than the call itself
+                    yield key, state.st_size, state.st_mtime, ""
+
+    def head(self, place: S3Location, count: int) -> bytes:
+        with self._opened(place) as descriptor:
+            return os.read(descriptor, count)
 
     def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
         for place in places:
