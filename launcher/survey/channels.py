@@ -1,0 +1,133 @@
+"""The channels of a job that can be advised on, and the place of each, in AWS or below a folder of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from entrypoints import contract
+from launcher.aws.account import Account
+from launcher.console import say
+from launcher.errors import InputError, did_you_mean
+from launcher.local.data.object_stores import FolderObjects, Objects, RemoteObjects
+from launcher.preflight.check import Subject
+from launcher.preflight.uses import connectors, hosts_that_share, place_of
+from launcher.request.view import Entry
+from launcher.s3.manifests import read_manifest
+from launcher.s3.uri import S3Location
+from launcher.spec.channels import KINDS
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A channel, or a URI that stands for one."""
+
+    name: str
+    place: S3Location  # on a file system: its ID, and the directory
+    storage: str = "S3"  # S3, EFS or FSxLustre
+    present: str | None = None  # the way of the spec
+    manifest: str | None = None  # the URI of its manifest
+    instances: int = 1
+    is_sharded: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Return the place as people write it."""
+        if self.storage == "S3":
+            return self.manifest or str(self.place)
+        return f"{self.storage} {self.place.bucket}:{self.place.key}"
+
+
+def channels_of(subject: Subject, wanted: str | None = None) -> tuple[list[Channel], list[str]]:
+    """Return the channels of a job, or only the one named `wanted`; and why others are left out.
+
+    Raises:
+        InputError: There is none.
+    """
+    found: dict[str, Channel | str] = {}
+    for entry in subject.draft.entries:
+        if subject.code_uri is None or entry.name != contract.CODE_CHANNEL:
+            found[entry.name] = _channel(subject, entry)
+    hosts = subject.draft.instance_count or 1
+    for path, place in connectors(subject):
+        name = str(path[1])
+        found[name] = Channel(name, place, present="S3Connector", instances=hosts)
+    if not found:
+        raise InputError("the spec has no channels; add one: `channels: {train: s3://bucket/prefix/}`")
+    if wanted is not None and wanted not in found:
+        near = did_you_mean(wanted, found) or f"; it has {', '.join(found)}"
+        raise InputError(f"--channel {wanted}: the spec has no channel {wanted!r}{near}")
+    chosen = {name: each for name, each in found.items() if wanted in (None, name)}
+    advised = [each for each in chosen.values() if isinstance(each, Channel)]
+    left_out = [f"channels.{name}: {why}" for name, why in chosen.items() if isinstance(why, str)]
+    if not advised:
+        raise InputError("; ".join(left_out))
+    return advised, left_out
+
+
+def _channel(subject: Subject, entry: Entry) -> Channel | str:
+    """Return a channel of the request, or why there is no advice on it."""
+    hosts = subject.draft.hosts_of(entry) or 1
+    if entry.is_file_system:
+        storage = str(entry.get("FileSystemType"))
+        place = S3Location(entry.get("FileSystemId") or "", entry.get("DirectoryPath") or "/")
+        return Channel(entry.name, place, storage, storage, instances=hosts)
+    uri, data_type = entry.get("S3Uri"), entry.get("S3DataType")
+    if (found := place_of(uri)) is None:
+        return (
+            "SageMaker reads it in its own way, so there is nothing to choose; advice is for S3, EFS and FSx channels"
+        )
+    if data_type == "AugmentedManifestFile":
+        return "an augmented manifest is read by Pipe only, so there is nothing to choose"
+    manifest = str(uri) if data_type == "ManifestFile" else None
+    is_sharded = hosts_that_share(subject, entry) > 1
+    return Channel(entry.name, found, "S3", entry.mode, manifest, hosts, is_sharded)
+
+
+@contextmanager
+def objects_of(channel: Channel, account: Account, data: Path | None) -> Iterator[tuple[Objects, S3Location]]:
+    """Open what holds a channel's objects: the folder `data`, or the account's S3.
+
+    Yields:
+        The objects, and the place in them.
+
+    Raises:
+        InputError: The folder has no directory for the channel's file system.
+    """
+    if data is None:
+        yield RemoteObjects(account.client("s3")), channel.place
+        return
+    from launcher.local.s3_server.storage.store import Store
+
+    with TemporaryDirectory() as overlay:
+        if channel.storage == "S3":
+            folders, place = {}, channel.place
+        else:
+            folders, place = {channel.place.bucket: _directory(channel, data)}, S3Location(channel.place.bucket, "")
+        store = Store(data / "s3", Path(overlay), say, folders)
+        yield FolderObjects(store, data / "s3", Path(overlay)), place
+
+
+def _directory(channel: Channel, data: Path) -> Path:
+    """Return the folder of a channel on a file system; a path on FSx for Lustre may begin with its mount name."""
+    _, *parts = PurePosixPath("/", channel.place.key).parts
+    root = data / KINDS[channel.storage].DATA.partition("/")[0] / channel.place.bucket
+    tried = [root.joinpath(*tail) for tail in (parts, parts[1:]) if ".." not in tail]
+    for each in tried:
+        if each.is_dir():
+            return each
+    where = root.joinpath(*parts)
+    raise InputError(
+        f"channels.{channel.name}: there is no folder {where} for {channel.shown}; create it, or a link to it"
+    )
+
+
+def named_keys(channel: Channel, objects: Objects) -> tuple[S3Location, set[str]] | None:
+    """Return the prefix of the channel's manifest and the keys that it names; None without one. Raises RefusedError."""
+    if channel.manifest is None:
+        return None
+    prefix, rest = read_manifest(objects.read, channel.manifest)
+    return prefix, {prefix.key + each for each in rest}

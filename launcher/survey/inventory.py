@@ -1,0 +1,155 @@
+"""Taking the inventory of a prefix or a folder: one listing, and the first bytes of a sample of its objects.
+
+The listing ends after MAX_KEYS objects, unless it is asked to go on; the numbers are then lower bounds and are reported so.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections import Counter
+from collections.abc import Collection
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from entrypoints.records import gunzip
+from entrypoints.records.parquet import parquet_table
+from entrypoints.records.recordio import recordio
+from entrypoints.records.tfrecord.tfrecord import masked
+from launcher.advice.facts import Inventory, Quantiles
+from launcher.aws.threads import concurrently
+from launcher.errors import RefusedError
+from launcher.lists.image_files import ending_of
+from launcher.local.data.object_stores import Objects
+from launcher.preflight.s3.directory_buckets import zone_of
+from launcher.s3.uri import S3Location
+
+MAX_KEYS = 200_000  # 200 requests
+_SAMPLE = 10_000  # objects whose sizes give the quantiles
+_OPENED = 24  # objects whose first bytes are read
+_HEAD = 512  # bytes: a tar's first header
+_RECENT = 30 * 86_400.0  # seconds
+_BEGINNINGS = {
+    b"\xff\xd8\xff": "jpeg",
+    b"\x89PNG": "png",
+    b"GIF8": "gif",
+    b"RIFF": "riff",  # WebP, WAV
+    b"PK\x03\x04": "zip",
+    parquet_table.MAGIC: "parquet",
+    gunzip.MAGIC: "gzip",
+    b"\x93NUMPY": "npy",
+    b"\x89HDF": "hdf5",
+}
+
+
+class Sampled(NamedTuple):
+    """An object of the sample."""
+
+    place: S3Location
+    bytes: int
+
+
+def take_inventory(
+    objects: Objects,
+    place: S3Location,
+    storage: str,
+    *,
+    named: Collection[str] | None = None,
+    most: int | None = MAX_KEYS,
+) -> tuple[Inventory, list[Sampled]]:
+    """Return what is stored below a prefix, and a random sample of its objects that are not empty.
+
+    Args:
+        objects: Where it is stored.
+        place: The prefix.
+        storage: S3, EFS or FSxLustre.
+        named: The keys that a manifest names; None for all.
+        most: The number of objects after which the listing ends; None for no limit.
+
+    Raises:
+        RefusedError: The prefix is empty, or the store refuses to list it.
+    """
+    count = total = recent = 0
+    least, largest, oldest, newest = 1 << 62, 0, float("inf"), 0.0
+    classes, unknown, now = Counter[str](), [], time.time()
+    sample: list[tuple[str, int]] = []
+    choice = random.Random(0)
+    for key, size, changed, storage_class in objects.entries(place):
+        if (key.endswith("/") and not size) or (named is not None and key not in named):
+            continue
+        if count == most:
+            unknown.append(f"there are more than {count:,} objects; --full lists them all")
+            break
+        count, total, recent = count + 1, total + size, recent + (now - changed < _RECENT)
+        least, largest, oldest, newest = (
+            min(least, size),
+            max(largest, size),
+            min(oldest, changed),
+            max(newest, changed),
+        )
+        classes[storage_class] += 1
+        if len(sample) < _SAMPLE:
+            sample.append((key, size))
+        elif (index := choice.randrange(count)) < _SAMPLE:
+            sample[index] = key, size
+    if not count:
+        raise RefusedError(f"{place}: {objects.missing(place)}; or correct the URI")
+    sizes = sorted(size for _, size in sample)
+    low, middle, high = (sizes[int(share * (len(sizes) - 1))] for share in (0.1, 0.5, 0.9))
+    drawn = choice.sample(sample, len(sample))
+    opened = [Sampled(S3Location(place.bucket, key), size) for key, size in drawn if size][:_OPENED]
+    formats, why = _formats(objects, opened)
+    unknown += [why] if why else []
+    if len(formats) > 1 and count > len(opened):
+        unknown.append(f"the shares of the formats are those of a sample of {sum(formats.values())} objects")
+    inventory = Inventory(
+        objects=count,
+        bytes=total,
+        sizes=Quantiles(least, low, middle, high, largest),
+        formats=dict(formats.most_common()),
+        newest=datetime.fromtimestamp(newest, timezone.utc),
+        oldest=datetime.fromtimestamp(oldest, timezone.utc),
+        changed=recent / count,
+        storage_classes={name: number for name, number in classes.most_common() if name},
+        place="S3Express" if zone_of(place.bucket) else storage,
+        unknown=tuple(unknown),
+    )
+    return inventory, opened
+
+
+def _formats(objects: Objects, opened: list[Sampled]) -> tuple[Counter[str], str]:
+    """Return the formats of the objects that can be read, and why others cannot."""
+    found, why = Counter[str](), ""
+    for each, head in concurrently(lambda each: objects.head(each.place, _HEAD), opened):
+        try:
+            found[format_of(head.result(), each.place.key)] += 1
+        except RefusedError as error:
+            why = f"some formats are unknown: {error}"
+    return found, why
+
+
+def format_of(head: bytes, key: str) -> str:
+    """Return the format of an object by its first 512 bytes; by the ending of its key if they have no mark of one."""
+    for beginning, name in _BEGINNINGS.items():
+        if head.startswith(beginning):
+            return name
+    if head[257:262] == b"ustar":
+        return "tar"
+    if head.startswith(struct.pack("<I", recordio.MAGIC)):
+        # A protobuf record begins with an entry of the map `features` (field 1), whose first part is its name (field 1).
+        return "recordio-protobuf" if head[8:9] == b"\n" and b"\n" in head[10:14] else "recordio"
+    if len(head) >= 12 and masked(_crc32c(head[:8])) == int.from_bytes(head[8:12], "little"):
+        return "tfrecord"
+    ending = ending_of(key).removeprefix(".")
+    return {"jsonl": "jsonlines", "ndjson": "jsonlines", "rec": "recordio"}.get(ending, ending) or "unknown"
+
+
+def _crc32c(data: bytes) -> int:
+    """Return the checksum of a few bytes, without the package that TFRecord's reader needs."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF

@@ -1,0 +1,119 @@
+"""The inventory of a prefix, in S3 and in a folder, and the formats by content."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from aws_stand_in import StandIn
+from entrypoints.records import format_of as form
+from launcher.aws.account import Account
+from launcher.errors import RefusedError
+from launcher.local.data.object_stores import RemoteObjects
+from launcher.s3.uri import S3Location
+from launcher.survey.channels import Channel, objects_of
+from launcher.survey.inventory import format_of, take_inventory
+
+TRAIN = S3Location("mine", "train/")
+
+
+def written(name: str) -> bytes:
+    """Return what our writer of a format writes."""
+    stream = io.BytesIO()
+    card = form(name)
+    assert card.write is not None
+    card.write(stream, [card.example(0, b"abc")])
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "key", "expected"),
+    [
+        (b"\xff\xd8\xff\xe0", "a/1.jpg", "jpeg"),
+        (b"\x89PNG\r\n\x1a\n", "a/1.jpg", "png"),  # the content counts, not the name
+        (written("tar"), "shard", "tar"),
+        (written("recordio"), "a.rec", "recordio"),
+        (written("recordio-protobuf"), "a.rec", "recordio-protobuf"),
+        (written("tfrecord"), "part-0", "tfrecord"),
+        (written("zip"), "a", "zip"),
+        (written("parquet"), "a", "parquet"),
+        (b"a,b\n1,2\n", "a/b.csv", "csv"),
+        (b'{"a": 1}\n', "a/b.jsonl", "jsonlines"),
+        (b"abc", "v1.2/README", "unknown"),
+    ],
+)
+def test_format_is_known_by_content(content: bytes, key: str, expected: str) -> None:
+    assert format_of(content[:512], key) == expected
+
+
+def test_inventory_of_a_prefix_counts_sizes_classes_and_formats(aws: StandIn) -> None:
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket="mine")
+    for key, size in {
+        "train/": 0,
+        "train/a.jpg": 100,
+        "train/b.jpg": 300,
+        "train/c.jpg": 200,
+        "train_old/d": 9,
+    }.items():
+        s3.put_object(Bucket="mine", Key=key, Body=(b"\xff\xd8\xff" + bytes(size))[:size])
+    s3.put_object(Bucket="mine", Key="train/e.jpg", Body=b"\xff\xd8\xff", StorageClass="STANDARD_IA")
+    found, sample = take_inventory(RemoteObjects(Account().client("s3")), TRAIN, "S3")
+    assert (found.objects, found.bytes, found.unknown) == (4, 603, ())
+    assert (found.sizes.min, found.sizes.p50, found.sizes.max) == (3, 100, 300)
+    assert found.formats == {"jpeg": 4}
+    assert found.storage_classes == {"STANDARD": 3, "STANDARD_IA": 1}
+    assert found.changed == 1.0
+    assert {each.place.key for each in sample} == {"train/a.jpg", "train/b.jpg", "train/c.jpg", "train/e.jpg"}
+
+
+def test_listing_ends_at_the_limit_and_reports_that(aws: StandIn) -> None:
+    aws.client("s3").create_bucket(Bucket="mine")
+    aws.objects("mine", pattern="train/{:05d}.jpg", count=5_000, size=39_000)
+    aws.clear_calls()
+    objects = RemoteObjects(Account().client("s3"))
+    found, _ = take_inventory(objects, TRAIN, "S3", most=2_000)
+    assert found.objects == 2_000
+    assert "there are more than 2,000 objects; --full lists them all" in found.unknown
+    assert len(aws.calls("s3:ListObjectsV2")) == 3
+    found, _ = take_inventory(objects, TRAIN, "S3", most=None)
+    assert (found.objects, found.bytes, found.changed) == (5_000, 5_000 * 39_000, 0)
+    assert [each for each in found.unknown if "more than" in each] == []
+    assert found.formats == {}  # the stand-in lists these objects, but has none of them
+    assert any("some formats are unknown: s3://mine/train/" in each for each in found.unknown)
+
+
+def test_empty_prefix_missing_bucket_and_denial_have_each_one_error(aws: StandIn) -> None:
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket="mine")
+    s3.put_object(Bucket="mine", Key="train/a", Body=b"a")
+    objects = RemoteObjects(Account().client("s3"))
+    with pytest.raises(RefusedError, match=r"s3://mine/trian/: no object begins with this .*did you mean train/\?"):
+        take_inventory(objects, S3Location("mine", "trian/"), "S3")
+    with pytest.raises(RefusedError, match=r"s3://none/a at .*: there is no such bucket; check its name"):
+        take_inventory(objects, S3Location("none", "a"), "S3")
+    aws.deny("s3:ListObjectsV2")
+    with pytest.raises(RefusedError, match=r"s3://mine/train/ at .*: access is denied; .*s3:ListBucket"):
+        take_inventory(objects, TRAIN, "S3")
+
+
+def test_folder_stands_for_a_bucket_or_a_file_system(tmp_path: Path) -> None:
+    for name in ("s3/mine/train/1.png", "s3/mine/train/a/2.png", "efs/fs-1/images/3.png", "fsx/fs-2/images/4.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"\x89PNG")
+    channels = [
+        (Channel("a", TRAIN), 2),
+        (Channel("b", S3Location("fs-1", "/images"), "EFS"), 1),
+        (Channel("c", S3Location("fs-2", "/mount/images"), "FSxLustre"), 1),
+    ]
+    for channel, count in channels:
+        with objects_of(channel, Account(), tmp_path) as (objects, place):
+            found, _ = take_inventory(objects, place, channel.storage)
+        assert (found.objects, found.bytes, found.formats, found.place) == (
+            count,
+            4 * count,
+            {"png": count},
+            channel.storage,
+        )
