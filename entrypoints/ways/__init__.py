@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from entrypoints.ways import ours, plain_connector
+from entrypoints.ways import openers, ours, plain_connector, web_dataset
 from entrypoints.ways.card import Way
 
 WAYS: Mapping[str, Way] = {
@@ -24,7 +24,13 @@ WAYS: Mapping[str, Way] = {
         ours.CONNECTOR_TAR,
         plain_connector.MAP,
         plain_connector.ITERABLE,
+        web_dataset.AWS_CLI,
+        web_dataset.FOLDER,
+        web_dataset.IN_MEMORY,
+        web_dataset.BY_S3FS,
         ours.PLAIN_FILE,
+        openers.IOPATH,
+        openers.FSSPEC,
     )
 }
 

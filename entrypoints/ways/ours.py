@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from entrypoints.readers import mounted
 from entrypoints.records import SHORT_NAMES, objects
 from entrypoints.ways.card import Need, Source, Way
+from entrypoints.ways.names import paths
 
 CONNECTOR = Need("s3torchconnector", "pip install s3torchconnector")
 OBJECTS = (objects.FORMAT.name,)
@@ -31,8 +31,7 @@ def _map(source: Source) -> Any:
 def _plain_files(source: Source) -> Any:
     from entrypoints.ways.files import Files
 
-    paths = [str(source.channel.path / path) for path in mounted.objects(source.channel)]
-    return Files(paths, partial(open, mode="rb"), source.format)
+    return Files(paths(source), partial(open, mode="rb"), source.format)
 
 
 FILE = Way(name="file", title="File mode", row=1, arrivals=("file",), open=_iterable)
