@@ -18,9 +18,11 @@ from entrypoints.errors import ChannelError, ConfigError
 from entrypoints.job.environment import load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.readers import mounted, s3_client
+from entrypoints.records import format_of
 from entrypoints.samples.channel import find_channel, open_channel, placement_of
+from entrypoints.samples.fitting import FORMATS, LABELLED, NAMED
 from entrypoints.samples.lst import Line, read_lst
-from entrypoints.samples.resharding import FORMATS, LABELLED, Target, finish, write_host
+from entrypoints.samples.resharding import Target, finish, write_host
 
 _BLOCK_BYTES = 32 << 20  # that are shuffled together
 
@@ -31,11 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", required=True, help="s3://bucket/folder")
     parser.add_argument("--format", choices=FORMATS, default="tar")
     parser.add_argument("--shard-bytes", type=int, default=256_000_000)
+    parser.add_argument("--source", help="what the channel reads; a run with another one does not continue this one")
     parser.add_argument("--seed", type=int, help="shuffle by this number")
+    options = parser.parse_args(arguments)
     try:
-        _run(parser.parse_args(arguments))
+        _run(options)
     except (ChannelError, ConfigError, ImportError, OSError) as error:
-        sys.exit(f"reshard: {error}")
+        remedy = f"remove everything below {options.output}"
+        sys.exit(f"reshard: {error}".replace("restart the epoch", remedy))
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -47,18 +52,21 @@ def _run(options: argparse.Namespace) -> None:
     if labels is not None:
         lists = [labels.path / path for path in mounted.objects(labels) if path.endswith(".lst")]
         lines = {path: line for file in lists for path, line in read_lst(file).items()}
-    format = options.format if lines is None else LABELLED.get(options.format, options.format)
+    read = format_of(channel.content_type).name
+    labelled = lines is not None or read in LABELLED.values()
+    format = LABELLED.get(options.format, options.format) if labelled else options.format
     placement = placement_of(environment)
     settings = {
+        "source": options.source,
         "format": format,
-        "shard_bytes": options.shard_bytes,
-        "seed": options.seed,
+        "shard-size": options.shard_bytes,
+        "shuffle-seed": options.seed,
         "hosts": placement.world_size,
-        "content_type": channel.content_type,
+        "content-type": channel.content_type,
         "labels": lines is not None,
     }
     uri = options.output.rstrip("/") + "/"
-    target = Target(uri, format, options.shard_bytes, settings, placement.rank, placement.world_size)
+    target = Target(uri, format, options.shard_bytes, settings, placement.rank, placement.world_size, read in NAMED)
     reading = Reading(seed=options.seed, block_bytes=_BLOCK_BYTES)
     write_host(open_channel("data", environment=environment, reading=reading), target, lines, _say)
     index: dict[str, Any] = finish(target, _say) or {}

@@ -5,39 +5,39 @@
     <output>index.json, manifest.json         last: name, count, bytes and digest of each shard; the manifest for SageMaker
 
 A shard is complete when S3 has it, it was read back with the digest of its samples, and the progress has it. A host that starts
-again continues there, and the shards are those of a run without a break. The last host to finish writes index and manifest.
+again continues there, and the shards are those of a run without a break; objects that follow later become further shards. The last
+host to finish writes index and manifest.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, no_room
 from entrypoints.fetching.background import in_background
 from entrypoints.fetching.schedule import Limits
 from entrypoints.order.sampling import Samples
 from entrypoints.readers import s3, s3_client
 from entrypoints.records.shards import write_shard, writer_of
-from entrypoints.records.writing import SampleError
-from entrypoints.sample import DATA, KEY, Sample
+from entrypoints.records.writing import SampleError, refusal
+from entrypoints.sample import KEY, Sample
 from entrypoints.samples.digest import MODULUS, Tally
+from entrypoints.samples.fitting import fitted
 from entrypoints.samples.lst import Line, line_of
 
 Say = Any  # prints a line
-FORMATS = ("tar", "zip", "recordio", "image-recordio", "tfrecord", "tfrecord-example", "parquet")
-LABELLED = {"recordio": "image-recordio", "tfrecord": "tfrecord-example"}  # the formats that can hold a label, too
 _VERIFYING = Limits(held_bytes=4 << 20, piece_bytes=1 << 20)  # far ahead would take 300 MB of memory
-_ARCHIVES = ("tar", "zip")
-_SINGLE = ("recordio", "image-recordio", "tfrecord")  # records without names of fields
+_REPORT_SECONDS = 30.0  # between lines about an incomplete shard
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,12 @@ class Target:
     uri: str  # s3://bucket/folder/
     format: str
     shard_bytes: int
-    settings: Mapping[str, Any]  # what decides which samples a shard has; a run with others must not continue it
+    settings: Mapping[
+        str, Any
+    ]  # the options that decide which samples a shard has; a run with others must not continue it
     host: int = 0
     hosts: int = 1
+    named: bool = True  # each sample of the channel has a `__key__` of its own
 
     def place(self, name: str) -> tuple[str, str]:
         """Return bucket and key of a name below `uri`."""
@@ -98,25 +101,27 @@ def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | Non
         say: Prints a line.
 
     Raises:
-        ChannelError: A sample does not fit the format or has no label, S3 refuses, or the prefix has other shards.
+        ChannelError: A sample does not fit the format or has no label, S3 refuses, the disk is full, or the prefix has other
+            shards.
     """
     progress = _begin(samples, target, say)
     with TemporaryDirectory(prefix="reshard-") as folder, closing(samples):
         storing = None
         before = sum(shard["count"] for shard in progress.shards)
-        number = len(progress.shards)
-        while not progress.complete:
+        for number in count(len(progress.shards)):
             file, tally = Path(folder, str(number % 2)), Tally()  # the other one is being stored
             rest = iter(samples)
             first = list(islice(rest, 1))
             if first:
-                prepared = _prepared(chain(first, rest), target, lines, before, tally)
+                prepared = _prepared(chain(first, rest), target, lines, before, _reported(tally, number, say))
                 try:
                     before += write_shard(prepared, file, target.format, target.shard_bytes)
                 except SampleError as error:
                     raise ChannelError(
                         f"{target.format}: {SampleError(before + error.args[0], *error.args[1:])}"
                     ) from error
+                except OSError as error:
+                    raise no_room(f"two shards of {target.shard_bytes / 1e6:,} MB", folder, error.strerror) from error
             state = samples.state_dict()
             if storing is not None:
                 storing.result()
@@ -125,24 +130,28 @@ def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | Non
                 target.write(_progress_name(target.host), asdict(progress))
                 return
             storing = in_background(partial(_store, file, number, tally, state, (target, progress, say)), "shard")
-            number += 1
 
 
 def _begin(samples: Samples, target: Target, say: Say) -> Progress:
     """Return the progress of an earlier run, at which the samples then continue, or that of a new run."""
-    ending = writer_of(target.format).ending
-    own = tuple(f"{host:04d}-" for host in range(target.hosts))
-    foreign = [name for name in target.shards() if not (name.startswith(own) and name.endswith(str(ending)))]
     found = target.read(_progress_name(target.host))
-    if foreign or (found and found["settings"] != json.loads(json.dumps(target.settings))):
-        which = f"shards/{foreign[0]}" if foreign else f"shards of other settings: {found['settings']}"
-        raise ChannelError(f"{target.uri} has {which}; choose an empty prefix, or remove everything below this one")
-    if found is None:
-        return Progress(target.settings)
-    progress = Progress(**found)
-    if progress.state is not None and not progress.complete:
-        samples.load_state_dict(progress.state)
-    say(f"{target.uri}: {len(progress.shards):,} shards of an earlier run are complete")
+    remedy = "write to an empty prefix, or remove everything below this one"
+    for name, value in target.settings.items() if found else ():
+        if found["settings"].get(name) != value:
+            differs = f"{name} {found['settings'].get(name)}, not {value}"
+            raise ChannelError(
+                f"{target.uri} has shards of a run with {differs}; continue with the same options, {remedy}"
+            )
+    ending = str(writer_of(target.format).ending)
+    own = tuple(f"{host:04d}-" for host in range(target.hosts))
+    if foreign := [name for name in target.shards() if not (name.startswith(own) and name.endswith(ending))]:
+        raise ChannelError(f"{target.uri} has shards/{foreign[0]}, which is not a shard of this run; {remedy}")
+    progress = Progress(**found) if found else Progress(target.settings)
+    if progress.state is not None:
+        samples.load_state_dict({**progress.state, "finished": False})
+        say(f"{target.uri}: {len(progress.shards):,} shards of an earlier run are complete")
+    else:
+        target.write(_progress_name(target.host), asdict(progress))  # S3 refuses now what it would refuse later
     return progress
 
 
@@ -212,48 +221,33 @@ def finish(target: Target, say: Say) -> dict[str, Any] | None:
 
 
 def _prepared(
-    samples: Iterable[Sample], target: Target, lines: Mapping[str, Line] | None, before: int, tally: Tally
+    samples: Iterable[Sample],
+    target: Target,
+    lines: Mapping[str, Line] | None,
+    before: int,
+    add: Callable[[Sample], None],
 ) -> Iterator[Sample]:
-    """Yield the samples as the format holds them, and add them to the tally."""
+    """Yield the samples as the format holds them, and add each. Raises SampleError."""
     for number, sample in enumerate(samples, before):
         line = None if lines is None else line_of(sample, lines)
-        fitting = fitted(sample, target.format, line, f"{target.host:04d}-{number:010d}")
-        tally.add(fitting)
+        key = (target.named and sample.get(KEY)) or f"{target.host:04d}-{number:010d}"
+        try:
+            fitting = fitted(sample, target.format, line, key)
+        except TypeError as error:
+            raise refusal(number - before, sample, error) from error
+        add(fitting)
         yield fitting
 
 
-def fitted(sample: Sample, format: str, line: Line | None, key: str) -> Sample:
-    """Return a sample as the format holds it, with the labels of its line.
+def _reported(tally: Tally, number: int, say: Say) -> Callable[[Sample], None]:
+    """Return a function that adds a sample to the tally of a shard, and now and then prints how far it is."""
+    reported = time.monotonic()
 
-    In an archive, object `a/1.x.png` is sample `a/1_x` with the field `png`; labels are text in the field `cls`. Elsewhere they
-    are `label`, a number or several. A record without names has the only field as its `data`.
+    def add(sample: Sample) -> None:
+        nonlocal reported
+        tally.add(sample)
+        if time.monotonic() > reported + _REPORT_SECONDS:
+            reported = time.monotonic()
+            say(f"shard {number}: {tally.count:,} samples, {tally.bytes / 1e6:,.1f} MB so far")
 
-    Args:
-        sample: The sample.
-        format: The short name.
-        line: Its line in a list, if there is one.
-        key: The `__key__` in an archive if the sample has none of its own.
-    """
-    fields = {name: value for name, value in sample.items() if name != KEY}
-    own = sample.get(KEY)
-    if format in _ARCHIVES:
-        if set(fields) == {DATA} and own is not None:
-            folder, slash, name = own.rpartition("/")
-            stem, dot, ending = name.rpartition(".")
-            own = folder + slash + (stem if dot else name).replace(".", "_")
-            fields = {ending or DATA: fields[DATA]} if dot else fields
-        labels = {} if line is None else {"cls": " ".join(f"{label:g}" for label in line.labels).encode()}
-        return {KEY: own or key, **fields, **labels}
-    if format in _SINGLE and len(fields) == 1:
-        fields = {DATA: next(iter(fields.values()))}
-    if format == "image-recordio":
-        fields = {"label": 0.0, "id": 0, "id2": 0, **fields, **({} if line is None else {"id": line.index})}
-    if line is not None:
-        fields["label"] = line.labels[0] if len(line.labels) == 1 else list(line.labels)
-        if format in LABELLED.values():  # as they are read again
-            import numpy as np
-
-            label = np.asarray(line.labels, "<f4")
-            scalar = format == "image-recordio" and len(line.labels) == 1
-            fields["label"] = float(label[0]) if scalar else label
-    return {KEY: own, **fields} if own is not None else fields
+    return add

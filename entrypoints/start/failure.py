@@ -48,7 +48,8 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
         start, exception = found
         if exit_code == _UNCAUGHT or (exit_code == _ABORTED and all(map(_ABORT_LINE.match, lines[exception + 1 :]))):
             return fit_to_limit(lines[exception], "\n".join(lines[start:]))
-    return fit_to_limit(f"{program} {how_it_ended(exit_code)}", "\n".join(lines))
+    printed = [line for line in lines if line.strip()] if exit_code == _UNCAUGHT else []  # by sys.exit("text"), perhaps
+    return fit_to_limit(": ".join([f"{program} {how_it_ended(exit_code)}", *printed[-1:]]), "\n".join(lines))
 
 
 def shell_code(exit_code: int) -> int:

@@ -91,6 +91,7 @@ class Reshard(SpecOptions, Command):
             "channels.data.s3_data_distribution_type": "ShardedByS3Key" if self.hosts > 1 else "FullyReplicated",
             "channels.data.content_type": self.content_type,
             "channels.labels": labels,
+            "hyperparameters.source": self.source,
             "hyperparameters.output": self.output,
             "hyperparameters.format": self.format,
             "hyperparameters.shard-bytes": self.shard_size,

@@ -40,6 +40,13 @@ def test_failure_begins_with_the_exception_before_its_traceback(script: str, fir
     assert rest.startswith(("Traceback (most recent call last):\n", '  File "')) and head in rest
 
 
+def test_message_of_sys_exit_is_in_the_first_line(tmp_path: Path) -> None:
+    text = failure_text(
+        "train.py", 1, stderr_of("import sys\nprint('slow', file=sys.stderr)\nsys.exit('no image')", tmp_path)
+    )
+    assert text == "train.py ended with exit code 1: no image\n\nslow\nno image"
+
+
 def test_exception_before_an_abort_at_exit_is_the_reason(tmp_path: Path) -> None:
     script = "import ctypes\nclass End:\n    def __del__(self): self.abort()\n"
     script += "end = End()\nend.abort = ctypes.CDLL(None).abort\nraise ValueError('too many')"  # as gloo's threads do
