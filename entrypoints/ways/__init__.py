@@ -6,8 +6,10 @@ card imports torch and its library only when it is opened, so that a way that is
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 
+from entrypoints.errors import ConfigError
 from entrypoints.ways import openers, ours, plain_connector, web_dataset
 from entrypoints.ways.card import Way
 
@@ -40,3 +42,16 @@ REMOVED: Mapping[str, str] = {
     "S3FileLoader": "connector-tar",
     "S3FileLister": "connector-map",
 }
+
+
+def ways_of(names: str) -> list[Way]:
+    """Return the cards of names that are separated by commas. Raises ConfigError for a name that is none's."""
+    chosen = list(dict.fromkeys(name for part in names.split(",") if (name := part.strip())))
+    for name in chosen or [names]:
+        if name in REMOVED:
+            raise ConfigError(f"{name}: its authors removed it; measure {REMOVED[name]}, which replaces it")
+        if name not in WAYS:
+            near = difflib.get_close_matches(name, WAYS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(WAYS)}"
+            raise ConfigError(f"{name!r} is not a way to read samples; {hint}")
+    return [WAYS[name] for name in chosen]

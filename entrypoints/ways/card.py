@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
 from entrypoints.job.environment import Channel, Environment
+from entrypoints.records import SHORT_NAMES
 from entrypoints.sample import DATA, Sample
 
 # The channels by which the same objects arrive, as `launch measure` names them in the request. `s3` is an S3Connector channel,
@@ -71,4 +72,13 @@ class Way:
 
     def missing(self) -> str | None:
         """Return how to install what is missing, or None if nothing is."""
-        return "; ".join(need.install for need in self.needs if not need.is_met()) or None
+        install = "; ".join(need.install for need in self.needs if not need.is_met())
+        return f"it is not installed; {install}" if install else None
+
+    def why_not(self, arrivals: Collection[str], format: str) -> str | None:
+        """Return why it cannot read objects of this format that arrive by these channels, or None if it can."""
+        if not set(arrivals).intersection(self.arrivals):
+            return f"it reads a channel on {' or '.join(self.arrivals)}; measure a spec that has one"
+        if format not in (formats := self.formats or tuple(SHORT_NAMES)):
+            return f"it reads {', '.join(formats)}, not {format}; choose another format or way"
+        return None

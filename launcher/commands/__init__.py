@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "rerun": "launcher.commands.rerun:Rerun",
     "diff": "launcher.commands.diff:Diff",
     "cost": "launcher.commands.cost:Cost",
+    "measure": "launcher.commands.measure:Measure",
     "reshard": "launcher.commands.reshard:Reshard",
     "toy-data": "launcher.commands.toy_data:ToyData",
     "lst make": "launcher.commands.lists.make:Make",

@@ -19,6 +19,7 @@ import yaml
 
 import channel_specs
 from entrypoints.records import FORMATS
+from entrypoints.ways import REMOVED, WAYS
 from launcher.api import plan
 from launcher.checks import RULES
 from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS
@@ -194,6 +195,22 @@ def _formats() -> str:
     return _table(("short name", "selected by the content type", "a sample", "Pipe", "shards"), rows)
 
 
+def _ways() -> str:
+    """Return a table of the ways to read samples, and of those that no longer exist."""
+    rows = [
+        (
+            f"`{way.name}`",
+            way.title,
+            ", ".join(f"`{name}`" for name in way.arrivals),
+            ", ".join(way.formats) if len(way.formats) < _MANY_VALUES else "shards",
+            "; ".join(f"`{need.install}`" for need in way.needs),
+        )
+        for way in WAYS.values()
+    ]
+    gone = [(f"`{name}`", f"removed by its authors; `{way}` replaces it", "", "", "") for name, way in REMOVED.items()]
+    return _table(("way", "what it is", "channel", "only for", "needs"), [*rows, *gone])
+
+
 def _unpriced() -> str:
     """Return a sentence with the instance types without a price, by family."""
     sizes: dict[str, list[str]] = {}
@@ -219,6 +236,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "codes": _codes,
     "unpriced": _unpriced,
     "formats": _formats,
+    "ways": _ways,
 }
 
 

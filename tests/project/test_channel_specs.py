@@ -31,7 +31,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 PLAN_ONLY = ("image-classification-built-in", "serverless-dataset")  # AWS's images contain the code
 TRAINING = ("image-classification",)
 RESHARDING = ("reshard",)
-RUNNABLE = [name for name in channel_specs.names() if name not in (*PLAN_ONLY, *TRAINING, *RESHARDING)]
+MEASURING = ("measure",)
+RUNNABLE = [name for name in channel_specs.names() if name not in (*PLAN_ONLY, *TRAINING, *RESHARDING, *MEASURING)]
 OF_IMAGES = [name for name in RUNNABLE if name not in ("s3-augmented-manifest", "s3-pipe-lines", "twenty-channels")]
 WARNINGS = {"twenty-channels": ["code-needs-toolkit"]}  # all 20 channels are the user's
 SPLIT = (250, 25, 25)  # images of train (two shards), validation, test
@@ -86,7 +87,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @cache  # several tests look at the same run
 def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
     """Run a spec with read_channels, and return its reports by channel and epoch."""
-    launch(name, workplace)
+    launch(channel_specs.path(name), "--name", name, workplace=workplace)
     found: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     with tarfile.open(output(name, workplace)) as tar:
         for member in tar:
@@ -103,12 +104,9 @@ def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
     }
 
 
-def launch(name: str, workplace: Path) -> str:
-    command = [sys.executable, "-m", "launcher.cli", str(channel_specs.path(name))]
-    options = ["--local", "--data", "data", "--name", name]
-    done = subprocess.run(
-        [*command, *options], cwd=workplace, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
+def launch(*words: str | Path, workplace: Path) -> str:
+    command = [sys.executable, "-m", "launcher.cli", *map(str, words), "--local", "--data", "data"]
+    done = subprocess.run(command, cwd=workplace, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -172,7 +170,7 @@ def test_each_line_is_one_sample(workplace: Path) -> None:
 
 @pytest.mark.usefixtures("fuse")
 def test_two_resharding_hosts_write_each_image_once(workplace: Path) -> None:
-    launch(RESHARDING[0], workplace)
+    launch(channel_specs.path("reshard"), "--name", "reshard", workplace=workplace)
     root = workplace / ".launch/reshard/s3/my-bucket/digits-shards"
     index = json.loads((root / "index.json").read_text())
     assert {shard["name"][:4] for shard in index["shards"]} == {"0000", "0001"}
@@ -194,10 +192,29 @@ def test_two_resharding_hosts_write_each_image_once(workplace: Path) -> None:
 
 
 @pytest.mark.usefixtures("fuse")
+def test_way_that_fails_says_why_and_the_others_are_measured(workplace: Path) -> None:
+    (workplace / "broken").mkdir()
+    (workplace / "broken/s3torchconnector.py").write_text("raise ImportError('a broken library')")
+    options = ["--ways", "fast-file,s3-map-dataset", "--rounds", "1", "--num-workers", "0", "--name", "measure"]
+    broken = ("--set", f"environment.PYTHONPATH={workplace / 'broken'}")
+    shown = launch("measure", "s3://my-bucket/digits/train/", *options, *broken, workplace=workplace)
+    results = json.loads((workplace / ".launch/measure/algo-1/ml/output/data/measure.json").read_text())
+    fast_file, connector = results["ways"]
+    assert (fast_file["error"], fast_file["samples"]) == (None, SPLIT[0])
+    [run] = fast_file["runs"]
+    assert (run["samples"], run["steps"], run["interval"]) == (250, 63, 12)
+    assert run["seconds"] > 0 < run["cpu_seconds"]
+    assert run["memory"] > 10**7
+    assert (connector["error"], connector["runs"]) == ("a broken library", [])
+    assert re.search(r"^fast-file +[\d,.]+ ", shown, re.MULTILINE)
+    assert "s3-map-dataset: a broken library\n" in shown
+
+
+@pytest.mark.usefixtures("fuse")
 def test_demo_trains_a_model_to_95_percent_accuracy(tmp_path: Path) -> None:
     name = TRAINING[0]
     demo.make_demo(tmp_path / "data")
-    log = launch(name, tmp_path)
+    log = launch(channel_specs.path(name), "--name", name, workplace=tmp_path)
     assert re.search(r"images holds the same 1,297 samples as train: digest [0-9a-f]{16}", log)
     for row in (
         r"train +Pipe +1,297 ",

@@ -1,0 +1,225 @@
+"""Measure ways to read the same samples: a fresh process per way and round, and a digest that proves that all read the same.
+
+    python -m entrypoints.measure --ways file,fast-file [--format tar] [--rounds 3] [--step 20ms]
+
+`launch measure` fills in the channels by which the samples arrive (ways/card.py). Round 0 compares digests; the others interleave
+the ways, so that a slow minute of the machine or the store meets all of them. After each run `output/data/measure.json` has what
+was measured so far. A way that is not installed or fails has the reason there. The options can be hyperparameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from entrypoints.contract import WAITS_VARIABLE
+from entrypoints.errors import ChannelError, ConfigError
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.readers import mounted, s3
+from entrypoints.records import SHORT_NAMES, format_of
+from entrypoints.ways import WAYS, ways_of
+from entrypoints.ways.card import Source, Way
+from entrypoints.ways.results import FILE, Results, mark_different, table
+
+_LOOK_SECONDS = 0.2  # between two looks at the memory of a run
+_MOST_SECONDS = 7200  # that a run may take: some libraries hang when their workers fork
+_END_SECONDS = 10  # that an interrupted run has to unmount what it has mounted
+_PACKAGES = {"torch", *(need.name for way in WAYS.values() for need in way.needs)}  # whose versions matter
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the script. If nothing can be measured, it ends with one line and exit code 1."""
+    options = _options(arguments)
+    try:
+        ways, environment = ways_of(options.ways), load_environment()
+        if options.one:
+            print(json.dumps(_run(WAYS[options.one], options, environment)))
+            return
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped job ends its run, too
+        results = _measure(ways, options, environment)
+    except (ChannelError, ConfigError, ImportError, OSError, ValueError) as error:
+        sys.exit(f"measure: {error}")
+    if not any(way["runs"] for way in results["ways"]):
+        sys.exit("measure: no way could be measured; the reasons are above")
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(allow_abbrev=False, description="Measure ways to read the same samples.")
+    parser.add_argument("--ways", default=",".join(WAYS), help="names, separated by commas")
+    parser.add_argument("--format", default="objects", help="what an object holds, such as tar")
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--num-workers", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--step", help="module:function of a batch, or a time such as 20ms; empty by default")
+    parser.add_argument("--one", choices=WAYS, help="print the JSON of one run of this way")
+    parser.add_argument("--epoch", type=int, default=0, help="of --one; epoch 0 returns the digest")
+    return parser.parse_args(arguments)
+
+
+def _source(way: Way, options: argparse.Namespace, environment: Environment) -> Source:
+    """Return what a way reads here. Raises ChannelError if it cannot read that."""
+    if (reason := way.why_not(environment.channels, options.format)) is not None:
+        raise ChannelError(reason)
+    channel = next(environment.channels[name] for name in way.arrivals if name in environment.channels)
+    return Source(environment, channel, options.format, options.batch_size, options.num_workers, options.epoch)
+
+
+def _run(way: Way, options: argparse.Namespace, environment: Environment) -> dict[str, Any]:
+    """Do one run in this process."""
+    from entrypoints.ways.measuring import digest, measure, step_of
+
+    source = _source(way, options, environment)
+    if options.epoch == 0:
+        _check_format(source)
+        return digest(way, source)
+    return measure(way, source, step_of(options.step) if options.step else None)
+
+
+def _check_format(source: Source) -> None:
+    """Raise ChannelError if shards would be read as single objects: batches of them would fill the memory."""
+    if source.format != "objects" or source.channel.mode == "Pipe":
+        return
+    if source.channel.mode == "S3Connector":
+        name = s3.key_of(source.channel, next(iter(s3.objects(source.channel))))
+    else:
+        name = next(mounted.objects(source.channel), "")
+    for form in SHORT_NAMES.values():
+        if form.ending is not None and form != format_of("objects") and name.endswith(form.ending):
+            raise ChannelError(f"the objects have names like {name}; pass --format {form.name}")
+
+
+def _measure(ways: Sequence[Way], options: argparse.Namespace, environment: Environment) -> Results:
+    """Do all runs, and return the results, which are in the file after each of them."""
+    file = environment.output_data_dir / FILE
+    rows = [
+        {
+            "name": way.name,
+            "title": way.title,
+            "row": way.row,
+            "error": way.missing() or way.why_not(environment.channels, options.format),
+        }
+        for way in ways
+    ]
+    settings = {name: getattr(options, name) for name in ("format", "batch_size", "num_workers", "rounds", "step")}
+    results: Results = {**settings, "machine": _machine(), "ways": [{**row, "runs": []} for row in rows]}
+    for number in range(options.rounds + 1):
+        for row in (row for row in results["ways"] if not row["error"]):
+            found = _child(row["name"], number, options)
+            row["error"] = found.pop("error", None)
+            if number and found.get("samples", row["samples"]) != row["samples"]:
+                row["error"] = f"round {number} yielded {found['samples']:,} samples of {row['samples']:,}"
+            elif number and not row["error"]:
+                row["runs"].append(found)
+            else:
+                row.update(found)
+            _write(file, results)
+            figures = " ".join(
+                f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+                for name, value in found.items()
+            )
+            print(f"measure way={row['name']} round={number} {row['error'] or figures}", flush=True)
+        if number == 0:
+            mark_different(results["ways"])
+    _write(file, results)
+    print("", *table(results), "", f"all figures: {file}", sep="\n", flush=True)
+    return results
+
+
+def _child(name: str, epoch: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Do one run in a fresh process, and return its figures with the peak of its memory, or its `error`."""
+    command = [
+        sys.executable,
+        "-m",
+        "entrypoints.measure",
+        "--one",
+        name,
+        "--epoch",
+        str(epoch),
+        "--format",
+        options.format,
+    ]
+    command += ["--batch-size", str(options.batch_size), "--num-workers", str(options.num_workers)]
+    command += ["--step", options.step] if options.step else []
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), WAITS_VARIABLE: "0"}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdout=out, stderr=log, env=environ, start_new_session=True)
+        memory, deadline = 0, time.monotonic() + _MOST_SECONDS
+        try:
+            while process.poll() is None and time.monotonic() < deadline:
+                memory = max(memory, _memory(process.pid))
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LOOK_SECONDS)
+        finally:
+            _end(process)
+        texts = []
+        for stream in (out, log):
+            stream.seek(0)
+            texts.append(stream.read().decode("utf-8", "replace").strip())
+    if process.returncode == 0:
+        return {**json.loads(texts[0].splitlines()[-1]), "memory": memory or None}
+    print(texts[1], file=sys.stderr, flush=True)
+    lines = texts[1].splitlines() or [f"ended with exit code {process.returncode}"]
+    return {"error": lines[-1].removeprefix("measure: ")}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a run and its workers, if it has not ended by itself."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _memory(pid: int) -> int:
+    """Return the bytes of a process and its descendants, shared ones counted once; 0 for one that has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+        children = [
+            child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()
+        ]
+    except OSError:
+        return 0
+    own = sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    return own + sum(_memory(int(child)) for child in children)
+
+
+def _machine() -> dict[str, Any]:
+    """Return when and where this is measured."""
+    versions = {each.name: each.version for each in distributions() if each.name in _PACKAGES}
+    return {
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
+        "load_at_start": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "versions": dict(sorted(versions.items())),
+    }
+
+
+def _write(file: Path, results: Results) -> None:
+    """Replace the file, so that it is complete whenever the measurement is interrupted."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_name(f".{FILE}")
+    unfinished.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    unfinished.replace(file)
+
+
+if __name__ == "__main__":
+    main()

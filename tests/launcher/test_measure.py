@@ -1,0 +1,123 @@
+"""`launch measure`: the job that it makes of a prefix or a channel, and the results that it shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import channel_specs
+from launcher import cli
+
+Launch = Any
+
+
+@pytest.fixture
+def launch(capsys: pytest.CaptureFixture[str]) -> Launch:
+    def run(*words: str | Path, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as end:
+            cli.main(["measure", *map(str, words)])
+        out, err = capsys.readouterr()
+        assert int(end.value.code or 0) == code, err
+        return str(err if code else out)
+
+    return run
+
+
+def planned(launch: Launch, *words: str | Path) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(launch(*words, "--dry-run", "--json"))
+    return request
+
+
+def test_prefix_arrives_only_by_the_channels_that_the_ways_read(launch: Launch) -> None:
+    request = planned(launch, "s3://mine/shards", "--ways", "pipe,connector-tar,fast-file", "--format", "tar")
+    entries = {entry["ChannelName"]: entry for entry in request["InputDataConfig"]}
+    assert list(entries) == ["fast_file", "pipe", "launcher_code"]
+    assert (entries["pipe"]["InputMode"], entries["pipe"]["ContentType"]) == ("Pipe", "application/x-tar")
+    assert "RecordWrapperType" not in entries["pipe"]
+    assert json.loads(request["Environment"]["LAUNCHER_CONNECTOR_0"])["s3_uri"] == "s3://mine/shards/"
+    parameters = {"ways": "pipe,connector-tar,fast-file", "format": "tar", "rounds": "3", "batch-size": "4"}
+    assert parameters.items() <= request["HyperParameters"].items()
+
+
+def test_objects_of_a_pipe_are_wrapped_and_all_ways_that_read_them_are_measured(launch: Launch) -> None:
+    request = planned(launch, "s3://mine/images/")
+    [pipe] = (entry for entry in request["InputDataConfig"] if entry["ChannelName"] == "pipe")
+    assert pipe["RecordWrapperType"] == "RecordIO"
+    ways = request["HyperParameters"]["ways"].split(",")
+    assert {"file", "fast-file", "pipe", "connector-map", "s3-map-dataset", "plain-file"} <= {*ways}
+    assert not {"efs", "fsx", "connector-tar"} & {*ways}
+
+
+def test_channel_of_a_spec_keeps_the_job_and_reads_its_file_system(launch: Launch, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(channel_specs.path("efs").read_text() + "training_job_name: mine\nmetric_definitions: []\n")
+    request = planned(launch, file, "--step", "20ms", "--set", "resource_config.instance_type=ml.g5.xlarge")
+    [efs, _] = request["InputDataConfig"]
+    assert efs["ChannelName"] == "efs"
+    assert "FileSystemDataSource" in efs["DataSource"]
+    assert request["HyperParameters"]["ways"].startswith("efs,plain-file")
+    assert request["HyperParameters"]["step"] == "20ms"
+    assert request["ResourceConfig"]["InstanceType"] == "ml.g5.xlarge"
+    assert request["VpcConfig"]
+    assert request["TrainingJobName"].startswith("measure-")
+    assert request["AlgorithmSpecification"]["ContainerArguments"] == ["entrypoints/measure.py"]
+
+
+def test_spec_with_many_channels_needs_the_name_of_one(launch: Launch) -> None:
+    file = channel_specs.path("twenty-channels")
+    error = launch(file, code=2)
+    assert "has 21 channels: " in error
+    assert "train_file, " in error
+    assert f"launch measure {file} " in error
+    assert "no channel 'train_tar_fas'; did you mean 'train_tar_fast'" in launch(file, "train_tar_fas", code=2)
+    request = planned(launch, file, "train_tar_fast", "train_efs", "--ways", "fast-file,efs", "--format", "tar")
+    assert [entry["ChannelName"] for entry in request["InputDataConfig"]] == ["fast_file", "efs", "launcher_code"]
+    assert "as another one does; measure them one by one" in launch(file, "train_file", "train_tar_file", code=2)
+    assert "neither a prefix in S3 nor a file system" in launch(file, "train_manifest", code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("s3://mine/x/", "--ways", "fast-fil"), "did you mean 'fast-file'"),
+        (("s3://mine/x/", "--ways", "efs"), "it reads a channel on efs"),
+        (("s3://mine/x/", "--ways", "connector-tar"), "not objects"),
+        (("s3://mine/x/", "--format", "tra"), "no way reads it here; there are tar,"),
+        (("s3://mine/x/", "train"), "only a spec has channels"),
+        (("ftp://example.com/x",), "is not an S3 URI"),
+        (("no.yaml",), "no.yaml"),
+        (("no.json",), "cannot be read"),
+        (("s3://mine/x/", "--plot", "a.png"), "--plot works only with --local or a measure.json"),
+    ],
+)
+def test_wrong_input_is_refused_with_what_to_do(words: tuple[str, ...], problem: str, launch: Launch) -> None:
+    assert problem in launch(*words, code=2)
+
+
+def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_path: Path) -> None:
+    figures = {"samples": 100, "seconds": 4.0, "first_batch": 0.5, "memory": 10**8, "mean_100": 2.5}
+    way = {
+        "name": "file",
+        "title": "File mode",
+        "row": 1,
+        "error": None,
+        "samples": 100,
+        "bytes": 10**6,
+        "runs": [figures],
+    }
+    failed = {"name": "pipe", "title": "Pipe", "row": 3, "error": "no such FIFO", "runs": []}
+    file = tmp_path / "measure.json"
+    file.write_text(json.dumps({"rounds": 1, "ways": [failed, way]}))
+    picture = tmp_path / "bars.svg"
+    lines = launch(file, "--plot", picture).splitlines()
+    assert lines[0].split()[:2] == ["way", "samples/s"]
+    assert lines[1].split()[:3] == ["file", "25.0", "0.2"]
+    assert lines[2] == "pipe: no such FIFO"
+    assert picture.read_text().startswith("<?xml")
+    shown = json.loads(launch(file, "--json"))
+    assert [row["name"] for row in shown["summary"]] == ["file", "pipe"]
+    file.write_text('{"ways": 3}')
+    assert "is no measure.json" in launch(file, code=2)
