@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import channel_specs
 import launcher
 from aws_stand_in import StandIn
 from launcher.checks.examples import BASE
+from launcher.cli import main
 from launcher.commands import COMMANDS
 from patience import PATIENCE
 
@@ -29,12 +32,17 @@ def offered(line: str, shell: str = "bash") -> list[str]:
     """Return the completions of `launch LINE`, as `type,value` for bash."""
     words = ["launch", *shlex.split(line), *([""] if line.endswith(" ") or not line else [])]
     typed = words[-1] if shell == "fish" else str(len(words) - 1)
-    about = {"_LAUNCH_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": typed}
-    done = subprocess.run(
-        [sys.executable, "-m", "launcher"], env={**os.environ, **about}, capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""
-    return done.stdout.split("\n")[:-1] if done.stdout.strip() else []
+    printed, errors = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+    with pytest.MonkeyPatch.context() as environment, redirect_stdout(printed), redirect_stderr(errors):
+        environment.setenv("_LAUNCH_COMPLETE", f"{shell}_complete")
+        environment.setenv("COMP_WORDS", " ".join(words))
+        environment.setenv("COMP_CWORD", typed)
+        with pytest.raises(SystemExit):
+            main([])
+    assert errors.getvalue() == ""
+    printed.seek(0)
+    answer = printed.read()
+    return answer.split("\n")[:-1] if answer.strip() else []
 
 
 def test_launch_offers_commands_and_specs() -> None:
