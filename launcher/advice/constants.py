@@ -43,6 +43,9 @@ CONSTANTS: dict[str, Constant] = {
     "lustre_walk_per_s": Constant(6_500, "files listed in Lustre per s", BENCHMARK, "2021-12"),
     "s3_latency_s": Constant(0.048, "s per small object on one of 8 streams of FastFile", BENCHMARK, "2021-12"),
     "copy_streams": Constant(6.24, "objects that File copies at a time: 130 per s", BENCHMARK, "2021-12"),
+    "pipe_streams": Constant(
+        6.24, "objects that Pipe reads at a time", "no figure is published: taken to be File's", _READ
+    ),
     "copy_bytes_per_s": Constant(155e6, "bytes per s that File copies", BENCHMARK, "2021-12"),
     "disk_bytes_per_s": Constant(
         155e6, "bytes per s of the disk, at least: the copy wrote so fast", BENCHMARK, "2021-12"

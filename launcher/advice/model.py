@@ -1,7 +1,7 @@
 """What each way would take for given data and use: seconds, bytes, requests and dollars, always as estimates.
 
     job = instance + max(image, set-up + copy) + warm-up + walk + epochs x epoch
-    epoch = max(compute, data)
+    epoch = max(first object + compute, data)
     data = max(rounds x latency + bytes / (streams x bandwidth of one), bytes / bandwidth of all, requests / most per second)
 
 Nothing here knows a way by its name: `launcher.advice.ways` says how each reads, `launcher.advice.constants` how fast.
@@ -32,7 +32,7 @@ def predict(
         inventory: The data.
         use: How they are used.
         observed: What was measured of these data; replaces constants.
-        constants: The constants, by default those of SageMaker.
+        constants: The constants, by default those of SageMaker. A key such as `File/copy_bytes_per_s` holds for one way only.
 
     Ways that take equally long, to three digits, are in order of the disk they need.
     """
@@ -50,7 +50,7 @@ def predict(
         forms.append((resharded, shards))
     samples = use.samples or inventory.objects
     found = [
-        _Job(way, data, inventory, shards, use, samples, known).estimate()
+        _Job(way, data, inventory, shards, use, samples, _of_way(known, way.name)).estimate()
         for data, shards in forms
         for way in WAYS.values()
     ]
@@ -78,6 +78,11 @@ def _corrected(constants: Constants, inventory: Inventory, observed: Observed) -
     ):
         known[f"{name}_per_s"] = min(known[f"{name}_per_s"], known[f"{most}_per_s"])
     return known
+
+
+def _of_way(known: Constants, way: str) -> Constants:
+    own = {name.removeprefix(f"{way}/"): value for name, value in known.items() if name.startswith(f"{way}/")}
+    return {**known, **own}
 
 
 def _shards(inventory: Inventory, use: Use, known: Constants) -> Shards | None:
@@ -110,20 +115,21 @@ class _Job:
         """Return the estimate of this job."""
         known, use, data = self.known, self.use, self.data
         download = self._copy_s() if self.way.copies else data.objects / known["list_per_s"] * self.way.lists_first
-        start = known["instance_s"] + max(known["image_s"], known["mount_s"] + download)
-        walk = data.objects / known[self.way.walk] if self.way.walk else 0.0
-        first = known["warm_up_s"] + walk + self._read_s(1, min(data.sizes.p50, known["reader_piece_bytes"]))
-        read = self._read_s(*self._amount())
+        download += known[self.way.set_up] if self.way.set_up else 0.0
+        start = known["instance_s"] + max(known["image_s"], download)
+        begin = known["warm_up_s"] + (data.objects / known[self.way.walk] if self.way.walk else 0.0)
+        lists = known[self.way.latency] * self.way.is_ours  # a request before the first object
+        fill = lists + self._read_s(1, min(data.sizes.p50, known["reader_piece_bytes"]))
         compute = self.samples / use.instances / use.samples_per_s if use.samples_per_s else 0.0
-        epoch = max(compute, read)
-        job = start + first + use.epochs * epoch
+        epoch = max(fill + compute, lists + self._read_s(*self._amount()))
+        job = start + begin + use.epochs * epoch
         requests = self._requests()
         return Estimate(
             way=self.way.name,
             shards=self.shards,
-            download_s=_three_digits(known["mount_s"] + download),
+            download_s=_three_digits(download),
             start_s=_three_digits(start),
-            first_batch_s=_three_digits(first),
+            first_batch_s=_three_digits(begin + fill),
             epoch_s=_three_digits(epoch),
             job_s=_three_digits(job),
             wait_share=1 - compute / epoch if compute else None,
@@ -134,7 +140,7 @@ class _Job:
             instance_usd=None if use.usd_per_hour is None else use.usd_per_hour * job / 3600,
             storage_usd_month=self._storage_usd(),
             prepare_s=_three_digits(self._prepare_s()),
-            problems=tuple(self._problems(start, known["mount_s"] + download)),
+            problems=tuple(self._problems(start, download)),
         )
 
     def _is_cached(self) -> bool:

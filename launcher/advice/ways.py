@@ -22,6 +22,7 @@ class Way:
     most: str = ""  # objects per second; empty: no limit
     streams: str = ""  # objects read at a time; empty: those of the training script
     is_ours: bool = False  # only scripts with our readers: large objects are read in pieces at a time, and ahead
+    set_up: str = "mount_s"  # seconds before the script starts; empty: nothing is set up
     copies: bool = False  # all data are on the disk before the script starts
     lists_first: bool = False  # all objects are listed before the script starts
     walk: str = ""  # objects per second that the script lists; empty: not noticeable
@@ -48,6 +49,7 @@ WAYS: dict[str, Way] = {
             bandwidth="reader_bytes_per_s",
             most="reader_objects_per_s",
             streams="reader_streams",
+            set_up="",
             is_ours=True,
             effort=1,
         ),
@@ -56,7 +58,7 @@ WAYS: dict[str, Way] = {
             _S3,
             bandwidth="copy_bytes_per_s",
             most="requests_per_s",
-            streams="copy_streams",
+            streams="pipe_streams",
             is_sequential=True,
             effort=2,
         ),

@@ -78,7 +78,7 @@ def test_file_overtakes_fast_file_after_two_to_four_epochs_of_small_objects(epoc
 def test_epochs_of_a_slow_model_hide_the_data():
     slow = found(inventory(30_607, 39e3), Use(samples_per_s=10))
     assert {each.epoch_s for each in slow.values()} == {3060}
-    assert {each.wait_share for each in slow.values()} == {0}
+    assert max(each.wait_share for each in slow.values()) < 0.001
 
 
 def test_observations_replace_constants():
