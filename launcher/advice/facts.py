@@ -70,8 +70,9 @@ class Observed:
 
     latency_s: float | None = None  # from a request to its first byte
     stream_bytes_per_s: float | None = None  # one request alone
-    bytes_per_s: float | None = None  # all requests at a time together
-    requests_per_s: float | None = None  # the most requests that the store answers
+    bytes_per_s: float | None = None  # of all streams together
+    requests_per_s: float | None = None  # of all streams together
+    streams: int = 0  # requests at a time, for these two rates; 0: as many as it takes to reach the store's limit
     samples_per_s: float | None = None  # of the model with data in memory
     source: str = ""  # for people: "a probe of 60 s from ml.m5.large on 2026-11-22"
 

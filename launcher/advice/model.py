@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Estimate, Inventory, Observed, Quantiles, Shards, Use
@@ -21,6 +21,7 @@ from launcher.advice.ways import WAYS, Way
 from launcher.console import duration, human_bytes
 
 Constants = Mapping[str, float]
+_FREE = 0.7  # of what streams could reach alone
 
 
 def predict(
@@ -64,13 +65,15 @@ def _corrected(constants: Constants, inventory: Inventory, observed: Observed) -
     known = dict(constants)
     if inventory.place == "S3Express":
         known |= {f"s3_{name}": known[f"express_{name}"] for name in ("latency_s", "get_usd", "list_usd")}
-    seen = {
-        "s3_latency_s": observed.latency_s,
-        "stream_bytes_per_s": observed.stream_bytes_per_s,
-        "network_bytes_per_s": observed.bytes_per_s,
-        "requests_per_s": observed.requests_per_s,
-    }
+    streams = observed.streams or inf
+    seen = {"s3_latency_s": observed.latency_s, "stream_bytes_per_s": observed.stream_bytes_per_s}
     known |= {name: value for name, value in seen.items() if value}
+    limits = {
+        "network_bytes_per_s": (observed.bytes_per_s, streams * known["stream_bytes_per_s"]),
+        "requests_per_s": (observed.requests_per_s, streams / known["s3_latency_s"]),
+    }
+    # A rate that these streams reach without waiting for each other is no limit: more streams would be faster.
+    known |= {name: rate for name, (rate, free) in limits.items() if rate and rate < _FREE * free}
     for name, most in (
         ("copy_bytes", "network_bytes"),
         ("reader_bytes", "network_bytes"),

@@ -48,7 +48,13 @@ class Probe:
         seconds, today = time.monotonic() - began, datetime.now(timezone.utc).date()
         source = f"a probe of {seconds:.0f} s on {today} from this machine, which is not the job's instance"
         sources = "; ".join(each for each in (before.source, source) if each)
-        return replace(before, latency_s=latency, source=sources, **{name: rate for name, rate in seen.items() if rate})
+        return replace(
+            before,
+            latency_s=latency,
+            streams=STREAMS,
+            source=sources,
+            **{name: rate for name, rate in seen.items() if rate},
+        )
 
     def _repeat(
         self, streams: int, work: Callable[[Sampled], int], sample: Sequence[Sampled]

@@ -1,6 +1,7 @@
 """Estimates against AWS's published benchmark, whose 12 jobs are data here."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -87,6 +88,13 @@ def test_observations_replace_constants():
     assert found(data, use, Observed(requests_per_s=50))["FastFile"].epoch_s == 2000
     assert found(data, use, Observed(bytes_per_s=1e6))["S3Connector"].epoch_s == 10_000
     assert found(data, use, Observed(samples_per_s=10))["File"].epoch_s == 10_000
+
+
+def test_rate_that_few_streams_reach_by_themselves_is_no_limit():
+    data = inventory(100_000, 1e5)
+    seen = Observed(latency_s=0.05, requests_per_s=300, stream_bytes_per_s=5e7, bytes_per_s=7e8, streams=16)
+    assert found(data, Use(), seen)["S3Connector"].epoch_s < 100
+    assert found(data, Use(), replace(seen, requests_per_s=100))["S3Connector"].epoch_s == 1000
 
 
 def test_hosts_share_the_reading_but_each_copies_everything_unless_sharded():
