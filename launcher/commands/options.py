@@ -44,7 +44,8 @@ def argument(**settings: Any) -> Any:
 
 def option(*names: str, default: Any = None, **settings: Any) -> Any:
     """Declare a field as an option, by default named as the field; `settings` are click's."""
-    return _Declared(click.Option, names, {**settings, "default": default})
+    # click takes any default, also None, as the value of a required option that is missing.
+    return _Declared(click.Option, names, settings if settings.get("required") else {**settings, "default": default})
 
 
 def flag(**settings: Any) -> Any:

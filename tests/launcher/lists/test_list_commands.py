@@ -107,6 +107,9 @@ def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str)
         (["make", "photos", "--by", "class"], "--by works only with --split"),
         (["check", "no.lst"], "no.lst: cannot be read: No such file"),
         (["relabel", "s3://b/a.lst", "--map", "x"], "lists are changed in place, on disk"),
+        (["relabel", "a.lst"], "Missing option '--map'"),
+        (["merge", "a.lst"], "Missing option '-o'"),
+        (["split-class", "a.lst"], "Missing option '--class'"),
     ],
 )
 def test_wrong_input_has_one_error_with_a_remedy(lst: Launch, words: list[str], message: str) -> None:
