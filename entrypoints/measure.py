@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results = _measure(ways, options, environment)
     except (ChannelError, ConfigError, ImportError, OSError, ValueError) as error:
         sys.exit(f"measure: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"measure: stopped; {FILE} has what was measured before")
     if not any(way["runs"] for way in results["ways"]):
         sys.exit("measure: no way could be measured; the reasons are above")
 
@@ -81,11 +83,11 @@ def _run(way: Way, options: argparse.Namespace, environment: Environment) -> dic
     """Do one run in this process."""
     from entrypoints.ways.measuring import digest, measure, step_of
 
-    source = _source(way, options, environment)
+    source, step = _source(way, options, environment), step_of(options.step) if options.step else None
     if options.epoch == 0:
         _check_format(source)
         return digest(way, source)
-    return measure(way, source, step_of(options.step) if options.step else None)
+    return measure(way, source, step)
 
 
 def _check_format(source: Source) -> None:
@@ -115,27 +117,32 @@ def _measure(ways: Sequence[Way], options: argparse.Namespace, environment: Envi
     ]
     settings = {name: getattr(options, name) for name in ("format", "batch_size", "num_workers", "rounds", "step")}
     results: Results = {**settings, "machine": _machine(), "ways": [{**row, "runs": []} for row in rows]}
-    for number in range(options.rounds + 1):
-        for row in (row for row in results["ways"] if not row["error"]):
-            found = _child(row["name"], number, options)
-            row["error"] = found.pop("error", None)
-            if number and found.get("samples", row["samples"]) != row["samples"]:
-                row["error"] = f"round {number} yielded {found['samples']:,} samples of {row['samples']:,}"
-            elif number and not row["error"]:
-                row["runs"].append(found)
-            else:
-                row.update(found)
-            _write(file, results)
-            figures = " ".join(
-                f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-                for name, value in found.items()
-            )
-            print(f"measure way={row['name']} round={number} {row['error'] or figures}", flush=True)
-        if number == 0:
-            mark_different(results["ways"])
-    _write(file, results)
-    print("", *table(results), "", f"all figures: {file}", sep="\n", flush=True)
+    try:
+        for number in range(options.rounds + 1):
+            for row in (row for row in results["ways"] if not row["error"]):
+                _add(row, number, _child(row["name"], number, options))
+                _write(file, results)
+            if number == 0:
+                mark_different(results["ways"])
+    finally:  # also if it is interrupted
+        _write(file, results)
+        print("", *table(results), "", f"all figures: {file}", sep="\n", flush=True)
     return results
+
+
+def _add(row: dict[str, Any], number: int, found: dict[str, Any]) -> None:
+    """Add what a run has found to the way's row, and print it."""
+    row["error"] = found.pop("error", None)
+    if number and found.get("samples", row["samples"]) != row["samples"]:
+        row["error"] = f"round {number} yielded {found['samples']:,} samples of {row['samples']:,}"
+    elif number and not row["error"]:
+        row["runs"].append(found)
+    else:
+        row.update(found)
+    figures = [
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in found.items()
+    ]
+    print(f"measure way={row['name']} round={number} {row['error'] or ' '.join(figures)}", flush=True)
 
 
 def _child(name: str, epoch: int, options: argparse.Namespace) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import statistics
 import time
@@ -120,8 +121,8 @@ def _cpu_seconds() -> float:
 
 def step_of(text: str) -> Step:
     """Return the step of `module:function`, or of a time to sleep such as `20ms`. Raises ValueError."""
-    if text.endswith("ms"):
-        seconds = float(text.removesuffix("ms")) / 1000
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)ms", text):
+        seconds = float(found[1]) / 1000
         return lambda batch: time.sleep(seconds)
     try:
         step = resolve_name(text)

@@ -22,6 +22,7 @@ from entrypoints.ways.results import FILE, Results, summary, table
 from launcher.commands.card import Command
 from launcher.commands.effects import EFFECTS
 from launcher.commands.effects.local import Local
+from launcher.commands.effects.submit import Submit
 from launcher.commands.options import SpecOptions, argument, open_account, option
 from launcher.console import say, shown_path
 from launcher.errors import InputError, RefusedError
@@ -103,6 +104,10 @@ class Measure(SpecOptions, Command):
         if is_local and file.exists():
             self._show(_read(file))
             say(f"results {shown_path(file)}")
+        elif isinstance(self.effect, Submit):
+            request = plan.request
+            place = f"{request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{request['TrainingJobName']}/output/output.tar.gz"
+            say(f"results {FILE} in {place}, when the job has ended")
         return code
 
     def _spec(self) -> launcher.JobSpec:
@@ -247,7 +252,7 @@ def _draw(results: Results, file: Path) -> None:
     axes = figure.add_subplot()
     axes.barh([row["title"] for row in rows], speeds, xerr=spread, capsize=3)
     axes.invert_yaxis()
-    axes.set_xlabel(f"samples/s: median of {results['rounds']} rounds, and their spread", fontsize=8)
+    axes.set_xlabel("samples/s: the median of the rounds, and their spread", fontsize=8)
     axes.tick_params(labelsize=8)
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)

@@ -65,7 +65,7 @@ def test_run_counts_all_batches_and_gives_the_step_each_of_them(tmp_path: Path) 
     assert found["seconds"] >= found["first_batch"] >= 0
 
 
-@pytest.mark.parametrize("text", ["os.path:no_such", "no_such_module:f", "os:name", "fast"])
+@pytest.mark.parametrize("text", ["os.path:no_such", "no_such_module:f", "os:name", "fast", "-5ms", "ms"])
 def test_step_that_is_no_function_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(ValueError, match=r"--step .*module:function|is not a function"):
         step_of(text)
