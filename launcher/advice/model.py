@@ -17,10 +17,11 @@ from math import ceil, floor, inf, log10
 
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Estimate, Inventory, Observed, Quantiles, Shards, Use
+from launcher.advice.problems import problems_of
 from launcher.advice.ways import WAYS, Way
-from launcher.console import duration, human_bytes
 
 Constants = Mapping[str, float]
+_REPACKED = ("recordio", "tfrecord", "zip", "parquet")  # formats that resharding keeps; others become members of a tar
 _FREE = 0.7  # of what streams could reach alone
 
 
@@ -55,9 +56,9 @@ def predict(
         for data, shards in forms
         for way in WAYS.values()
     ]
-    return tuple(
-        sorted(_with_break_even(found, use, known), key=lambda each: (bool(each.problems), each.job_s, each.disk_bytes))
-    )
+    found = [replace(each, problems=tuple(problems_of(each, inventory, use, known))) for each in found]
+    found = _with_break_even(found, use, known)
+    return tuple(sorted(found, key=lambda each: (bool(each.problems), each.job_s, each.disk_bytes)))
 
 
 def _corrected(constants: Constants, inventory: Inventory, observed: Observed) -> Constants:
@@ -74,11 +75,11 @@ def _corrected(constants: Constants, inventory: Inventory, observed: Observed) -
     }
     # A rate that these streams reach without waiting for each other is no limit: more streams would be faster.
     known |= {name: rate for name, (rate, free) in limits.items() if rate and rate < _FREE * free}
-    for name, most in (
-        ("copy_bytes", "network_bytes"),
-        ("reader_bytes", "network_bytes"),
-        ("reader_objects", "requests"),
-    ):
+    for name, most in {
+        "copy_bytes": "network_bytes",
+        "reader_bytes": "network_bytes",
+        "reader_objects": "requests",
+    }.items():
         known[f"{name}_per_s"] = min(known[f"{name}_per_s"], known[f"{most}_per_s"])
     return known
 
@@ -95,7 +96,9 @@ def _shards(inventory: Inventory, use: Use, known: Constants) -> Shards | None:
     readers = use.instances * round(_script_streams(use, known))
     size = min(max(inventory.bytes / (4 * readers), known["shard_least_bytes"]), known["shard_most_bytes"])
     number = max(round(inventory.bytes / size), readers)
-    return Shards(number, ceil(inventory.bytes / number)) if 2 * number <= inventory.objects else None
+    usual = max(inventory.formats, key=inventory.formats.__getitem__, default="")
+    shards = Shards(number, ceil(inventory.bytes / number), usual if usual in _REPACKED else "tar")
+    return shards if 2 * number <= inventory.objects else None
 
 
 def _script_streams(use: Use, known: Constants) -> float:
@@ -143,7 +146,6 @@ class _Job:
             instance_usd=None if use.usd_per_hour is None else use.usd_per_hour * job / 3600,
             storage_usd_month=self._storage_usd(),
             prepare_s=_three_digits(self._prepare_s()),
-            problems=tuple(self._problems(start, download)),
         )
 
     def _is_cached(self) -> bool:
@@ -179,17 +181,12 @@ class _Job:
         elif not way.is_sequential and self.data.objects < 8 * streams:
             number = ceil(number / streams) * min(streams, number)  # the last round leaves streams idle
         streams = min(streams, number)
-        bandwidth = known["memory_bytes_per_s" if self._is_cached() else way.bandwidth]
+        bandwidth, stream = known[way.bandwidth], known[way.stream_bandwidth]
+        if self._is_cached():
+            bandwidth = stream = known["memory_bytes_per_s"]
         if way.least_bytes:  # bandwidth grows with the storage that is paid for
             bandwidth *= max(self.data.bytes, known[way.least_bytes]) / 2**40
-        seconds = (
-            number
-            * (
-                known[way.latency]
-                + each / min(bandwidth if self._is_cached() else known[way.stream_bandwidth], bandwidth)
-            )
-            / streams
-        )
+        seconds = number * (known[way.latency] + each / min(stream, bandwidth)) / streams
         limit = number / known[way.most] if way.most else 0.0
         return max(seconds, size / bandwidth, limit)
 
@@ -237,40 +234,6 @@ class _Job:
             seconds += self.data.bytes / known[way.bandwidth]
         return seconds
 
-    def _problems(self, start: float, download: float) -> list[str]:
-        """Return why the way cannot be used."""
-        use, data, way, known = self.use, self.data, self.way, self.known
-        found = []
-        if data.place not in way.home and not way.storage_usd:
-            found.append(f"the data are on {data.place}, and {way.name} reads S3: copy them there first")
-        elif data.place not in way.home and data.place != "S3":
-            found.append(f"the data are on {data.place}: copy them to {way.home[0]} first")
-        if way.copies and use.disk_bytes is not None and self._copied_bytes() > use.disk_bytes:
-            found.append(f"{human_bytes(self._copied_bytes())} do not fit the disk of {human_bytes(use.disk_bytes)}")
-        if way.needs_vpc and use.has_vpc is False:
-            found.append("the job has no subnets and security groups, which a file system needs (vpc_config)")
-        if use.random_access and (way.is_sequential or self.shards):
-            found.append("samples are read by index, and this way reads in sequence")
-        if (
-            use.random_access
-            and not way.copies
-            and "S3" in way.home
-            and not use.samples
-            and data.sizes.p50 >= known["small_bytes"]
-        ):
-            found.append(f"each sample is a request into an object of {human_bytes(data.sizes.p50)}")
-        if use.edited_in_place and ("S3" in way.home or self.shards):
-            found.append("files are edited in place, which S3 and shards do not allow")
-        if use.is_built_in and (way.is_ours or self.shards):
-            found.append("a built-in algorithm reads the data, in its own ways and formats")
-        limit = use.start_within_s
-        if limit is not None and (
-            start > limit if limit >= known["instance_s"] + known["image_s"] else download > limit
-        ):
-            late = start if limit >= known["instance_s"] + known["image_s"] else download
-            found.append(f"the job starts {duration(late)} late, and {duration(limit)} is wanted")
-        return found
-
 
 def _with_break_even(found: list[Estimate], use: Use, known: Constants) -> list[Estimate]:
     """Return the estimates with the number of jobs from which each pays, against the best that costs nothing beforehand."""
@@ -287,9 +250,8 @@ def _break_even(each: Estimate, best: Estimate, use: Use, known: Constants) -> f
     saved = best.job_s - each.job_s
     if not each.storage_usd_month:
         return each.prepare_s / saved if saved > 0 else None
-    usd = (
-        saved / 3600 * (use.usd_per_hour or known["usd_per_hour"]) + (best.requests_usd or 0) - (each.requests_usd or 0)
-    )
+    usd = saved / 3600 * (use.usd_per_hour or known["usd_per_hour"])
+    usd += (best.requests_usd or 0) - (each.requests_usd or 0)
     return each.storage_usd_month / usd if usd > 0 else None
 
 

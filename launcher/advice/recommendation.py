@@ -12,6 +12,7 @@ from launcher.advice.ways import WAYS
 from launcher.console import duration, human_bytes
 
 _EQUAL = 1.03  # ways within 3 % of the cheapest are equal, and the simplest is best
+_WORTH_MOVING = 1.1  # a new file system has to save a tenth
 _GOOD_ENOUGH = 1.1  # the present way, if no other saves a tenth
 _LITTLE_WAIT = 0.05  # of each epoch
 _COLD = ("GLACIER", "DEEP_ARCHIVE")
@@ -29,7 +30,8 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
     usable = sorted((each for each in estimates if not each.problems), key=lambda each: cost_s(each, use))
     ranked = usable or sorted(estimates, key=lambda each: (len(each.problems), cost_s(each, use)))
     least = cost_s(ranked[0], use)
-    equal = [each for each in ranked if cost_s(each, use) <= _EQUAL * least]
+    tolerated = _WORTH_MOVING if ranked[0].storage_usd_month else _EQUAL
+    equal = [each for each in ranked if cost_s(each, use) <= tolerated * least]
     best = min(
         equal if usable else ranked[:1], key=lambda each: (bool(each.shards), WAYS[each.way].effort, cost_s(each, use))
     )

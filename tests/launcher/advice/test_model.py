@@ -166,6 +166,17 @@ def test_shards_are_as_large_as_aws_advises_and_enough_for_all_readers():
     assert not any(each.shards for each in predict(inventory(10_000, 1e8), Use()))
 
 
+def test_shards_keep_the_format_of_small_shards():
+    kept, packed = (
+        next(
+            each for each in predict(inventory(10_000, 1e6, formats={name: 100}), Use(is_built_in=True)) if each.shards
+        )
+        for name in ("recordio", "jpeg")
+    )
+    assert (kept.shards.format, packed.shards.format) == ("recordio", "tar")
+    assert "built-in" in " ".join(packed.problems) and not kept.problems
+
+
 @pytest.mark.parametrize("objects", [1, 2])
 @pytest.mark.parametrize("size", [0, 1, 10**13])
 def test_any_data_have_estimates(objects, size):
