@@ -60,9 +60,12 @@ def test_missing_answer_hides_no_other(aws: aws_stand_in.StandIn) -> None:
 def test_hanging_question_ends_at_the_deadline(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     aws.fault("hang", "s3:ListObjectsV2", seconds=2 * PATIENCE, count=-1)
-    report = checked("channels: {train: s3://dota/train/, more: s3://data/train/}", deadline=4.0)
+    for deadline in (4.0, 30.0, PATIENCE):  # a busy machine may need longer for the question that is answered
+        report = checked("channels: {train: s3://dota/train/, more: s3://data/train/}", deadline=deadline)
+        assert ("prefixes", f"no answer in {deadline:g} s") in report.not_asked
+        if report.problems:
+            break
     assert [each.code for each in report.problems] == ["bucket-missing"]
-    assert ("prefixes", "no answer in 4 s") in report.not_asked
     aws.clear_faults()
 
 
