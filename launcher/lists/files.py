@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoints.samples.lst import Line, parse_lst, write_lst
+from launcher.console import say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean_path
 from launcher.s3.uri import parse_s3_uri
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 Lines = dict[str, Line]  # by path, in the order of their list
 Stamp = tuple[int, int, int] | None  # of a file's content; None for no file
+_READY = ".launch-lst"  # the folder of new files that replace those beside it
 
 
 def is_s3(place: str) -> bool:
@@ -33,6 +36,7 @@ def read_bytes(place: str, account: Callable[[], Account]) -> bytes:
             "s3", "get_object", lambda client: client.get_object(Bucket=bucket, Key=key)["Body"].read()
         )
         return content
+    complete(Path(place))
     try:
         return Path(place).read_bytes()
     except OSError as error:
@@ -87,7 +91,8 @@ def read_map(file: Path) -> dict[str, tuple[str, ...]]:
 
 
 def stamp(file: Path) -> Stamp:
-    """Return what changes if another process writes the file."""
+    """Return what changes if another process writes the file, after completing an interrupted change of its folder."""
+    complete(file)
     try:
         found = file.stat()
     except OSError:
@@ -98,7 +103,10 @@ def stamp(file: Path) -> Stamp:
 def replace_files(
     lists: Mapping[Path, Lines], names: Mapping[Path, Sequence[str]], stamps: Mapping[Path, Stamp]
 ) -> None:
-    """Write lists and class files beside their places, and rename them all once every one is on the disk.
+    """Write lists and class files to a hidden folder beside them; once every one is on the disk, replace all.
+
+    From when that folder is renamed to `_READY`, a change of one folder's files is certain: if the process is killed before it has
+    moved all of them, `complete` moves the others. Ctrl-C has no effect in these milliseconds.
 
     Args:
         lists: The new lines of each list.
@@ -108,31 +116,61 @@ def replace_files(
     Raises:
         RefusedError: A file cannot be written or has changed; then all are as they were.
     """
-    parts: dict[Path, Path] = {}  # the new file -> the file that it replaces
+    written: set[Path] = set()  # the folders of new files
+    usual = signal.getsignal(signal.SIGINT)
     try:
         for file in (*lists, *names):
             target = Path(os.path.realpath(file))  # a link to a list remains one
-            part = target.with_name(f".{target.name}.{os.getpid()}.part")
+            part = target.parent / f"{_READY}.{os.getpid()}" / target.name
             with _refusals(file):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                parts[part] = target
+                part.parent.mkdir(parents=True, exist_ok=True)
+                written.add(part.parent)
                 if file in lists:
                     write_lst(part, lists[file].values())
                 else:
                     part.write_text("".join(f"{name}\n" for name in names[file]), encoding="utf-8")
-                _sync(part)
                 if target.exists():
                     shutil.copymode(target, part)
+                _sync(part)
+                _sync(part.parent)
         for file, before in stamps.items():
             if stamp(file) != before:
                 raise RefusedError(f"{file}: another process has changed it meanwhile; nothing is replaced, run again")
-        for part, target in parts.items():
-            with _refusals(target):
-                part.replace(target)
-                _sync(target.parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for folder in written:
+            with _refusals(folder.parent):
+                folder.rename(folder.with_name(_READY))
+                _sync(folder.parent)
+        for folder in written:
+            _move(folder.with_name(_READY))
     finally:
+        for folder in written:
+            shutil.rmtree(folder, ignore_errors=True)
+        signal.signal(signal.SIGINT, usual)
+
+
+def complete(file: Path) -> None:
+    """Complete a change of the files in a file's folder if it was interrupted after all of them had been written."""
+    ready = Path(os.path.realpath(file)).with_name(_READY)
+    if moved := _move(ready):
+        say(f"{shown_path(ready.parent)}: completed an interrupted change of {', '.join(moved)}")
+
+
+def _move(ready: Path) -> list[str]:
+    """Move the files of a folder to the one above, where they replace others; return their names."""
+    if not ready.is_dir():
+        return []
+    try:
+        parts = sorted(ready.iterdir())
         for part in parts:
-            part.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another process completes the same change
+                part.replace(ready.parent / part.name)
+        _sync(ready.parent)
+        with suppress(FileNotFoundError):
+            ready.rmdir()
+    except OSError as error:
+        raise RefusedError(f"{ready}: holds new files, which cannot be moved out of it: {error.strerror}") from None
+    return [part.name for part in parts]
 
 
 @contextmanager
@@ -140,7 +178,7 @@ def _refusals(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RefusedError(f"{file}: cannot be written: {error.strerror}; the file is as it was") from None
+        raise RefusedError(f"{file}: cannot be written: {error.strerror}; no file is changed") from None
 
 
 def _sync(path: Path) -> None:

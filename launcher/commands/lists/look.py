@@ -91,7 +91,7 @@ class DiffLists(ListCommand):
             "~ ", [f"{_in_words(before)} -> {_labels(after)}" for before, after in changes.relabelled], "yellow"
         )
         show_examples("> ", [f"{before.path} -> {_in_words(after)}" for before, after in changes.moved], "cyan")
-        show_classes(changes, width)
+        show_classes(changes.by_class(width))
         click.echo(f"from {self.old} ({len(old):,} lines) to {self.new} ({len(new):,} lines): {in_words(changes)}")
         return 0
 

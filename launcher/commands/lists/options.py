@@ -77,19 +77,19 @@ class WritingCommand(ListCommand):
             changes = {file: compare(old.get(file, {}), lines) for file, lines in lists.items()}
         changed = {file: lists[file] for file in lists if file not in old or any(changes[file].counts().values())}
         named = {file: new for file, new in names.items() if not file.exists() or read_names(file) != new}
+        width = columns(lists.values())
+        reports = {str(file): report(found, width, len(lists[file])) for file, found in changes.items()}
         if not self.dry_run:
             with self.working("writing"):
                 replace_files(changed, named, stamps)
-        width = columns(lists.values())
         if self.as_json:
-            reports = {str(file): report(found, width, len(lists[file])) for file, found in changes.items()}
             self.print_json({"lists": reports, "class_files": [str(file) for file in named], "notes": notes})
             return 0
         for file, found in changes.items():
             lines = f"{file}: {len(lists[file]):,} lines"
             click.echo(f"{lines}, {in_words(found)}" if file in old else f"{lines}, a new file")
             if file in old:
-                show_classes(found, width)
+                show_classes(reports[str(file)]["classes"])
         for file, new in named.items():
             click.echo(f"{file}: {len(new):,} classes")
         for note in notes:
@@ -109,11 +109,11 @@ def in_words(changes: Changes) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in changes.counts().items() if count) or "unchanged"
 
 
-def show_classes(changes: Changes, width: int) -> None:
+def show_classes(classes: Mapping[str, Mapping[str, int]]) -> None:
     """Print the changes of each class."""
     rows = [
         f"class {key}: {', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}"
-        for key, kinds in changes.by_class(width).items()
+        for key, kinds in classes.items()
     ]
     show_examples("", rows)
 

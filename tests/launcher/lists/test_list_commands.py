@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import launcher
 from aws_stand_in import StandIn
 from entrypoints.samples.lst import read_lst
-from launcher import cli
+from list_command import Launch
 from patience import PATIENCE
 
 PAGE = Path(launcher.__file__).parent / "README.md"
-
-
-class Launch:
-    """`launch lst` in this process: its exit code and what it printed."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *words: str | Path, code: int = 0) -> str:
-        with pytest.raises(SystemExit) as end:
-            cli.main(["lst", *map(str, words)])
-        printed = self._capsys.readouterr()
-        assert end.value.code == code, printed
-        return printed.err if code == 2 else printed.out + printed.err
-
-    def json(self, *words: str | Path, code: int = 0) -> Any:
-        with pytest.raises(SystemExit) as end:
-            cli.main(["lst", *map(str, words), "--json"])
-        assert end.value.code == code
-        return json.loads(self._capsys.readouterr().out)
-
-
-@pytest.fixture
-def lst(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
-    """The command, in a folder with photos of 20 cats and 10 dogs, and a few other files."""
-    for name in (
-        *(f"cat/{n}.jpg" for n in range(20)),
-        *(f"dog/{n}.PNG" for n in range(10)),
-        "dog/notes.txt",
-        ".x/a.jpg",
-    ):
-        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "photos" / name).touch()
-    monkeypatch.chdir(tmp_path)
-    return Launch(capsys)
 
 
 def test_made_list_is_what_im2rec_reads(lst: Launch) -> None:
@@ -202,59 +163,6 @@ def test_lists_and_images_in_s3_are_read(lst: Launch, aws: StandIn) -> None:
     assert "NoSuchKey" in lst("stats", "s3://pictures/none.lst", code=3)
     aws.deny("s3:ListObjectsV2")
     assert "AccessDenied" in lst("make", "s3://pictures/train", code=3)
-
-
-def test_failing_command_leaves_the_old_files(lst: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is full after the list was read: a limit on the size of files has the same effect."""
-    lst("make", "photos")
-    before = {file: file.read_bytes() for file in Path().glob("*.*")}
-    program = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); from launcher import cli\n"
-        "cli.main(['lst', 'merge-classes', 'photos.lst', '--classes', 'classes.txt', '--class', 'dog', '--into', 'cat'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
-    assert done.returncode == 3
-    assert "photos.lst: cannot be written: File too large; the file is as it was" in done.stderr
-    assert {file: file.read_bytes() for file in Path().glob("*.*")} == before
-
-
-def test_interrupted_command_leaves_the_old_file(lst: Launch) -> None:
-    os.mkfifo("more.lst")
-    Path("a.lst").write_text("0\t0\ta.jpg\n")
-    words = [sys.executable, "-m", "launcher", "lst", "merge", "a.lst", "more.lst", "-o", "a.lst"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process, Path("more.lst").open("w"):
-        process.send_signal(signal.SIGINT)  # it has opened the FIFO, and waits for its lines
-        assert process.wait(timeout=PATIENCE) == 130
-    assert Path("a.lst").read_text() == "0\t0\ta.jpg\n"
-    assert sorted(file.name for file in Path().iterdir()) == ["a.lst", "more.lst", "photos"]
-
-
-def test_list_that_another_process_has_changed_is_not_replaced(lst: Launch) -> None:
-    os.mkfifo("classes.txt")
-    Path("a.lst").write_text("0\t0\ta.jpg\n1\t1\tb.jpg\n")
-    words = ["a.lst", "--classes", "classes.txt", "--class", "1", "--into", "0"]
-    command = [sys.executable, "-m", "launcher", "lst", "merge-classes", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        with Path("classes.txt").open("w") as stream:  # the list has been read
-            Path("a.lst").write_text("0\t0\tchanged.jpg\n")
-            Path("classes.txt").unlink()
-            stream.write("cat\ndog\n")
-        said = process.communicate(timeout=PATIENCE)[1]
-    assert (process.returncode, Path("a.lst").read_text()) == (3, "0\t0\tchanged.jpg\n")
-    assert "another process has changed it meanwhile" in said
-
-
-def test_replaced_list_keeps_its_mode_and_its_link(lst: Launch) -> None:
-    lst("make", "photos", "-o", "real/a.lst")
-    Path("real/a.lst").chmod(0o640)
-    Path("a.lst").symlink_to("real/a.lst")
-    lst("merge-classes", "a.lst", "--class", "1", "--into", "0")
-    assert Path("a.lst").is_symlink()
-    assert Path("real/a.lst").stat().st_mode & 0o777 == 0o640
-    assert {line.labels for line in read_lst("real/a.lst").values()} == {(0.0,)}
 
 
 def test_statistics_of_balanced_and_missing_classes(lst: Launch) -> None:
