@@ -14,6 +14,7 @@ from launcher.console import duration, human_bytes
 _EQUAL = 1.03  # ways within 3 % of the cheapest are equal, and the simplest is best
 _WORTH_MOVING = 1.1  # a new file system has to save a tenth
 _GOOD_ENOUGH = 1.1  # the present way, if no other saves a tenth
+_OFTEN = 0.01  # share of objects that change in 30 days
 _LITTLE_WAIT = 0.05  # of each epoch
 _COLD = ("GLACIER", "DEEP_ARCHIVE")
 _SIZES = (1e3, 1e9)  # p50 of objects between which public measurements exist
@@ -166,7 +167,11 @@ def _objects(it: _Situation) -> Iterator[str]:
 
 def _people(it: _Situation) -> Iterator[str]:
     """Are files edited in place, and do people share them?"""
-    use, place = it.use, it.inventory.place
+    use, place, changed = it.use, it.inventory.place, it.inventory.changed or 0
+    if changed > _OFTEN and it.best.shards:
+        yield f"{changed:.0%} of the objects changed in the last 30 days: reshard again after changes"
+    elif changed > _OFTEN and use.edited_in_place is None and place not in ("EFS", "FSxLustre"):
+        yield f"{changed:.0%} of the objects changed in the last 30 days: if people edit them in place, EFS suits them better"
     if use.edited_in_place:
         yield "files are edited in place, which needs a file system: EFS, or FSx for Lustre if it must be fast"
     if use.shared_by_people:

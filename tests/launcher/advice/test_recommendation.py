@@ -9,9 +9,9 @@ from launcher.advice.recommendation import recommend
 GPU = {"vcpus": 8, "memory_bytes": 61 * 10**9, "usd_per_hour": 3.825, "disk_bytes": 500 * 10**9, "samples_per_s": 328}
 
 
-def advised(objects, size, *, place="S3", observed=None, **use):
+def advised(objects, size, *, place="S3", changed=None, observed=None, **use):
     size = int(size)
-    data = Inventory(objects=objects, bytes=objects * size, sizes=Quantiles(*[size] * 5), place=place)
+    data = Inventory(objects, objects * size, Quantiles(*[size] * 5), place=place, changed=changed)
     used = Use(**{**GPU, "random_access": False, **use})
     return recommend(predict(data, used, observed), data, used)
 
@@ -127,6 +127,12 @@ def test_observations_change_the_advice():
         1_000_000, 1e6, samples_per_s=328, disk_bytes=2 * 10**12, epochs=20, observed=Observed(bytes_per_s=50e6)
     )
     assert slow.best.way == "File"
+
+
+@pytest.mark.parametrize(("objects", "said"), [(10_000_000, "reshard again"), (10_000, "EFS suits")])
+def test_data_that_change_often_are_pointed_out(objects, said):
+    advice = advised(objects, 1e5, epochs=10, jobs=60, changed=0.2)
+    assert any(said in each for each in advice.reasons), advice.reasons
 
 
 @pytest.mark.parametrize(
