@@ -235,7 +235,7 @@ _UNKNOWN: tuple[tuple[Callable[[Inventory, Use], bool], str], ...] = (
     ),
     (
         lambda inventory, use: not _SIZES[0] <= inventory.sizes.p50 <= _SIZES[1],
-        "how objects of this size are read: AWS measured 39 KB and 110 MB, so this is extrapolated; pass --probe or run `launch measure`",
+        "how objects of this size are read: AWS measured 39 KB and 110 MB, so this is extrapolated; pass --probe",
     ),
     (
         lambda inventory, use: use.instances > 1 or inventory.bytes > 5.4e11,
