@@ -85,6 +85,7 @@ CONSTANTS: dict[str, Constant] = {
     ),
     "s3_get_usd": Constant(0.0004 / 1000, "$ per GET", _REQUESTS, _READ),
     "s3_list_usd": Constant(0.005 / 1000, "$ per LIST of 1,000 objects, and per PUT", _REQUESTS, _READ),
+    "s3_read_usd": Constant(0, "$ per byte read within a region", _REQUESTS, _READ),
     "express_get_usd": Constant(0.00003 / 1000, "$ per GET", _EXPRESS, _READ),
     "express_list_usd": Constant(0.00113 / 1000, "$ per PUT, taken for LIST as well", _EXPRESS, _READ),
     "express_read_usd": Constant(0.0006 / 1e9, "$ per byte read", _EXPRESS, _READ),

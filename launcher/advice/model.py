@@ -52,9 +52,10 @@ def predict(
         forms.append((resharded, shards))
     samples = use.samples or inventory.objects
     found = [
-        _Job(way, data, inventory, shards, use, samples, _of_way(known, way.name)).estimate()
+        _Job(way, data, inventory, shards, use, samples, _of_way(known, way)).estimate()
         for data, shards in forms
         for way in WAYS.values()
+        if way.home != (inventory.place,) or not way.reads_s3  # there it is FastFile
     ]
     found = [replace(each, problems=tuple(problems_of(each, inventory, use, known))) for each in found]
     found = _with_break_even(found, use, known)
@@ -63,9 +64,7 @@ def predict(
 
 def _corrected(constants: Constants, inventory: Inventory, observed: Observed) -> Constants:
     """Return the constants with what was observed, and those of S3 Express if the data are there."""
-    known = dict(constants)
-    if inventory.place == "S3Express":
-        known |= {f"s3_{name}": known[f"express_{name}"] for name in ("latency_s", "get_usd", "list_usd")}
+    known = _express(constants) if inventory.place == "S3Express" else dict(constants)
     streams = observed.streams or inf
     seen = {"s3_latency_s": observed.latency_s, "stream_bytes_per_s": observed.stream_bytes_per_s}
     known |= {name: value for name, value in seen.items() if value}
@@ -84,9 +83,14 @@ def _corrected(constants: Constants, inventory: Inventory, observed: Observed) -
     return known
 
 
-def _of_way(known: Constants, way: str) -> Constants:
-    own = {name.removeprefix(f"{way}/"): value for name, value in known.items() if name.startswith(f"{way}/")}
-    return {**known, **own}
+def _express(known: Constants) -> dict[str, float]:
+    names = ("latency_s", "get_usd", "list_usd", "read_usd")
+    return {**known, **{f"s3_{name}": known[f"express_{name}"] for name in names}}
+
+
+def _of_way(known: Constants, way: Way) -> Constants:
+    own = {name.removeprefix(f"{way.name}/"): value for name, value in known.items() if name.startswith(f"{way.name}/")}
+    return {**(_express(known) if way.home == ("S3Express",) else known), **own}
 
 
 def _shards(inventory: Inventory, use: Use, known: Constants) -> Shards | None:
@@ -192,7 +196,7 @@ class _Job:
 
     def _requests(self) -> int:
         """Return GET and LIST requests of the whole job."""
-        if "S3" not in self.way.home:
+        if not self.way.reads_s3:
             return 0
         number, size = self._amount()
         if self.way.is_ours:
@@ -205,11 +209,11 @@ class _Job:
     def _requests_usd(self, requests: int) -> float | None:
         known, data, use = self.known, self.data, self.use
         read = data.bytes * use.epochs
-        if "S3" not in self.way.home:
+        if not self.way.reads_s3:
             return read * known[self.way.read_usd] if self.way.read_usd else 0.0
         lists = data.objects / 1000 * use.instances
         usd = (requests - lists) * known["s3_get_usd"] + lists * known["s3_list_usd"]
-        return usd + (read * known["express_read_usd"] if data.place == "S3Express" else 0)
+        return usd + read * known["s3_read_usd"]
 
     def _moves(self) -> bool:
         """Whether the data must be brought to a file system first."""

@@ -12,7 +12,7 @@ from launcher.console import duration, human_bytes
 def problems_of(found: Estimate, inventory: Inventory, use: Use, known: Mapping[str, float]) -> Iterator[str]:
     """Yield a sentence for each reason; `known` are the constants of the model."""
     way, place = WAYS[found.way], inventory.place
-    reads_s3, small = "S3" in way.home, inventory.sizes.p50 < known["small_bytes"]
+    reads_s3, small = way.reads_s3, inventory.sizes.p50 < known["small_bytes"]
     if place not in way.home and not way.storage_usd:
         yield f"the data are on {place}, and {way.name} reads S3: copy them there first"
     elif place not in way.home and place != "S3":

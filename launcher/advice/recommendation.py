@@ -28,8 +28,9 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
     the jobs, and requests. Of ways that cost the same within 3 %, it is the simplest; the present way stays if no other saves a
     tenth, or if the model hardly waits for data.
     """
-    usable = sorted((each for each in estimates if not each.problems), key=lambda each: cost_s(each, use))
-    ranked = usable or sorted(estimates, key=lambda each: (len(each.problems), cost_s(each, use)))
+    advised = [each for each in estimates if WAYS[each.way].is_advised]
+    usable = sorted((each for each in advised if not each.problems), key=lambda each: cost_s(each, use))
+    ranked = usable or sorted(advised, key=lambda each: (len(each.problems), cost_s(each, use)))
     least = cost_s(ranked[0], use)
     tolerated = _WORTH_MOVING if ranked[0].storage_usd_month else _EQUAL
     equal = [each for each in ranked if cost_s(each, use) <= tolerated * least]
@@ -58,7 +59,7 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
         *[_SPEED] * (best.wait_share is None),
         *(sentence for is_unknown, sentence in _UNKNOWN if is_unknown(inventory, use)),
     ]
-    shown = (*usable, *(each for each in estimates if each.problems))
+    shown = (*usable, *(each for each in estimates if each not in usable))
     return Advice(best, runner_up, good, tuple(reasons), tuple(unknown), shown)
 
 

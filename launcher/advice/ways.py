@@ -34,7 +34,13 @@ class Way:
     index: str = (
         ""  # objects per second that the storage indexes before it can be read; empty: a job copies the data there
     )
+    is_advised: bool = True  # False: nothing is published about it with SageMaker, so it is only shown
     effort: int = 0  # what it asks of people: 0 for a script that opens files in S3, and nothing else to set up
+
+    @property
+    def reads_s3(self) -> bool:
+        """Whether it reads S3, or a directory bucket."""
+        return self.home[0].startswith("S3")
 
 
 _S3 = ("S3", "S3Express")
@@ -85,6 +91,15 @@ WAYS: dict[str, Way] = {
             needs_vpc=True,
             storage_usd="efs_usd_month",
             read_usd="efs_read_usd",
+            effort=3,
+        ),
+        Way(  # FastFile after a copy into a directory bucket
+            "S3Express",
+            ("S3Express",),
+            lists_first=True,
+            walk="list_per_s",
+            storage_usd="express_usd_month",
+            is_advised=False,
             effort=3,
         ),
     )

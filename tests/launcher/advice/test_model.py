@@ -130,6 +130,8 @@ def test_data_on_a_file_system_cost_no_more_storage():
 def test_express_one_zone_answers_faster_and_has_its_own_prices():
     far, near = (found(inventory(1_000_000, 1e5, place=place), Use()) for place in ("S3", "S3Express"))
     assert near["FastFile"].epoch_s < far["FastFile"].epoch_s / 3
+    assert near["FastFile"].epoch_s == far["S3Express"].epoch_s and "S3Express" not in near
+    assert far["S3Express"].storage_usd_month == pytest.approx(11) and far["S3Express"].break_even_jobs
     assert near["FastFile"].requests_usd == pytest.approx(
         1e6 * 0.00003 / 1000 + 1.13e-3 + 1e11 * 0.0006 / 1e9, rel=0.01
     )
