@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 
 from entrypoints.errors import ConfigError
-from entrypoints.ways import openers, ours, plain_connector, web_dataset
+from entrypoints.ways import fuse, openers, ours, plain_connector, web_dataset
 from entrypoints.ways.card import Way
 
 WAYS: Mapping[str, Way] = {
@@ -33,6 +33,7 @@ WAYS: Mapping[str, Way] = {
         ours.PLAIN_FILE,
         openers.IOPATH,
         openers.FSSPEC,
+        *fuse.WAYS,
     )
 }
 

@@ -28,7 +28,8 @@ def _map(source: Source) -> Any:
     return ConnectorMapDataset(source.channel.name, environment=source.environment)
 
 
-def _plain_files(source: Source) -> Any:
+def plain_files(source: Source) -> Any:
+    """Return the files of the channel's folder, opened by `open()`."""
     from entrypoints.ways.files import Files
 
     return Files(paths(source), partial(open, mode="rb"), source.format)
@@ -71,5 +72,5 @@ PLAIN_FILE = Way(
     title="plain open() over a folder",
     row=16,
     arrivals=("fast_file", "file", "efs", "fsx"),
-    open=_plain_files,
+    open=plain_files,
 )

@@ -18,12 +18,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from entrypoints.mounts.programs import TOOLS, MountFailedError, MountTool, View, Which, mounted
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.data.selection import NoObjectsError, S3Object, as_tree
 from launcher.local.providers.copied import copied
 from launcher.local.providers.directories import empty_directory, replaced
-from launcher.local.providers.fuse import TOOLS, MountFailedError, MountTool, View, Which, mounted
 from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 

@@ -14,11 +14,11 @@ import pytest
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
+from entrypoints.mounts import programs
+from entrypoints.mounts.programs import TOOLS, View
 from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import mounted
 from entrypoints.readers.remote_file import file_system, is_remote
-from launcher.local.providers import fuse
-from launcher.local.providers.fuse import TOOLS, View
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from launcher.s3.uri import S3Location
@@ -59,7 +59,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
     with serve(root / "s3", root / "overlay", silenced) as endpoint:
         keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
         view = View({"data": S3Location("bucket", "data/")}, root / "mount", root, keys)
-        with fuse.mounted(tool, view, shutil.which, lambda text: None):
+        with programs.mounted(tool, view, shutil.which, lambda text: None):
             yield folder, root / "mount"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from entrypoints import contract
 from entrypoints.job.environment import load_environment
 from entrypoints.ways import REMOVED, WAYS
 from entrypoints.ways.card import ARRIVALS, Source, Way
-from entrypoints.ways.measuring import digest
+from entrypoints.ways.measuring import batches_of, digest
 from served_bucket import served_bucket
 
 OBJECTS = {
@@ -74,6 +76,23 @@ def test_each_way_yields_the_same_samples(name: str, format: str, bucket: Path, 
     found = digest(way, source)
     expected = tally(EXPECTED[format])
     assert found == {"samples": expected.count, "bytes": expected.bytes, "digest": expected.hex}
+
+
+def test_mount_is_removed_when_a_run_is_interrupted(
+    fuse: None, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    way = WAYS["rclone"]
+    source = replace(source_of(way, "tar", bucket, tmp_path / "ml"), workers=1)
+    with pytest.raises(KeyboardInterrupt), source.exits:
+        batches = iter(
+            batches_of(way, source)
+        )  # its worker, which keeps a file open, still runs at the end of this block
+        next(batches)
+        assert str(tmp_path) in Path("/proc/self/mounts").read_text()
+        raise KeyboardInterrupt
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+    assert not list(tmp_path.glob("rclone-*"))
 
 
 def test_cards_name_known_arrivals_and_removed_ways_their_replacement() -> None:

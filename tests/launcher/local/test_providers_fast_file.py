@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from deliveries import FILES, Deliver, deliveries, leftovers, read_files
+from entrypoints.mounts.keeper import is_mounted
 from launcher.errors import RefusedError
 from launcher.local.providers import mounted, provide
-from launcher.local.providers.fuse_keeper import is_mounted
 from s3_objects import client_of
 
 # A script with mount-s3's command line that runs rclone, since no package index has mount-s3.

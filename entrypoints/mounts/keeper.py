@@ -1,8 +1,8 @@
-"""Running one FUSE program and removing its mount: `python fuse_keeper.py DIRECTORY PROGRAM ARGUMENT...`.
+"""Running one FUSE program and removing its mount: `python keeper.py DIRECTORY PROGRAM ARGUMENT...`.
 
-This process is between the launcher and the program. Its standard input is a pipe that ends with the launcher, however that ends.
-A signal alone would not do: the program would try to unmount once, while the job that is being killed still has files open, and
-would leave a dead mount.
+This process is between ours and the program. A byte in its standard input, or the end of it, ends the mount; it is a pipe that ends
+with our process, however that ends. A signal alone would not do: the program would try to unmount once, while the job that is being
+killed still has files open, and would leave a dead mount.
 
 Mounts are looked up in the kernel's table: accessing a directory blocks while its program is not ready, and fails once it has died.
 """
@@ -32,7 +32,7 @@ def keep(directory: Path, command: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"cannot be started: {error.strerror}\n")
         return 1
-    end = threading.Thread(target=_end_with_launcher, args=(directory, program), daemon=True)
+    end = threading.Thread(target=_end_with_input, args=(directory, program), daemon=True)
     end.start()
     code = program.wait()
     if is_mounted(directory):  # it died, and the job must see that, not an empty directory; or it is being ended
@@ -41,9 +41,8 @@ def keep(directory: Path, command: list[str]) -> int:
     return code if code >= 0 else 128 - code  # a signal, as a shell reports it
 
 
-def _end_with_launcher(directory: Path, program: subprocess.Popen[bytes]) -> None:
-    while os.read(sys.stdin.fileno(), 1):  # unbuffered: the lock of a buffer would block the interpreter's exit
-        continue
+def _end_with_input(directory: Path, program: subprocess.Popen[bytes]) -> None:
+    os.read(sys.stdin.fileno(), 1)  # unbuffered: the lock of a buffer would block the interpreter's exit
     unmount(directory)
     program.terminate()
     try:

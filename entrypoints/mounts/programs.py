@@ -1,7 +1,7 @@
 """The programs that mount folders of buckets lazily and read-only by FUSE: how each is started, and how its mount ends.
 
 Access keys are passed in the environment, since every user of the machine can read a command line. Every program runs in the
-foreground as a child of `fuse_keeper`, a process that lives long enough after the launcher to clean up.
+foreground as a child of `keeper`, a process that lives long enough after ours to clean up.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.local.providers import fuse_keeper
-from launcher.local.providers.fuse_keeper import is_mounted, unmount
-from launcher.s3.uri import S3Location
+from entrypoints.mounts import keeper
+from entrypoints.mounts.keeper import is_mounted, unmount
 
 Which = Callable[[str], str | None]  # shutil.which, or a test's replacement that hides or replaces programs
 
@@ -36,15 +35,15 @@ class View:
     A program that cannot combine folders gets one folder and mounts it at `directory` itself.
     """
 
-    folders: Mapping[str, S3Location]
+    folders: Mapping[str, tuple[str, str]]  # -> bucket and key
     directory: Path
     scratch: Path  # for logs and caches
     store_environ: Mapping[str, str]
     only: Path | None = None  # a file with the paths to show, one per line; None shows all
 
     @property
-    def folder(self) -> S3Location:
-        """The only folder."""
+    def folder(self) -> tuple[str, str]:
+        """The only folder's bucket and key."""
         [folder] = self.folders.values()
         return folder
 
@@ -74,9 +73,10 @@ def _mount_s3(view: View) -> list[str]:
     options = ["--foreground", "--read-only", "--region", view.region]
     if view.endpoint:
         options += ["--endpoint-url", view.endpoint, "--force-path-style"]
-    if view.folder.key:
-        options += ["--prefix", view.folder.key]
-    return [*options, view.folder.bucket, str(view.directory)]
+    bucket, key = view.folder
+    if key:
+        options += ["--prefix", key]
+    return [*options, bucket, str(view.directory)]
 
 
 def _rclone(view: View, remote: str) -> list[str]:
@@ -90,7 +90,7 @@ def _rclone(view: View, remote: str) -> list[str]:
 
 
 def _rclone_folder(view: View) -> list[str]:
-    return _rclone(view, f":s3:{view.folder.bucket}/{view.folder.key}")
+    return _rclone(view, ":s3:" + "/".join(view.folder))
 
 
 def _rclone_combined(view: View) -> list[str]:
@@ -115,7 +115,7 @@ def _rclone_environ(view: View) -> dict[str, str]:
 
 
 def _rclone_combined_environ(view: View) -> dict[str, str]:
-    upstreams = (f"{name}=:s3:{folder.bucket}/{folder.key}" for name, folder in view.folders.items())
+    upstreams = (f"{name}=:s3:{bucket}/{key}" for name, (bucket, key) in view.folders.items())
     quoted = " ".join('"' + upstream.replace('"', '""') + '"' for upstream in upstreams)
     return {**_rclone_environ(view), "RCLONE_COMBINE_UPSTREAMS": quoted}
 
@@ -125,13 +125,29 @@ def _s3fs(view: View) -> list[str]:
     options.append("umask=0022")
     if view.endpoint:
         options += [f"url={view.endpoint}", "use_path_request_style"]
-    folder = f":/{view.folder.key.rstrip('/')}" if view.folder.key else ""
-    return [f"{view.folder.bucket}{folder}", str(view.directory), "-f", "-o", ",".join(options)]
+    bucket, key = view.folder
+    folder = f":/{key.rstrip('/')}" if key else ""
+    return [f"{bucket}{folder}", str(view.directory), "-f", "-o", ",".join(options)]
 
 
 def _s3fs_with_folders(view: View) -> list[str]:
     # Show folders that exist only as parts of keys, as everywhere in S3: the default until 1.91, an option since.
     return [*_s3fs(view), "-o", "compat_dir"]
+
+
+def _goofys(view: View) -> list[str]:
+    bucket, key = view.folder
+    endpoint = ["--endpoint", view.endpoint] if view.endpoint else []  # by path, unless --subdomain is given
+    return [
+        "-f",
+        "-o",
+        "ro",
+        "--region",
+        view.region,
+        *endpoint,
+        f"{bucket}:{key}" if key else bucket,
+        str(view.directory),
+    ]
 
 
 TOOLS = (  # in the order of preference; the next is tried if one fails
@@ -140,6 +156,7 @@ TOOLS = (  # in the order of preference; the next is tried if one fails
     MountTool("rclone", _rclone_combined, _rclone_combined_environ, can_select=True, can_combine=True),  # since 1.59
     MountTool("s3fs", _s3fs_with_folders),
     MountTool("s3fs", _s3fs),
+    MountTool("goofys", _goofys),
 )
 
 
@@ -158,33 +175,36 @@ def mounted(tool: MountTool, view: View, which: Which, on_warning: Callable[[str
     """
     log = view.scratch / f"{tool.program}-{view.directory.name}.log"
     program = [which(tool.program) or tool.program, *tool.options(view)]
-    try:
-        # A new session, so that Ctrl-C at the terminal reaches the job first, which reads from this mount until it ends.
-        with (
-            log.open("wb") as output,
-            subprocess.Popen(  # leaving closes its standard input and waits for its end
-                [sys.executable, "-I", "-S", fuse_keeper.__file__, str(view.directory), *program],
-                env=tool_environ(tool, view, os.environ),
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            ) as keeper,
-        ):
-            _wait_until_live(tool.program, keeper, view.directory, log)
+    # A new session, so that Ctrl-C at the terminal reaches the job first, which reads from this mount until it ends.
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", keeper.__file__, str(view.directory), *program],
+            env=tool_environ(tool, view, os.environ),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            _wait_until_live(tool.program, process, view.directory, log)
             yield
-    finally:
-        unmount(view.directory)  # in case the keeper was killed
-        if is_mounted(view.directory):
-            on_warning(f"{view.directory} is still mounted; unmount it by `fusermount3 -uz {view.directory}`")
+        finally:
+            process.communicate(
+                b"\n"
+            )  # the end of its standard input is not enough: forked processes may have it open, too
+            unmount(view.directory)  # in case the keeper was killed
+            if is_mounted(view.directory):
+                on_warning(f"{view.directory} is still mounted; unmount it by `fusermount3 -uz {view.directory}`")
 
 
-def _wait_until_live(program: str, keeper: subprocess.Popen[bytes], directory: Path, log: Path) -> None:
+def _wait_until_live(program: str, process: subprocess.Popen[bytes], directory: Path, log: Path) -> None:
     deadline = time.monotonic() + _LIVE_SECONDS
     while not is_mounted(directory):
-        if keeper.poll() is not None:
+        if process.poll() is not None:
             *_, last = ["no output", *filter(None, map(str.strip, log.read_text(errors="replace").split("\n")))]
-            raise MountFailedError(f"{program} ended with exit code {keeper.returncode} ({last}; log in {log})")
+            raise MountFailedError(f"{program} ended with exit code {process.returncode} ({last}; log in {log})")
         if time.monotonic() > deadline:
             raise MountFailedError(f"{program} did not mount within {_LIVE_SECONDS:.0f} s (log in {log})")
         time.sleep(_LOOK_SECONDS)
