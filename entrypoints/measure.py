@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
-from importlib.metadata import distributions
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +208,7 @@ def _memory(pid: int) -> int:
 
 def _machine() -> dict[str, Any]:
     """Return when and where this is measured."""
-    versions = {each.name: each.version for each in distributions() if each.name in _PACKAGES}
+    names = {name for package, found in packages_distributions().items() if package in _PACKAGES for name in found}
     return {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "processor": platform.processor() or platform.machine(),
@@ -216,7 +216,7 @@ def _machine() -> dict[str, Any]:
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
         "load_at_start": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
-        "versions": dict(sorted(versions.items())),
+        "versions": {name: version(name) for name in sorted(names)},
     }
 
 

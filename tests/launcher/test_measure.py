@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import channel_specs
+from aws_stand_in import StandIn
 from launcher import cli
 
 Launch = Any
@@ -95,6 +96,19 @@ def test_spec_with_many_channels_needs_the_name_of_one(launch: Launch) -> None:
 )
 def test_wrong_input_is_refused_with_what_to_do(words: tuple[str, ...], problem: str, launch: Launch) -> None:
     assert problem in launch(*words, code=2)
+
+
+def test_submission_shows_where_the_figures_will_be(
+    aws: StandIn, launch: Launch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.client("s3").create_bucket(Bucket="my-bucket")
+    with pytest.raises(SystemExit):
+        cli.main(
+            ["measure", "s3://mine/x/", "--ways", "fast-file", "--name", "m", "--no-check", "--yes", "--no-follow"]
+        )
+    place = "s3://my-bucket/output/m/output/output.tar.gz"
+    assert f"results measure.json in {place}, when the job has ended" in capsys.readouterr().err
+    assert aws.client("sagemaker").describe_training_job(TrainingJobName="m")["HyperParameters"]["ways"] == "fast-file"
 
 
 def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_path: Path) -> None:
