@@ -24,10 +24,15 @@ class DataSet(NamedTuple):
 
     @classmethod
     def of(cls, lists: Sequence[Lines], names: Sequence[str]) -> DataSet:
-        """Return lists with what is known of their classes. Raises InputError if a label is not a class."""
+        """Return lists with what is known of their classes. Raises InputError for a label that is not a class, or has no name."""
         width = columns(lists)
         highest = max((number for lines in lists for number in counts_of(lines, width)), default=-1)
-        return cls(lists, names, width, max(width, highest + 1, len(names)))
+        size = max(width, highest + 1)
+        if names and size > len(names):
+            raise InputError(
+                f"the lists have {size} classes, and the class file has {len(names)}; correct it, or pass another by --classes"
+            )
+        return cls(lists, names, width, max(size, len(names)))
 
     def number(self, word: str) -> int:
         """Return the class that a user means by its name or number. Raises InputError."""

@@ -53,16 +53,14 @@ def read_list(place: str, account: Callable[[], Account]) -> Lines:
     return lines
 
 
-def read_names(file: Path) -> list[str]:
-    """Return the names of a class file, one per line, the class 0 first. Raises InputError for a line without a name."""
-    try:
-        names = [line.strip() for line in file.read_text(encoding="utf-8").rstrip().split("\n")]
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InputError(f"{file}: cannot be read: {reason}{did_you_mean_path(file)}") from None
+def read_names(place: str | None, account: Callable[[], Account]) -> list[str]:
+    """Return the names of a class file, if there is one, the class 0 first. Raises InputError for a line without a name."""
+    if place is None:
+        return []
+    names = [line.strip() for line in _text(place, account).rstrip().split("\n")]
     first: dict[str, int] = {}
     for number, name in enumerate(names):
-        where = f"{file}:{number + 1}: class {number}"
+        where = f"{place}:{number + 1}: class {number}"
         if not name:
             raise InputError(f"{where} has no name, and classes have no gaps; write one, or remove the line")
         if first.setdefault(name, number) != number:
@@ -70,14 +68,10 @@ def read_names(file: Path) -> list[str]:
     return names
 
 
-def read_map(file: Path) -> dict[str, tuple[str, ...]]:
+def read_map(file: str, account: Callable[[], Account]) -> dict[str, tuple[str, ...]]:
     """Return what each line of a map assigns: `key<TAB>value[<TAB>value...]`. Raises InputError."""
     found: dict[str, tuple[str, ...]] = {}
-    try:
-        lines = file.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_text(file, account).split("\n"), start=1):
         key, *values = (part.strip() for part in line.split("\t"))
         if not line.strip():
             continue
@@ -88,6 +82,14 @@ def read_map(file: Path) -> dict[str, tuple[str, ...]]:
     if not found:
         raise InputError(f"{file}: is empty; write a key and its value in each line, separated by a tab")
     return found
+
+
+def _text(place: str, account: Callable[[], Account]) -> str:
+    """Return the text of a file or an object, without the mark with which Windows begins UTF-8."""
+    try:
+        return read_bytes(place, account).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
 
 
 def stamp(file: Path) -> Stamp:

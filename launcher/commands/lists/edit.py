@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from launcher.commands.lists.options import CLASSES, LISTS, WritingCommand
+from launcher.commands.lists.options import CLASSES, LISTS, WritingCommand, class_file
 from launcher.commands.options import option, repeatable
 from launcher.errors import InputError
 from launcher.lists.classes import columns, counts_of
@@ -14,14 +14,16 @@ from launcher.lists.comparing import GAPS, gaps
 from launcher.lists.editing import DataSet, Edited, merge_classes, relabel, split_class
 from launcher.lists.files import is_s3, read_map, read_names, stamp
 
-_MAP = click.Path(dir_okay=False, path_type=Path)
+_MAP = click.Path()  # str: may be an S3 URI
 
 
 class EditingCommand(WritingCommand):
     """A command that changes the classes of lists in place."""
 
     lists: tuple[str, ...] = LISTS
-    classes: Path | None = CLASSES
+    classes: str | None = CLASSES
+    renumbers = True
+    """Whether a list that is not passed would have other classes afterwards."""
 
     def edited(self, data: DataSet) -> Edited:
         """Return the changed lists."""
@@ -29,18 +31,24 @@ class EditingCommand(WritingCommand):
 
     def run(self) -> int:
         """Read the lists, change all of them together, and replace them."""
-        for place in filter(is_s3, self.lists):
-            raise InputError(f"{place}: lists are changed in place, on disk; copy the object here first")
+        for place in filter(is_s3, (*self.lists, self.classes or "")):
+            raise InputError(f"{place}: a list or class file is changed in place, on disk; copy the object here first")
         files = [Path(place) for place in dict.fromkeys(self.lists)]
-        stamps = {file: stamp(file) for file in (*files, self.classes) if file}
+        names = class_file(self.classes, self.lists)
+        stamps = {file: stamp(file) for file in (*files, *([Path(names)] if names else []))}
         old = dict(zip(files, self.read(self.lists).values(), strict=True))
         with self.working("changing the classes"):
-            new = self.edited(DataSet.of(list(old.values()), read_names(self.classes) if self.classes else []))
+            new = self.edited(DataSet.of(list(old.values()), read_names(names, self.account)))
         lists = dict(zip(files, new.lists, strict=True))
         width = columns(new.lists)
         if missing := gaps(set().union(*(counts_of(lines, width) for lines in new.lists)), width):
             new.notes.append(f"warning: {GAPS}: {', '.join(missing[:10])}{', ...' * bool(missing[10:])}")
-        return self.replace(lists, {self.classes: new.names} if self.classes else {}, new.notes, old, stamps)
+        others = [file.name for file in sorted(files[0].parent.glob("*.lst")) if file not in files]
+        if others and self.renumbers:
+            new.notes.append(
+                f"warning: beside it, {', '.join(others)} keep the old classes; pass all lists of a data set"
+            )
+        return self.replace(lists, {Path(names): new.names} if names else {}, new.notes, old, stamps)
 
 
 class SplitClass(EditingCommand):
@@ -48,26 +56,26 @@ class SplitClass(EditingCommand):
 
     Split a class of LISTs into parts: by --map, or by the folders of its images, at the first level at which they differ. The
     first part takes the class's number, unless images stay in the class, and the others follow the highest class, so no other
-    number changes. Pass all lists of a data set together, and by --classes their class file, which is extended.
+    number changes. Pass all lists of a data set together. Their class file is extended.
     """
 
     example = "lst split-class train.lst --classes classes.txt --class cat --dry-run"
 
     name: str = option("--class", required=True, metavar="CLASS", help="The class, by its number or name.")
-    map: Path | None = option(
+    map: str | None = option(
         type=_MAP, metavar="FILE", help="Lines of path, tab, name of the part; a path may be a folder: cat/siamese/."
     )
 
     def edited(self, data: DataSet) -> Edited:
         """Split the class."""
-        return split_class(data, data.number(self.name), read_map(self.map) if self.map else None)
+        return split_class(data, data.number(self.name), read_map(self.map, self.account) if self.map else None)
 
 
 class MergeClasses(EditingCommand):
     """Merge classes into one.
 
     Merge classes of LISTs into one. The classes after them get new numbers, so that there are no gaps. Pass all lists of a data
-    set together, and by --classes their class file, which is shortened.
+    set together. Their class file is shortened.
     """
 
     example = "lst merge-classes train.lst --class 1 --into 0 --dry-run"
@@ -90,8 +98,9 @@ class Relabel(EditingCommand):
     """
 
     example = "lst relabel train.lst --map map.txt"
+    renumbers = False
 
-    map: Path = option(
+    map: str = option(
         type=_MAP,
         required=True,
         metavar="FILE",
@@ -100,4 +109,4 @@ class Relabel(EditingCommand):
 
     def edited(self, data: DataSet) -> Edited:
         """Apply the map."""
-        return relabel(data, read_map(self.map))
+        return relabel(data, read_map(self.map, self.account))

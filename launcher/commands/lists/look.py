@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from entrypoints.samples.lst import Line, parse_lst
-from launcher.commands.lists.options import CLASSES, LISTS, ListCommand, in_words, show_classes, show_examples
+from launcher.commands.lists.options import (
+    CLASSES,
+    LISTS,
+    ListCommand,
+    class_file,
+    in_words,
+    show_classes,
+    show_examples,
+)
 from launcher.commands.options import argument, option
 from launcher.console import say, shown_path
 from launcher.lists.classes import columns
@@ -33,7 +41,7 @@ class Check(ListCommand):
     images: str | None = option(
         metavar="PLACE", help="The folder, or s3://bucket/prefix, that the paths are relative to."
     )
-    classes: Path | None = CLASSES
+    classes: str | None = CLASSES
 
     def run(self) -> int:
         """Print each kind of problem with its number and some examples."""
@@ -43,7 +51,7 @@ class Check(ListCommand):
             for place in self.lists:
                 lists[place], malformed = parse_lst(read_bytes(place, self.account), place)
                 problems += [("malformed or repeated lines", malformed)] if malformed else []
-        problems += problems_of(lists, read_names(self.classes) if self.classes else ())
+        problems += problems_of(lists, read_names(class_file(self.classes, self.lists), self.account))
         count = sum(map(len, lists.values()))
         notes = f"{count:,} lines"
         if self.images:
@@ -119,7 +127,7 @@ class Stats(ListCommand):
     example = "lst stats train.lst"
 
     lists: tuple[str, ...] = LISTS
-    classes: Path | None = CLASSES
+    classes: str | None = CLASSES
     plot: Path | None = option(
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
@@ -130,7 +138,7 @@ class Stats(ListCommand):
         """Print a row for each class, and draw the picture."""
         if self.plot:
             check_plot(self.plot)
-        found = statistics(self.read(self.lists), read_names(self.classes) if self.classes else ())
+        found = statistics(self.read(self.lists), read_names(class_file(self.classes, self.lists), self.account))
         if self.as_json:
             rows = zip(found.names, found.totals, *found.counts.values(), strict=True)
             classes = [

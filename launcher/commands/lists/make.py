@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import click
 
 from entrypoints.samples.lst import Line
-from launcher.commands.lists.options import CLASSES, LISTS, WritingCommand
+from launcher.commands.lists.options import CLASS_FILE, LISTS, NEW_CLASSES, WritingCommand
 from launcher.commands.options import argument, flag, option, repeatable
 from launcher.errors import InputError
 from launcher.lists.files import Lines, Stamp, is_s3, read_names, stamp
@@ -50,9 +51,9 @@ class Make(_Writes):
     """Make a list of images and their classes.
 
     Make a list of the images below IMAGES, a folder or s3://bucket/prefix, whose first folders are the classes, numbered from 0
-    in their order. The classes' names are written to classes.txt beside the list. Row numbers are unique over all lists, and
-    paths are relative to IMAGES, as im2rec and the built-in image classification expect them. Hidden files and files with
-    other endings are counted and left out.
+    in their order. The classes' names are written to classes.txt beside the list; other names that it has are not replaced. Row
+    numbers are unique over all lists, and paths are relative to IMAGES, as im2rec and the built-in image classification expect
+    them. Hidden files and files with other endings are counted and left out.
     """
 
     example = "lst make images --split 0.8,0.1,0.1 --seed 7 --by class"
@@ -65,7 +66,7 @@ class Make(_Writes):
         metavar="PATH",
         help="The list, by default named as IMAGES; with --split, the folder of the lists.",
     )
-    classes: Path | None = CLASSES
+    classes: str | None = NEW_CLASSES
     split: tuple[float, ...] | None = option(
         type=_Ratios(),
         metavar="SHARES",
@@ -90,7 +91,7 @@ class Make(_Writes):
         with self.working(f"listing {self.images}"):
             found = find_images(self.images, tuple(each.lower() for each in self.endings) or ENDINGS, self.account)
         folders = class_names(found.paths, self.images)
-        names = read_names(self.classes) if self.classes else folders
+        names = read_names(self.classes, self.account) or folders
         check_names(names, folders, str(self.classes))
         with self.working("dividing the images"):
             lists = self._lists(make_lines(found.paths, names, one_hot=self.one_hot))
@@ -107,7 +108,13 @@ class Make(_Writes):
             for file in stale
             if file.exists()
         ]
-        return self.write(lists, {} if self.classes else {folder / "classes.txt": names}, notes)
+        file = folder / CLASS_FILE
+        if file.exists() and (others := read_names(str(file), self.account)) != names:
+            raise InputError(
+                f"{file}: has other classes ({shorten(', '.join(others), 80)}); pass --classes {file} to keep their numbers, or -o"
+                " to write to another folder, or delete the file"
+            )
+        return self.write(lists, {file: names}, notes)
 
     def _lists(self, lines: list[Line]) -> dict[Path, Lines]:
         """Return the lines of each list."""

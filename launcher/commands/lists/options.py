@@ -16,16 +16,21 @@ from launcher.commands.options import AccountOptions, argument, flag, option
 from launcher.console import COLOUR, Console, say
 from launcher.lists.classes import columns
 from launcher.lists.comparing import Changes, compare
-from launcher.lists.files import Lines, Stamp, read_list, read_names, replace_files
+from launcher.lists.files import Lines, Stamp, is_s3, read_list, read_names, replace_files
 
+CLASS_FILE = "classes.txt"
 _MOST = 10  # examples, or classes, that a person reads; --json has all
 
 LISTS = argument(nargs=-1, required=True, type=click.Path(), metavar="LIST...")  # str: may be an S3 URI
-CLASSES = option(
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The names of the classes, one per line, class 0 first.",
-)
+_CLASS_FILE = "The names of the classes, one per line, class 0 first; by default"
+CLASSES = option(type=click.Path(), metavar="FILE", help=f"{_CLASS_FILE} {CLASS_FILE} beside the first LIST.")
+NEW_CLASSES = option(type=click.Path(), metavar="FILE", help=f"{_CLASS_FILE} the folders in their order.")
+
+
+def class_file(given: str | None, lists: Sequence[str]) -> str | None:
+    """Return the class file of lists: the given one, or classes.txt beside the first list if that exists."""
+    beside = Path(lists[0]).parent / CLASS_FILE
+    return given or (str(beside) if not is_s3(lists[0]) and beside.exists() else None)
 
 
 class ListCommand(AccountOptions, Command):
@@ -76,7 +81,9 @@ class WritingCommand(ListCommand):
         with self.working("comparing with the old lists"):
             changes = {file: compare(old.get(file, {}), lines) for file, lines in lists.items()}
         changed = {file: lists[file] for file in lists if file not in old or any(changes[file].counts().values())}
-        named = {file: new for file, new in names.items() if not file.exists() or read_names(file) != new}
+        named = {
+            file: new for file, new in names.items() if not file.exists() or read_names(str(file), self.account) != new
+        }
         width = columns(lists.values())
         reports = {str(file): report(found, width, len(lists[file])) for file, found in changes.items()}
         if not self.dry_run:

@@ -67,7 +67,7 @@ def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str)
         (["make", "photos", "--split", "0.8,0.1"], "expected two or three shares with the sum 1"),
         (["make", "photos", "--by", "class"], "--by works only with --split"),
         (["check", "no.lst"], "no.lst: cannot be read: No such file"),
-        (["relabel", "s3://b/a.lst", "--map", "x"], "lists are changed in place, on disk"),
+        (["relabel", "s3://b/a.lst", "--map", "x"], "s3://b/a.lst: a list or class file is changed in place"),
         (["relabel", "a.lst"], "Missing option '--map'"),
         (["merge", "a.lst"], "Missing option '-o'"),
         (["split-class", "a.lst"], "Missing option '--class'"),
@@ -120,9 +120,37 @@ def test_changed_classes_are_the_same_in_all_lists(lst: Launch) -> None:
     assert found["imbalance"] == 17
 
 
+def test_class_file_beside_the_lists_changes_with_them(lst: Launch) -> None:
+    """By default, and a list of the data set that is not passed is named."""
+    lst("make", "photos", "--split", "0.5,0.5")
+    said = lst("merge-classes", "train.lst", "--class", "dog", "--into", "cat")
+    assert "warning: beside it, validation.lst keep the old classes" in said
+    assert Path("classes.txt").read_text() == "cat\n"
+    assert "0 cat" in lst("stats", "train.lst")
+    assert "classes have no name in the class file: 1" in lst("check", "validation.lst", code=3)
+    said = lst("merge-classes", "validation.lst", "--class", "1", "--into", "cat", code=2)
+    assert "the lists have 2 classes, and the class file has 1" in said
+
+
+def test_class_file_of_other_lists_is_not_replaced(lst: Launch) -> None:
+    lst("make", "photos")
+    Path("photos/owl").mkdir()
+    Path("photos/owl/1.jpg").touch()
+    assert "classes.txt: has other classes (cat, dog); pass --classes" in lst("make", "photos", code=2)
+    Path("names.txt").write_bytes(b"\xef\xbb\xbfowl\r\ndog\r\ncat\r\n")  # as Windows' editors write it
+    lst("make", "photos", "-o", "out/a.lst", "--classes", "names.txt")
+    assert Path("out/classes.txt").read_text() == "owl\ndog\ncat\n"
+    Path("names.txt").write_bytes(b"\xff\n")
+    assert "names.txt: byte 0 is not UTF-8" in lst("make", "photos", "--classes", "names.txt", code=2)
+
+
 def test_relabelling_into_a_gap_warns(lst: Launch) -> None:
     lst("make", "photos")
     Path("map.txt").write_text("1\t3\n")
+    assert "class 3 of the map has no name in the class file" in lst(
+        "relabel", "photos.lst", "--map", "map.txt", code=2
+    )
+    Path("classes.txt").unlink()
     said = lst("relabel", "photos.lst", "--map", "map.txt")
     assert "photos.lst: 30 lines, 10 relabelled" in said
     assert said.endswith("without gaps: 1, 2\n")
@@ -158,7 +186,9 @@ def test_lists_and_images_in_s3_are_read(lst: Launch, aws: StandIn) -> None:
     lst("make", "s3://pictures/train")
     assert list(read_lst("train.lst")) == ["cat/1.jpg", "dog/2.jpg"]
     s3.put_object(Bucket="pictures", Key="a.lst", Body=Path("train.lst").read_bytes())
-    assert "no problems" in lst("check", "s3://pictures/a.lst", "--images", "s3://pictures/train/")
+    s3.put_object(Bucket="pictures", Key="names.txt", Body=b"cat\ndog\n")
+    words = ("s3://pictures/a.lst", "--classes", "s3://pictures/names.txt")
+    assert "no problems" in lst("check", *words, "--images", "s3://pictures/train/")
     assert "s3://pictures/empty: no images below it" in lst("make", "s3://pictures/empty", code=2)
     assert "NoSuchKey" in lst("stats", "s3://pictures/none.lst", code=3)
     aws.deny("s3:ListObjectsV2")
