@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
-import subprocess
-import sys
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +17,7 @@ from launcher.aws.masking import Mask, is_secret_name
 from launcher.console import Console
 from launcher.errors import LaunchError
 from launcher.jobs.submission import submit
-from patience import PATIENCE
+from launching import launch
 from submitted_spec import SPEC
 
 PEM = "-----BEGIN KEY-----\nMIIabc&def<ghi>'\"jkl\nQWERTYUIOPASDFGHJKLZXCVBNM\n-----END KEY-----\n"
@@ -77,13 +74,6 @@ def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("TOKEN", TOKEN)
     aws.client("s3").create_bucket(Bucket="mine")
     return tmp_path
-
-
-def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "launcher.cli", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env={**os.environ}, timeout=PATIENCE
-    )
 
 
 @pytest.mark.parametrize(("code", "status"), [("ThrottlingException", 400), ("InternalFailure", 500)])

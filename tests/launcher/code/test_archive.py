@@ -15,6 +15,7 @@ import launcher
 from launcher.checks.examples import laid_over_base
 from launcher.code.archive import MAX_BYTES, read_code
 from launcher.code.files import CodeError
+from launching import launch
 
 KEY_ID = "AKIA" + "IOSFODNN7EXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG" + "/bPxRfiCYEXAMPLEKEY"
@@ -46,12 +47,11 @@ def test_large_file_is_read_in_pieces(job: Path) -> None:
 
 def test_dry_run_reports_the_size_of_the_code_on_stderr(job: Path) -> None:
     (job.parent / "src/.env").write_text("TOKEN=hush\n")
-    command = [sys.executable, "-m", "launcher.cli", str(job), "--dry-run", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = launch(str(job), "--dry-run", "--json")
     assert done.stderr == "code      1 file, 18 bytes; left out .env (code.include sends them)\n"
     assert json.loads(done.stdout)["RoleArn"]
     job.write_text(laid_over_base("code: {entry_point: entrypoints/train.py}"))
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+    assert launch(str(job), "--dry-run", "--json").stderr == ""
 
 
 @pytest.mark.parametrize("content", ["print('changed!')\n", "print('more training')\n", "", None])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -18,7 +16,7 @@ from aws_stand_in import StandIn
 from launcher.commands import COMMANDS
 from launcher.commands.card import EXIT_CODES, Command, Effect, choose
 from launcher.commands.effects import EFFECTS
-from patience import PATIENCE
+from launching import launch
 
 SPEC = """\
 base_name: digits
@@ -55,13 +53,6 @@ def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
     aws.log("digits-1", ["epoch 1"])
     aws.clear_calls()
     return aws
-
-
-def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "launcher", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=PATIENCE
-    )
 
 
 @pytest.mark.parametrize("name", CARDS)

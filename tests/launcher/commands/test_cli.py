@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,12 @@ import pytest
 import channel_specs
 from launcher.checks.examples import BASE, laid_over_base
 from launcher.reference.problem_codes import all_codes, explanation
-from patience import PATIENCE
+from launching import launch
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text(BASE)
     (tmp_path / "wrong.yaml").write_text(
         laid_over_base("resource_config: {instance_type: ml.m5.xlarg, instance_count: two}")
@@ -25,23 +24,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def launch(folder: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "launcher.cli", *args]
-    return subprocess.run(
-        command, cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
-
-
 def test_missing_or_unknown_command_prints_help(folder: Path) -> None:
-    done = launch(folder)
+    done = launch()
     assert "launch job.yaml --dry-run" in done.stdout + done.stderr
-    done = launch(folder, "lanch")
+    done = launch("lanch")
     assert done.returncode == 2
     assert "neither a command nor a spec" in done.stderr
 
 
 def test_wrong_spec_ends_with_2_and_quotes_line(folder: Path) -> None:
-    done = launch(folder, "wrong.yaml", "--dry-run")
+    done = launch("wrong.yaml", "--dry-run")
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
     assert lines[0].startswith("error: wrong.yaml:7:19: resource_config.instance_type:")
@@ -51,7 +43,7 @@ def test_wrong_spec_ends_with_2_and_quotes_line(folder: Path) -> None:
 
 
 def test_problems_with_json_have_line_path_and_code(folder: Path) -> None:
-    done = launch(folder, "wrong.yaml", "--dry-run", "--json")
+    done = launch("wrong.yaml", "--dry-run", "--json")
     problems = json.loads(done.stdout)["problems"]
     assert [(each["line"], each["path"], each["code"]) for each in problems] == [
         (7, "resource_config.instance_type", "aws-enum"),
@@ -67,41 +59,41 @@ def test_every_error_with_json_is_json(folder: Path) -> None:
         (["nowhere.yaml", "--dry-run"], 2),
         (["status", ""], 2),
     ):
-        done = launch(folder, *arguments, "--json")
+        done = launch(*arguments, "--json")
         assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (code, code), arguments
         assert json.loads(done.stdout)["error"] in done.stderr
-    assert launch(folder, "logs", "", "--json").stdout.count("\n") == 1  # an object on each line
+    assert launch("logs", "", "--json").stdout.count("\n") == 1  # an object on each line
 
 
 def test_spec_is_read_from_stdin(folder: Path) -> None:
-    done = launch(folder, "-", "--dry-run", "--name", "one", stdin=BASE)
+    done = launch("-", "--dry-run", "--name", "one", stdin=BASE)
     assert done.returncode == 0
     assert done.stdout.startswith("TrainingJobName: one\n")
-    assert launch(folder, "--dry-run", "job.yaml", "--name=one").stdout == done.stdout
+    assert launch("--dry-run", "job.yaml", "--name=one").stdout == done.stdout
 
 
 def test_warnings_go_to_stderr_and_stop_only_when_strict(folder: Path) -> None:
-    done = launch(folder, "warned.yaml", "--dry-run")
+    done = launch("warned.yaml", "--dry-run")
     assert done.returncode == 0
     assert "warning: warned.yaml:7:12: channels.train.s3_uri:" in done.stderr
-    assert launch(folder, "warned.yaml", "--dry-run", "--strict").returncode == 2
-    done = launch(folder, "warned.yaml", "--dry-run", "--strict", "--ignore", "channel-whole-bucket")
+    assert launch("warned.yaml", "--dry-run", "--strict").returncode == 2
+    done = launch("warned.yaml", "--dry-run", "--strict", "--ignore", "channel-whole-bucket")
     assert (done.returncode, done.stderr) == (0, "")
     with (folder / "warned.yaml").open("a") as file:
         file.write("ignore: [channel-whole-bucket]\n")
-    assert launch(folder, "warned.yaml", "--dry-run", "--strict").returncode == 0
+    assert launch("warned.yaml", "--dry-run", "--strict").returncode == 0
 
 
 def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
-    done = launch(folder, "wrong.yaml", "--dry-run", "--ignore", "wrong-type")
+    done = launch("wrong.yaml", "--dry-run", "--ignore", "wrong-type")
     assert done.returncode == 2
     newer = laid_over_base("resource_config: {instance_type: ml.new1.large, instance_count: 1, volume_size_in_gb: 1}")
     (folder / "newer.yaml").write_text(newer + "ignore: [aws-enum]\n")
-    assert launch(folder, "newer.yaml", "--dry-run").returncode == 0
-    done = launch(folder, "job.yaml", "--dry-run", "--ignore", "job-name", "--ignore", "chanel-whole-bucket")
+    assert launch("newer.yaml", "--dry-run").returncode == 0
+    done = launch("job.yaml", "--dry-run", "--ignore", "job-name", "--ignore", "chanel-whole-bucket")
     assert "'job-name' is an error, and errors cannot be ignored" in done.stderr
     assert "error: --ignore: 'chanel-whole-bucket' is not a code; did you mean channel-whole-bucket?" in done.stderr
-    done = launch(folder, "job.yaml", "--dry-run", "--ignore", "foo")
+    done = launch("job.yaml", "--dry-run", "--ignore", "foo")
     assert "error: --ignore: 'foo' is not a code; write the code in brackets at the end of the warning" in done.stderr
 
 
@@ -121,13 +113,13 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
     ],
 )
 def test_contradicting_options_are_one_error(folder: Path, args: list[str], message: str) -> None:
-    done = launch(folder, "job.yaml", *args)
+    done = launch("job.yaml", *args)
     assert done.returncode == 2
     assert done.stderr == f"error: {message}\n`launch run --help` lists the arguments and options\n"
 
 
 def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
-    done = launch(folder, "job.yaml", "--local")
+    done = launch("job.yaml", "--local")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         3,
         "error: a local run needs code or container_entrypoint: without them only the image knows what to run;"
@@ -139,7 +131,7 @@ def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> No
     for mode, suggested in (("Fastfile", False), ("Torrent", True)):
         channels = f"channels: {{train: {{s3_uri: s3://bucket/train/, input_mode: {mode}}}}}"
         (folder / "mode.yaml").write_text(laid_over_base(channels))
-        done = launch(folder, "mode.yaml", "--dry-run")
+        done = launch("mode.yaml", "--dry-run")
         assert ("did you mean FastFile?" in done.stderr, "--ignore aws-enum" in done.stderr) == (
             not suggested,
             suggested,
@@ -149,7 +141,7 @@ def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> No
 @pytest.mark.parametrize("command", [["list"], ["logs", "x"]])
 def test_wrong_age_is_reported_with_its_option(folder: Path, command: list[str]) -> None:
     for age, message in (("yesterday", "expected an age such as 90s"), ("999999w", "'999999w' is")):
-        done = launch(folder, *command, "--since", age)
+        done = launch(*command, "--since", age)
         assert (done.returncode, f"error: Invalid value for '--since': {message}" in done.stderr) == (2, True), (
             done.stderr
         )
@@ -157,12 +149,12 @@ def test_wrong_age_is_reported_with_its_option(folder: Path, command: list[str])
 
 def test_errors_and_warnings_begin_with_their_severity(folder: Path) -> None:
     (folder / "wrong.yaml").write_text(laid_over_base("base_nam: x\nenvironment: {AWS_SECRET_ACCESS_KEY: x}"))
-    lines = launch(folder, "wrong.yaml", "--dry-run").stderr.splitlines()
+    lines = launch("wrong.yaml", "--dry-run").stderr.splitlines()
     assert [line.partition(" ")[0] for line in lines if "wrong.yaml" in line] == ["error:", "warning:"]
 
 
 def test_missing_file_is_one_line(folder: Path) -> None:
-    done = launch(folder, "nowhere.yaml", "--dry-run")
+    done = launch("nowhere.yaml", "--dry-run")
     assert done.returncode == 2
     assert done.stderr == "error: nowhere.yaml: cannot be read: No such file or directory; check the path\n"
 
@@ -187,19 +179,19 @@ def test_missing_file_is_reported_with_a_remedy(folder: Path, args: list[str], m
     (folder / "job.yaml").write_text(
         laid_over_base("channels: {train: s3://bucket/train/}\ncode: {entry_point: entrypoints/train.py}")
     )
-    done = launch(folder, *args)
+    done = launch(*args)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize("args", [["--dry-run"], ["--local"], ["--check"], ["--set", "a=b", "job"], ["--local", "job"]])
 def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: list[str]) -> None:
-    done = launch(folder, *args)
+    done = launch(*args)
     assert done.returncode == 2
     assert done.stderr == (
         f"error: {args[0]} needs a spec (*.yaml, *.yml, *.json, or - for stdin): write launch job.yaml"
         f" {args[0]}; `launch --example s3-file` prints a spec to start from\n`launch --help` lists the arguments and options\n"
     )
-    assert "No such option" in launch(folder, "--dry-rnu").stderr
+    assert "No such option" in launch("--dry-rnu").stderr
 
 
 @pytest.mark.parametrize(
@@ -218,12 +210,12 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
     ],
 )
 def test_missing_or_wrong_argument_states_what_to_write(folder: Path, args: list[str], remedy: str) -> None:
-    done = launch(folder, *args)
+    done = launch(*args)
     assert (done.returncode, remedy in done.stderr) == (2, True), done.stderr
 
 
 def test_help_writes_statuses_as_aws_does(folder: Path) -> None:
-    assert "[InProgress|Completed|Failed|Stopping|Stopped]" in launch(folder, "list", "--help").stdout
+    assert "[InProgress|Completed|Failed|Stopping|Stopped]" in launch("list", "--help").stdout
 
 
 @pytest.mark.parametrize("code", all_codes())
@@ -234,23 +226,23 @@ def test_every_code_can_be_explained(code: str) -> None:
 
 
 def test_explain_schema_and_example_print_and_suggest(folder: Path) -> None:
-    assert "wrong:" in launch(folder, "--explain", "channel-gzip-needs-pipe").stdout
-    assert "make hyperparameters match the script's arguments" in launch(folder, "--explain", "wrong-arguments").stdout
-    assert "did you mean wrong-arguments?" in launch(folder, "--explain", "wrong-argument").stderr
-    done = launch(folder, "--explain", "channel-gzip-need-pipe")
+    assert "wrong:" in launch("--explain", "channel-gzip-needs-pipe").stdout
+    assert "make hyperparameters match the script's arguments" in launch("--explain", "wrong-arguments").stdout
+    assert "did you mean wrong-arguments?" in launch("--explain", "wrong-argument").stderr
+    done = launch("--explain", "channel-gzip-need-pipe")
     assert done.returncode == 2
     assert "did you mean channel-gzip-needs-pipe?" in done.stderr
-    assert json.loads(launch(folder, "--schema").stdout)["title"]
-    assert launch(folder, "--example", "s3-file").stdout == channel_specs.path("s3-file").read_text()
-    assert "did you mean s3-file?" in launch(folder, "--example", "s3-fil").stderr
+    assert json.loads(launch("--schema").stdout)["title"]
+    assert launch("--example", "s3-file").stdout == channel_specs.path("s3-file").read_text()
+    assert "did you mean s3-file?" in launch("--example", "s3-fil").stderr
 
 
 def test_secrets_are_shown_only_when_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "hush")
     (folder / "secret.yaml").write_text(laid_over_base("environment: {TOKEN: '${TOKEN}'}"))
-    assert "hush" not in launch(folder, "secret.yaml", "--dry-run").stdout
-    assert "hush" not in launch(folder, "secret.yaml", "--dry-run", "--json").stdout
-    done = launch(folder, "secret.yaml", "--dry-run", "--show-secrets")
+    assert "hush" not in launch("secret.yaml", "--dry-run").stdout
+    assert "hush" not in launch("secret.yaml", "--dry-run", "--json").stdout
+    done = launch("secret.yaml", "--dry-run", "--show-secrets")
     assert "hush" in done.stdout
     assert done.stderr == ""
 
@@ -259,7 +251,7 @@ def test_masked_dry_run_says_which_settings_and_what_to_do(folder: Path, monkeyp
     monkeypatch.setenv("TOKEN", "hush")
     settings = "environment: {TOKEN: '${TOKEN}', LITERAL: '$${NOT}', MIXED: '$${A} ${TOKEN}'}\n"
     (folder / "secret.yaml").write_text(laid_over_base(settings + "hyperparameters: {key: '${TOKEN}', plain: x}"))
-    done = launch(folder, "secret.yaml", "--dry-run", "--json")
+    done = launch("secret.yaml", "--dry-run", "--json")
     assert json.loads(done.stdout)["Environment"] == {
         "TOKEN": "${TOKEN}",
         "LITERAL": "${NOT}",

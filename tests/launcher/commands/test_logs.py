@@ -16,13 +16,10 @@ from pathlib import Path
 
 from aws_stand_in import StandIn
 from followed_job import job
+from launching import launch
 from patience import PATIENCE
 
 LOGS = [sys.executable, "-c", "import sys; from launcher.cli import main; main(['logs', *sys.argv[1:]])"]
-
-
-def launch_logs(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LOGS, *arguments], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_logs_prints_lines_so_far_and_ends(aws: StandIn, tmp_path: Path) -> None:
@@ -32,13 +29,13 @@ def test_logs_prints_lines_so_far_and_ends(aws: StandIn, tmp_path: Path) -> None
     aws.log("cats-1", ["old"], timestamps=[now - 7200_000])
     aws.log("cats-1", ["loss=0.5", "loss=0.25", "Straße"], timestamps=[now - 3000, now - 2000, now - 1000])
     aws.log("cats-1", ["other"], host="algo-2", timestamps=[now - 500])
-    shown = launch_logs("cats-1", "--since", "10m", "--host", "algo-1", "--plot", str(tmp_path / "loss.svg"))
+    shown = launch("logs", "cats-1", "--since", "10m", "--host", "algo-1", "--plot", str(tmp_path / "loss.svg"))
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines() == ["algo-1 | loss=0.5", "algo-1 | loss=0.25", "algo-1 | Straße"]
     assert "cats-1 continues (Training); --follow shows the rest" in shown.stderr
     assert (tmp_path / "loss.svg").is_file()
 
-    shown = launch_logs("cats-1", "--json")
+    shown = launch("logs", "cats-1", "--json")
     lines = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [line["message"] for line in lines] == ["old", "loss=0.5", "loss=0.25", "Straße", "other"]
     assert lines[-1]["host"] == "algo-2"
@@ -49,7 +46,7 @@ def test_logs_with_follow_and_json_prints_objects(aws: StandIn) -> None:
     job(aws)
     aws.log("cats-1", ["loss=0.5"])
     aws.job("cats-1", "Failed", reason="CapacityError: Unable to provision requested ML compute capacity.")
-    shown = launch_logs("cats-1", "--follow", "--json")
+    shown = launch("logs", "cats-1", "--follow", "--json")
     assert shown.returncode == 4, shown.stderr
     line, result = (json.loads(line) for line in shown.stdout.splitlines())
     assert line["message"] == "loss=0.5"
@@ -72,7 +69,7 @@ def test_closed_pipe_ends_logs_quietly(aws: StandIn) -> None:
 def test_empty_selection_is_reported(aws: StandIn) -> None:
     job(aws)
     aws.log("cats-1", ["old"], timestamps=[1000])
-    assert "cats-1: no lines in this time;" in launch_logs("cats-1", "--since", "5s").stderr
+    assert "cats-1: no lines in this time;" in launch("logs", "cats-1", "--since", "5s").stderr
 
 
 def on_a_terminal(arguments: list[str], until: Callable[[str], bool], then: Callable[[int], None]) -> tuple[int, str]:

@@ -13,13 +13,13 @@ import click
 import pytest
 
 import launcher
+import launching
 from aws_stand_in import StandIn
 from launcher.commands.effects.agreement import require_agreement
 from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection
 from launcher.errors import InputError, RefusedError
 from launcher.preflight.report import CheckResult
-from patience import PATIENCE
 
 SPEC = """\
 base_name: digits
@@ -66,17 +66,11 @@ def launch(*arguments: str, answer: str | None = None, before: str = "") -> tupl
 
     With an answer it runs on a terminal, where the answer is typed after the question, and `before` at the start.
     """
-    command = [sys.executable, "-m", "launcher.cli", *arguments, "--no-follow"]
+    arguments += ("--no-follow",)
     if answer is None:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE,
-        )
-        return done.returncode, done.stdout
+        done = launching.launch(*arguments)
+        return done.returncode, done.stdout + done.stderr
+    command = [sys.executable, "-m", "launcher.cli", *arguments]
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from launcher.importing.from_request import import_request
 from launcher.request import serialization
 from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.build import build_request
+from launching import launch
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.json"))
 
@@ -137,24 +136,19 @@ def test_step_functions_state_is_imported() -> None:
 
 
 def test_import_option_prints_the_spec(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "launcher.cli", "--import", str(GOLDEN[0])], capture_output=True, text=True, check=True
-    )
-    assert parse_spec(done.stdout).training_job_name == "golden"
+    assert parse_spec(launch("--import", str(GOLDEN[0])).stdout).training_job_name == "golden"
 
 
 def test_spec_is_not_imported(tmp_path: Path) -> None:
     spec = tmp_path / "job.yaml"
     spec.write_text(laid_over_base("channels: {train: s3://bucket/train/}"))
-    command = [sys.executable, "-m", "launcher.cli", "--import", str(spec)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = launch("--import", str(spec))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: {spec}: is a spec already; run launch {spec} --dry-run\n"
 
 
 def test_import_reads_standard_input() -> None:
-    command = [sys.executable, "-m", "launcher.cli", "--import", "-"]
-    done = subprocess.run(command, input=GOLDEN[0].read_bytes(), capture_output=True, check=True)
+    done = launch("--import", "-", stdin=GOLDEN[0].read_text(encoding="utf-8"))
     assert parse_spec(done.stdout).training_job_name == "golden"
-    done = subprocess.run(command, input=b"[]", capture_output=True, check=False)
-    assert (done.returncode, done.stderr.startswith(b"error: <stdin>: is not a request")) == (2, True)
+    done = launch("--import", "-", stdin="[]")
+    assert (done.returncode, done.stderr.startswith("error: <stdin>: is not a request")) == (2, True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import time
 from functools import cache
 
@@ -18,7 +16,7 @@ from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.errors import AccountError, LaunchError, RefusedError
 from launcher.jobs.submission import submit
-from patience import PATIENCE
+from launching import launch
 
 CODE_CALLS = ["s3:HeadObject", "s3:HeadObject", "s3:PutObject", "s3:PutObject"]
 CALLS = ["sagemaker:DescribeTrainingJob", *CODE_CALLS, "sagemaker:CreateTrainingJob"]
@@ -39,18 +37,6 @@ def submitted(plan: launcher.Plan) -> str:
 def _account(endpoint: str) -> Account:
     """Return one account for all tests, since creating clients takes half a second."""
     return Account(region="us-east-1")
-
-
-def launch(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "launcher.cli", *arguments]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **environ},
-        timeout=PATIENCE,
-    )
 
 
 def test_submission_sends_plans_request_and_uploads_its_code(aws: StandIn, plan: launcher.Plan) -> None:
@@ -266,8 +252,9 @@ def test_unwritable_bucket_is_refused(aws: StandIn, plan: launcher.Plan) -> None
     assert aws.requests() == []
 
 
-def test_command_submits_and_prints_name(aws: StandIn, plan: launcher.Plan) -> None:
-    done = launch("job.yaml", "--no-check", TOKEN="a-real-secret")
+def test_command_submits_and_prints_name(aws: StandIn, plan: launcher.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "a-real-secret")
+    done = launch("job.yaml", "--no-check")
     assert (done.returncode, done.stdout) == (0, "digits-1\n")
     assert "launch logs digits-1 --follow" in done.stderr
     assert aws.requests()[0]["Environment"] == {"TOKEN": "a-real-secret"}

@@ -15,6 +15,7 @@ from aws_stand_in import StandIn
 from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.jobs.follow import View, follow
+from launching import launch
 from patience import PATIENCE, wait_for
 
 LAUNCH = [sys.executable, "-m", "launcher.cli"]
@@ -24,12 +25,6 @@ LAUNCH = [sys.executable, "-m", "launcher.cli"]
 def completing(aws: StandIn, submittable: None) -> None:
     """Let each job complete as soon as it is created."""
     aws.script({"status": "Training", "after": 0}, {"status": "Completed", "after": 0})
-
-
-def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*LAUNCH, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE
-    )
 
 
 def interrupted(until: Callable[[], bool], *arguments: str) -> tuple[int, str, str]:
@@ -79,7 +74,10 @@ def test_ctrl_c_before_first_description_reports_that_job_continues(aws: StandIn
 
 
 @pytest.mark.parametrize(("kind", "count"), [("500", 7), ("reset", 14)])  # botocore makes six attempts of a call
-def test_failing_first_describe_is_retried(aws: StandIn, kind: str, count: int) -> None:
+def test_failing_first_describe_is_retried(
+    aws: StandIn, kind: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # botocore's between its attempts
     aws.fault(kind, "sagemaker:DescribeTrainingJob", nth=2, count=count)
     done = launch("job.yaml", "--no-check", "--wait", "--json")
     assert done.returncode == 0, done.stderr
@@ -142,11 +140,14 @@ def test_created_job_is_reported_if_stdout_is_closed(buffered: str, monkeypatch:
     assert (code, exists in err) == (141, True)
     code, err = into("full", "job.yaml", "--no-check", "--name", "digits-2", "--json")
     assert (code, exists in err, "No space left on device" in err) == (3, True, True)
-    assert into("closed", "job.yaml", "--no-check", "--name", "digits-3")[0] == 0
     code, err = into(
         "pipe", "job.yaml", "--no-check", "--name", "digits-1", "--json"
     )  # the error cannot be printed either
     assert (code, "exists and" in err) == (141, False)
+
+
+def test_closed_stdout_ends_other_commands_silently(aws: StandIn) -> None:
+    assert into("closed", "job.yaml", "--no-check")[0] == 0
     for arguments in (
         ["list"],
         ["list", "--json"],
