@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,14 @@ def own_listings() -> Iterator[None]:
     yield
     if listing._job is not None:
         listing._remove(listing._job, os.getpid())
+
+
+@pytest.fixture
+def quick_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let time.sleep return at once, and time.monotonic pass as if it had not; for code that waits for no other process."""
+    slept, monotonic = [0.0], time.monotonic
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + sum(slept))
 
 
 @pytest.fixture

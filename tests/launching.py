@@ -26,13 +26,18 @@ class Launched:
     stderr: str
 
 
-def launch(*arguments: str, stdin: str = "") -> Launched:
-    """Run the command in the current directory, without a terminal."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    with redirect_stdout(out), redirect_stderr(err), _standard_input(stdin), pytest.raises(SystemExit) as ended:
+def launch(*arguments: str, stdin: str = "", stdout: io.TextIOWrapper | None = None) -> Launched:
+    """Run the command in the current directory, without a terminal; what it prints is in the result unless `stdout` gets it."""
+    printed = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(stream, "utf-8", write_through=True) for stream in printed)
+    with (
+        redirect_stdout(stdout or out),
+        redirect_stderr(err),
+        _standard_input(stdin),
+        pytest.raises(SystemExit) as ended,
+    ):
         main(arguments)
-    printed = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
-    return Launched(ended.value.code, *printed)  # type: ignore[arg-type]
+    return Launched(ended.value.code, *(stream.getvalue().decode() for stream in printed))  # type: ignore[arg-type]
 
 
 @contextmanager

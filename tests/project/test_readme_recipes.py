@@ -14,6 +14,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from entrypoints import write_shards
+from launching import launch
 from patience import PATIENCE
 
 ROOT = Path(launcher.__file__).parents[1]
@@ -55,11 +56,13 @@ def code_of(aws: StandIn, request: dict[str, Any]) -> set[str]:
     return {each["Key"].removeprefix(prefix) for each in found}
 
 
+@pytest.mark.usefixtures("quick_sleep")
 def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder: Path) -> None:
     aws.script({"after": 0, "status": "Completed", "message": "Training job completed"})
     (recipe,) = blocks("python", "launcher/README.md", "## In Python")
-    done = run(sys.executable, "-c", recipe + "print(job.name, outcome.status, outcome.exit_code)\n")
-    assert done.stdout.splitlines()[-1] == "digits-1 Completed 0"
+    names: dict[str, Any] = {}
+    exec(recipe, names)
+    assert (names["job"].name, names["outcome"].status, names["outcome"].exit_code) == ("digits-1", "Completed", 0)
     (request,) = aws.requests()
     assert request == launcher.plan("job.yaml", name="digits-1", set={"hyperparameters.epochs": 3}).request
     assert request["HyperParameters"]["epochs"] == "3"
@@ -67,12 +70,12 @@ def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder
 
 
 def test_boto3_recipe_creates_the_same_job_as_launch(aws: StandIn, folder: Path) -> None:
-    run(sys.executable, "-c", blocks("python", "launcher/README.md", "## Sending the request yourself")[0])
+    exec(blocks("python", "launcher/README.md", "## Sending the request yourself")[0], {})
     (request,) = aws.requests()
     assert code_of(aws, request) == {"boot.py", "code.tar.gz"}
     aws.reset()
     aws.client("s3").create_bucket(Bucket="my-bucket")
-    run(sys.executable, "-m", "launcher.cli", "job.yaml", "--no-check", "--name", "digits-2")
+    assert launch("job.yaml", "--no-check", "--name", "digits-2").returncode == 0
     assert aws.requests() == [request]
 
 
@@ -96,15 +99,15 @@ def test_cli_recipe_prints_the_request_that_launch_sends(
     assert code_of(aws, request) == {"boot.py", "code.tar.gz"}
     aws.reset()
     aws.client("s3").create_bucket(Bucket="my-bucket")
-    run(sys.executable, "-m", "launcher.cli", "job.yaml", "--no-check", "--name", "digits-1")
+    assert launch("job.yaml", "--no-check", "--name", "digits-1").returncode == 0
     assert aws.requests() == [request]
     assert request["Environment"]["MIXED"] == "a ${NOT} a-secret"
 
 
 def test_first_spec_draws_no_warning(folder: Path) -> None:
     """With --strict, a warning is an error."""
-    done = run(sys.executable, "-m", "launcher.cli", "job.yaml", "--dry-run", "--strict")
-    assert "warning" not in done.stderr
+    done = launch("job.yaml", "--dry-run", "--strict")
+    assert (done.returncode, "warning" in done.stderr) == (0, False)
 
 
 def test_container_code_trains_in_a_local_run(tmp_path: Path) -> None:

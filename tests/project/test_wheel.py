@@ -41,10 +41,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bin_folder(wheel: Path) -> Path:
     """The programs of an empty environment into which the wheel is installed, with the versions of requirements.lock."""
     environment = wheel.parent / "venv"
-    venv.create(environment, with_pip=True)
+    venv.create(environment)
     constraints = wheel.parent / "constraints.txt"
     constraints.write_text("\n".join(LOCKED.findall((ROOT / "requirements.lock").read_text())))
-    install = [environment / "bin/python", "-m", "pip", "install", "--quiet", "--constraint", constraints, wheel]
+    pip = [sys.executable, "-m", "pip", "--python", environment / "bin/python"]
+    install = [*pip, "install", "--quiet", "--no-compile", "--constraint", constraints, wheel]
     done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=PATIENCE)
     if done.returncode:
         need(f"needs a package index: {done.stderr}")

@@ -77,15 +77,10 @@ def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 @pytest.mark.parametrize(("code", "status"), [("ThrottlingException", 400), ("InternalFailure", 500)])
+@pytest.mark.usefixtures("quick_sleep")
 def test_retried_refusals_mask_values(
-    aws: StandIn,
-    folder: Path,
-    code: str,
-    status: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    aws: StandIn, folder: Path, code: str, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
     aws.refuse("sagemaker:CreateTrainingJob", code, f"slow down: {TOKEN}", status=status, count=-1)
     with pytest.raises(LaunchError, match=r"slow down: \$\{TOKEN:-hidden-value\}") as caught:
         submit(launcher.plan("job.yaml"), Account(), Console())
@@ -139,6 +134,7 @@ def test_short_settings_of_a_past_job_are_not_masked_in_words(aws: StandIn, fold
     assert "there is no such thing as ***" in launch("rerun", "digits-1", "--no-check").stderr
 
 
+@pytest.mark.usefixtures("quick_sleep")
 def test_failure_that_quotes_the_command_masks_its_secrets(aws: StandIn, folder: Path) -> None:
     assert launch("job.yaml", "--no-check", "--set", "hyperparameters.api-key=${TOKEN}").returncode == 0
     said = f'AlgorithmError: ExecuteUserScriptError: ExitCode 2 Command "python3 train.py --api-key {TOKEN}"'

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from aws_stand_in import StandIn
 from followed_job import job
 from launching import launch
@@ -42,6 +44,7 @@ def test_logs_prints_lines_so_far_and_ends(aws: StandIn, tmp_path: Path) -> None
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", lines[0]["timestamp"])
 
 
+@pytest.mark.usefixtures("quick_sleep")
 def test_logs_with_follow_and_json_prints_objects(aws: StandIn) -> None:
     job(aws)
     aws.log("cats-1", ["loss=0.5"])

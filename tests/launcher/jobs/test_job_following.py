@@ -153,6 +153,7 @@ def test_ended_job_is_reported_even_if_its_lines_cannot_be_read(
     assert "[capacity]" in err
 
 
+@pytest.mark.usefixtures("quick_sleep")
 def test_lost_connection_is_retried_until_it_works(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_lost_connection_is_retried_until_it_works(
     assert err.count("AWS responds again") == 1
 
 
+@pytest.mark.usefixtures("quick_sleep")
 @pytest.mark.parametrize("kind", ["truncated", "html"])
 def test_follow_retries_after_malformed_answers(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str

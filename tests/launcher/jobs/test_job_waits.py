@@ -88,6 +88,7 @@ def test_lines_of_all_hosts_add_up_and_the_longest_wait_is_first() -> None:
     assert (second.channel, second.share) == ("train", pytest.approx(0.3))
 
 
+@pytest.mark.usefixtures("quick_sleep")
 def test_status_and_logs_report_waits(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     job(aws)
     aws.job("cats-1", "Training")

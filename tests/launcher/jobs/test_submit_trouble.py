@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from aws_stand_in import StandIn
 from launcher.aws.account import Account
 from launcher.console import Console
-from launcher.jobs.follow import View, follow
+from launcher.jobs.follow import follow
 from launching import launch
 from patience import PATIENCE, wait_for
 
@@ -74,10 +74,8 @@ def test_ctrl_c_before_first_description_reports_that_job_continues(aws: StandIn
 
 
 @pytest.mark.parametrize(("kind", "count"), [("500", 7), ("reset", 14)])  # botocore makes six attempts of a call
-def test_failing_first_describe_is_retried(
-    aws: StandIn, kind: str, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # botocore's between its attempts
+@pytest.mark.usefixtures("quick_sleep")
+def test_failing_first_describe_is_retried(aws: StandIn, kind: str, count: int) -> None:
     aws.fault(kind, "sagemaker:DescribeTrainingJob", nth=2, count=count)
     done = launch("job.yaml", "--no-check", "--wait", "--json")
     assert done.returncode == 0, done.stderr
@@ -86,13 +84,11 @@ def test_failing_first_describe_is_retried(
     assert json.loads(done.stdout)["TrainingJobStatus"] == "Completed"
 
 
-def test_logs_with_follow_retries_first_describe(
-    aws: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("quick_sleep")
+def test_logs_with_follow_retries_first_describe(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     assert launch("job.yaml", "--no-check").returncode == 0
     aws.fault("throttle", "sagemaker:DescribeTrainingJob", count=7)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # botocore's between its attempts
-    assert follow(Account(), "digits-1", Console(), View(settling=0.2)).exit_code == 0
+    assert follow(Account(), "digits-1", Console()).exit_code == 0
     err = capsys.readouterr().err
     assert "trying again until it works" in err
     assert "digits-1: Completed" in err
@@ -146,16 +142,25 @@ def test_created_job_is_reported_if_stdout_is_closed(buffered: str, monkeypatch:
     assert (code, "exists and" in err) == (141, False)
 
 
-def test_closed_stdout_ends_other_commands_silently(aws: StandIn) -> None:
-    assert into("closed", "job.yaml", "--no-check")[0] == 0
+def test_closed_pipe_ends_other_commands_silently(aws: StandIn) -> None:
+    launch("job.yaml", "--no-check")
     for arguments in (
         ["list"],
         ["list", "--json"],
         ["status", "digits-1", "--json"],
         ["job.yaml", "--dry-run", "--show-secrets", "--set", "code=null"],
+        ["cost", "job.yaml"],
     ):
-        assert into("pipe", *arguments) == (141, ""), arguments
-    assert into("pipe", "cost", "job.yaml") == (141, "")
+        reader, writer = os.pipe()
+        os.close(reader)
+        with open(writer, "w") as stdout:  # noqa: PTH123 - a descriptor
+            done = launch(*arguments, stdout=stdout)
+        assert (done.returncode, done.stderr) == (141, ""), arguments
+
+
+def test_closed_or_full_stdout_ends_other_commands_with_their_code(aws: StandIn) -> None:
+    assert into("closed", "job.yaml", "--no-check")[0] == 0
+    assert into("pipe", "list") == (141, "")
     assert into("pipe", "job.yaml", "--check", "--json")[0] == 141
     assert into("full", "list")[0] == 3
 

@@ -45,7 +45,7 @@ FORM = of_attributes(ATTRIBUTES)
 # The first value of every third sample is large enough to go beside the broker's pickles, and holds the word that begins records.
 SAMPLES: list[Sample] = [
     {
-        "source-ref": bytes([n % 251]) * n * 10 + MAGIC * (n % 3) * 5000,
+        "source-ref": bytes([n % 251]) * n * 10 + (MAGIC + bytes(2000)) * (n % 3) * 12,
         "class": b"%d" % n,
         "box": b"[1, %d]" % n,
     }
