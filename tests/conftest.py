@@ -28,7 +28,7 @@ OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden anew from the bundled specs")
+    parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden again from the bundled specs")
 
 
 def pytest_configure() -> None:

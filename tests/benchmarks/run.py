@@ -107,8 +107,8 @@ def _versions(python: str | None, packages: Sequence[str]) -> dict[str, str]:
     if python == sys.executable:
         return {name: metadata.version(name) for name in packages}
     script = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
-    told = subprocess.run([python, "-c", script, *packages], stdout=subprocess.PIPE, check=True, text=True).stdout
-    return dict(zip(packages, told.split(), strict=True))
+    printed = subprocess.run([python, "-c", script, *packages], stdout=subprocess.PIPE, check=True, text=True).stdout
+    return dict(zip(packages, printed.split(), strict=True))
 
 
 if __name__ == "__main__":

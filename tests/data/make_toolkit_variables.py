@@ -26,10 +26,10 @@ ASK_TOOLKIT = """
 import json, logging, os, sys
 logging.disable(logging.CRITICAL)
 from sagemaker_training import environment
-told = environment.Environment()
-variables = told.to_env_vars()
+toolkit = environment.Environment()
+variables = toolkit.to_env_vars()
 variables |= {name: os.environ[name] for name in ("CURRENT_HOST", "SAGEMAKER_JOB_NAME", "SAGEMAKER_REGION")}
-print(json.dumps({"toolkit": variables, "arguments": told.to_cmd_args()}))
+print(json.dumps({"toolkit": variables, "arguments": toolkit.to_cmd_args()}))
 """
 
 ASK_SDK = """
@@ -38,11 +38,11 @@ drivers = os.path.join(sys.argv[1], "container_drivers")
 sys.path[:0] = [os.path.join(drivers, "scripts"), os.path.join(drivers, "distributed_drivers")]
 import basic_script_driver, environment
 logging.disable(logging.CRITICAL)
-told = {}
-environment.log_env_variables = lambda env_vars_dict: told.update(env_vars_dict)
+logged = {}
+environment.log_env_variables = lambda env_vars_dict: logged.update(env_vars_dict)
 files = json.load(open(sys.argv[2]))
 environment.set_env(files["resourceconfig"], files["inputdataconfig"], files["hyperparameters"], os.devnull)
-variables = {name: environment.safe_serialize(value) for name, value in told.items()}
+variables = {name: environment.safe_serialize(value) for name, value in logged.items()}
 os.environ |= {"SM_ENTRY_SCRIPT": "train.py", "SM_HPS": variables["SM_HPS"]}
 print(json.dumps({"sdk": variables, "sdk_arguments": basic_script_driver.create_commands()[2:]}))
 """

@@ -64,6 +64,11 @@ def test_words_readers_stumble_over_stay_rare(pattern: str, lines: list[tuple[st
     )
 
 
+def test_no_variable_is_called_told() -> None:
+    """A name says what the value is: settings, message, log, answer."""
+    assert [str(path) for path in files() if re.search(r"(?<!\\)\btold\b", path.read_text())] == []
+
+
 def test_unfinished_folders_exist() -> None:
     assert [folder for folder in UNFINISHED if not (ROOT / folder).is_dir()] == []
 

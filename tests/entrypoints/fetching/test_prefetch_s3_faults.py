@@ -96,7 +96,7 @@ def test_transient_error_that_lasts_is_raised(
 
 
 @pytest.mark.parametrize(
-    ("message", "passes", "told"),
+    ("message", "passes", "expected"),
     [
         ("Client error: Request throttled", True, "503"),
         ("Client error: Unknown response error: MetaRequestResult { response_status: 429, crt", True, "429"),
@@ -110,9 +110,9 @@ def test_transient_error_that_lasts_is_raised(
         ("something new", True, "something new"),
     ],
 )
-def test_client_messages_are_assigned_their_cause(message: str, passes: bool, told: str) -> None:
+def test_client_messages_are_assigned_their_cause(message: str, passes: bool, expected: str) -> None:
     cause = cause_of(message)
-    assert (cause.passes, told in cause.what) == (passes, True)
+    assert (cause.passes, expected in cause.what) == (passes, True)
 
 
 @pytest.mark.parametrize("change", ["content", "shorter", "longer"])
@@ -241,12 +241,12 @@ def test_silent_store_is_reported_and_raises(
         (store.folder / name).write_bytes(name.encode())
     channel = channel_of(tmp_path)
     store.hushed.add("/bucket/b" if "'b'" in what else "/bucket/")
-    told = rf"s3://bucket/ has sent nothing for \d+ s, after [01] bytes, and the reader waits for {what}"
-    with pytest.raises(ChannelError, match=told + r"; .* \(or wait longer: LAUNCHER_READ_WAIT_SECONDS=300\)"):
+    warning = rf"s3://bucket/ has sent nothing for \d+ s, after [01] bytes, and the reader waits for {what}"
+    with pytest.raises(ChannelError, match=warning + r"; .* \(or wait longer: LAUNCHER_READ_WAIT_SECONDS=300\)"):
         for _, stream in streams_of(channel):
             assert stream.read() == b"a"
             stream.close()
-    assert re.search(told, capfd.readouterr().err)
+    assert re.search(warning, capfd.readouterr().err)
 
 
 SILENT = """

@@ -35,8 +35,8 @@ def test_training_learns_and_writes_model_and_metrics(
     assert [each["epoch"] for each in metrics["epochs"]] == list(range(1, 13))
     assert metrics["epochs"][-1]["validation_accuracy"] > 0.6  # of ten classes, from 90 images
     assert metrics["test"]["test_accuracy"] > 0.6
-    told = json.loads((root / contract.MODEL_DIR / "model.json").read_text())
-    assert told["num_classes"] == 10 and told["epochs"] == 12 and told["image_mode"] == "L"
+    described = json.loads((root / contract.MODEL_DIR / "model.json").read_text())
+    assert described["num_classes"] == 10 and described["epochs"] == 12 and described["image_mode"] == "L"
     assert (root / contract.CHECKPOINT_DIR / "checkpoint.pt").is_file()
     log = capsys.readouterr().out
     spec = launcher.load(str(channel_specs.path("image-classification")))
@@ -50,7 +50,7 @@ def test_training_learns_and_writes_model_and_metrics(
 
 
 @pytest.mark.parametrize(
-    ("place", "told", "done"),
+    ("place", "message", "done"),
     [
         ("train 9", "stopped in epoch 2, after 3 batch(es)", 1),  # an epoch has six batches
         ("train 12", "stopped in epoch 2, after 6 batch(es)", 1),
@@ -60,7 +60,7 @@ def test_training_learns_and_writes_model_and_metrics(
 )
 def test_stopped_training_resumes_with_the_same_result(
     place: str,
-    told: str,
+    message: str,
     done: int,
     make_root: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -74,7 +74,7 @@ def test_stopped_training_resumes_with_the_same_result(
     with pytest.raises(SystemExit) as ended:
         run(*model)
     assert ended.value.code == 143
-    assert told in capsys.readouterr().out
+    assert message in capsys.readouterr().out
     assert len(result(stopped)[1]["epochs"]) == done
     assert os.listdir(stopped / contract.CHECKPOINT_DIR) == ["checkpoint.pt"]  # noqa: PTH208
     monkeypatch.delenv("STOP_AT")
@@ -172,9 +172,9 @@ def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
     monkeypatch.delenv("STOP_AT")
     feed(root, "train", 1, shard)
     assert run_as_a_job("1") == 0
-    told = capfd.readouterr().out
-    assert "checkpoint.pt: 1 epoch(s) and 0 batch(es) are done" in told
-    assert "checkpoint.pt: 1 epoch(s) and 6 batch(es) are done" in told
+    log = capfd.readouterr().out
+    assert "checkpoint.pt: 1 epoch(s) and 0 batch(es) are done" in log
+    assert "checkpoint.pt: 1 epoch(s) and 6 batch(es) are done" in log
     epochs = result(root)[1]["epochs"]
     assert [epoch["train_loss"] > 0 for epoch in epochs] == [True] * 3
 

@@ -15,7 +15,7 @@ def test_options_accept_underscores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--lerning-rate", "1"], "--lerning-rate is not an option; did you mean --learning-rate?"),
         (["--epochs", "0"], "argument --epochs: 0 is less than 1"),
@@ -26,11 +26,11 @@ def test_options_accept_underscores() -> None:
         (["--seed"], "argument --seed: expected one argument"),
     ],
 )
-def test_wrong_option_is_a_one_line_error(words: list[str], told: str) -> None:
+def test_wrong_option_is_a_one_line_error(words: list[str], message: str) -> None:
     with pytest.raises(SystemExit) as ended:
         train_options.parse_options(words)
     line = str(ended.value.code)
-    assert line.startswith(f"train: {told}") and "\n" not in line and line.endswith("--help")
+    assert line.startswith(f"train: {message}") and "\n" not in line and line.endswith("--help")
 
 
 def test_every_option_is_an_attribute() -> None:

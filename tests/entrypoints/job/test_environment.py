@@ -237,5 +237,5 @@ def test_files_are_utf8_in_any_locale_with_only_the_standard_library(tmp_path: P
     )
     environ = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(REPOSITORY)}
     environ |= {contract.BASE_DIR_VARIABLE: str(tmp_path), "PATH": os.environ["PATH"]}
-    told = subprocess.run([sys.executable, "-S", "-c", script], env=environ, check=True, capture_output=True, text=True)
-    assert told.stdout.splitlines() == [ascii(["Zürich 東京", "bücher"]), "['entrypoints']"]
+    done = subprocess.run([sys.executable, "-S", "-c", script], env=environ, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [ascii(["Zürich 東京", "bücher"]), "['entrypoints']"]

@@ -29,16 +29,16 @@ def test_access_keys_are_passed_in_the_environment_only(tool: MountTool) -> None
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_compatible_store_uses_its_url_and_path_style_and_aws_neither(tool: MountTool) -> None:
-    def told(environ: dict[str, str]) -> str:
+    def settings(environ: dict[str, str]) -> str:
         settings = tool_environ(tool, view(environ), {})
         own = [f"{name}={value}" for name, value in settings.items() if not name.startswith("AWS_")]
         return " ".join([*tool.options(view(environ)), *own])
 
-    assert "https://minio:9000" in told(MINIO)
+    assert "https://minio:9000" in settings(MINIO)
     words = ("--force-path-style", "use_path_request_style", "PATH_STYLE=true")
-    assert tool.program == "goofys" or any(word in told(MINIO) for word in words)  # goofys has path style by default
-    assert "eu-west-1" in told(MINIO)
-    aws = told(KEYS)
+    assert tool.program == "goofys" or any(word in settings(MINIO) for word in words)  # goofys has path style by default
+    assert "eu-west-1" in settings(MINIO)
+    aws = settings(KEYS)
     assert "minio" not in aws
     assert not any(word in aws for word in words)
 
@@ -62,5 +62,5 @@ def test_combined_folders_keep_spaces_and_quotes_of_their_names() -> None:
     """rclone reads them as CSV with spaces in place of commas."""
     [rclone] = [tool for tool in TOOLS if tool.can_combine]
     folders = {"train": ("bucket", 'a "b" c/'), "val": ("other", "")}
-    told = rclone.environ(View(folders, Path("/data"), Path("/scratch"), KEYS))["RCLONE_COMBINE_UPSTREAMS"]
-    assert told == '"train=:s3:bucket/a ""b"" c/" "val=:s3:other/"'
+    upstreams = rclone.environ(View(folders, Path("/data"), Path("/scratch"), KEYS))["RCLONE_COMBINE_UPSTREAMS"]
+    assert upstreams == '"train=:s3:bucket/a ""b"" c/" "val=:s3:other/"'

@@ -194,9 +194,9 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "how", "told"), OTHERS)
+@pytest.mark.parametrize(("name", "how", "message"), OTHERS)
 def test_state_of_something_else_is_refused(
-    environment: Environment, name: str, how: dict[str, Any], told: str
+    environment: Environment, name: str, how: dict[str, Any], message: str
 ) -> None:
     with closing(open_channel("tar", environment=environment, shard=Shard(0, 1), reading=SHUFFLED)) as samples:
         next(samples)
@@ -204,7 +204,7 @@ def test_state_of_something_else_is_refused(
     how = {"shard": Shard(0, 1), "reading": SHUFFLED, **how}
     with closing(open_channel(name, environment=environment, **how)) as samples, pytest.raises(ChannelError) as refused:
         samples.load_state_dict(state)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("place", [0, 0.5, 1])

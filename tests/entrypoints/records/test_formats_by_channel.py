@@ -54,8 +54,8 @@ def test_files_yield_all_samples_and_a_cut_one_is_an_error(kind: str, tmp_path: 
 def test_missing_column_names_channel_object_and_columns(tmp_path: Path) -> None:
     environment = job(tmp_path, "application/x-parquet", "File")
     write_shards(samples_of("parquet"), tmp_path / contract.DATA_DIR / "train", "parquet")
-    told = r"^channel 'train': object '00000.parquet', there is no column 'nope'; the file has __key__, text$"
-    with pytest.raises(ChannelError, match=told):
+    message = r"^channel 'train': object '00000.parquet', there is no column 'nope'; the file has __key__, text$"
+    with pytest.raises(ChannelError, match=message):
         list(open_channel("train", format="parquet; columns=nope", environment=environment))
 
 

@@ -149,7 +149,7 @@ def test_eight_processes_share_a_cache(store: Store, tmp_path: Path) -> None:
     for reader in readers:
         reader.join(PATIENCE)
     for epoch in range(3):
-        assert sorted(text for told in found for text in told[epoch]) == EVERY
+        assert sorted(text for epochs in found for text in epochs[epoch]) == EVERY
     assert sum(file.is_file() for file in (tmp_path / "cache").rglob("*")) == OBJECTS
 
 

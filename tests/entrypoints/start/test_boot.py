@@ -100,8 +100,8 @@ def test_script_of_any_language_can_be_the_entry_point(
     name: str, content: str, arguments: list[str], tmp_path: Path
 ) -> None:
     container = Container(tmp_path / "ml", {name: content}, hyperparameters={"n": "a b"})  # not executable yet
-    told, environ, directory = shown(container.run(name))
-    assert (told, directory, environ["SM_USER_ENTRY_POINT"]) == (arguments, str(container.root / "code"), name)
+    passed, environ, directory = shown(container.run(name))
+    assert (passed, directory, environ["SM_USER_ENTRY_POINT"]) == (arguments, str(container.root / "code"), name)
 
 
 def test_options_in_a_shebang_line_are_applied(tmp_path: Path) -> None:

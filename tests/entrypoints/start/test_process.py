@@ -158,9 +158,9 @@ def test_process_that_outlives_the_program_is_killed(tmp_path: Path) -> None:
 def test_orphans_are_reaped_while_the_program_runs(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys, time\n"
-        "told = subprocess.run(['sh', '-c', 'sleep 0.1 & echo $!'], stdout=subprocess.PIPE, check=True).stdout\n"
+        "printed = subprocess.run(['sh', '-c', 'sleep 0.1 & echo $!'], stdout=subprocess.PIPE, check=True).stdout\n"
         "until = time.monotonic() + 240\n"
-        "while os.path.exists(f'/proc/{int(told)}'):\n"  # a zombie still has its folder
+        "while os.path.exists(f'/proc/{int(printed)}'):\n"  # a zombie still has its folder
         "    assert time.monotonic() < until\n"
         "    time.sleep(0.01)\n"
     )

@@ -16,7 +16,7 @@ from entrypoints.start.variables import Machine, count_machine, sagemaker_variab
 
 CASES = json.loads((Path(__file__).parents[2] / "data" / "toolkit_variables.json").read_text(encoding="utf-8"))["cases"]
 # SDK v3's variables for hyperparameters of the toolkit itself, which the toolkit does not pass to scripts.
-NOT_TOLD = ("SM_HP_SAGEMAKER_", "SM_HP__TUNING_OBJECTIVE_METRIC", "SM_HP_DEFAULT_USER_MODULE_NAME")
+LEFT_OUT = ("SM_HP_SAGEMAKER_", "SM_HP__TUNING_OBJECTIVE_METRIC", "SM_HP_DEFAULT_USER_MODULE_NAME")
 
 
 def container(root: Path, files: dict[str, Any], environ: dict[str, str] | None = None) -> Environment:
@@ -52,7 +52,7 @@ SDK_CASES = [case for case in CASES if case["sdk"]]
 @pytest.mark.parametrize("case", SDK_CASES, ids=[case["name"] for case in SDK_CASES])
 def test_further_variables_of_the_sdk_have_its_values(case: dict[str, Any], tmp_path: Path) -> None:
     variables = variables_of(case, tmp_path)
-    further = {name for name in case["sdk"] if name not in case["toolkit"] and not name.startswith(NOT_TOLD)}
+    further = {name for name in case["sdk"] if name not in case["toolkit"] and not name.startswith(LEFT_OUT)}
     expected = {name: case["sdk"][name].replace("{root}", str(tmp_path)) for name in further}
     assert {name: variables.get(name) for name in expected} == expected
     assert {"SM_INPUT_DATA_DIR", "SM_MASTER_ADDR", "SM_MASTER_PORT", "SM_HOST_COUNT", "SM_CURRENT_HOST_RANK"} <= further
@@ -61,11 +61,11 @@ def test_further_variables_of_the_sdk_have_its_values(case: dict[str, Any], tmp_
 @pytest.mark.parametrize("case", SDK_CASES, ids=[case["name"] for case in SDK_CASES])
 def test_argument_style_json_equals_the_sdks_driver(case: dict[str, Any], tmp_path: Path) -> None:
     variables = variables_of(case, tmp_path / "variables", "json")
-    told, expected = (
+    settings, expected = (
         {name: text for name, text in each.items() if name.startswith(("SM_HPS", "SM_HP_"))}
         for each in (variables, case["sdk"])
     )
-    assert told == expected
+    assert settings == expected
     arguments = command_line_arguments(container(tmp_path, case["files"]).hyperparameters, "json")
     assert arguments == case["sdk_arguments"]
     assert json.loads(variables["SM_USER_ARGS"]) == arguments

@@ -152,7 +152,7 @@ def test_dataset_can_be_pickled_after_it_was_iterated(
     assert next(samples) == 0
     again = travel(dataset)
     assert again.epoch == 4
-    assert list(again) == list(range(30)), "it begins anew"
+    assert list(again) == list(range(30)), "it starts again"
     assert list(samples) == list(range(1, 30)), "and the first one goes on"
 
 

@@ -64,9 +64,9 @@ def test_transform_error_names_the_sample(connected: Environment, kind: str, wor
     channel = "s3" if kind == "s3" else "files"
     assert f"in the transform of a sample of channel '{channel}' with the key '3.txt'" in text
     assert "in fails_at_ten" in text
-    told = failure_text("train.py", 1, text)
-    assert told.startswith("ValueError: cannot decode")
-    assert "with the key '3.txt'" in told
+    reason = failure_text("train.py", 1, text)
+    assert reason.startswith("ValueError: cannot decode")
+    assert "with the key '3.txt'" in reason
 
 
 @pytest.mark.parametrize("kind", ["files", "s3"])

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 ATTRIBUTES = ("source-ref", "class", "box")
 NAMES = 'augmented; attributes="source-ref, class,box"'
-TOLD = {"LAUNCHER_ATTRIBUTE_NAMES_0": json.dumps({"train": ATTRIBUTES})}
+VARIABLES = {"LAUNCHER_ATTRIBUTE_NAMES_0": json.dumps({"train": ATTRIBUTES})}
 MAGIC = recordio.MAGIC.to_bytes(4, "little")
 FORM = of_attributes(ATTRIBUTES)
 # The first value of every third sample is large enough to go beside the broker's pickles, and holds the word that begins records.
@@ -94,9 +94,9 @@ def fed(root: Path, content: bytes, epoch: int = 0) -> Iterator[None]:
         fifo.unlink()
 
 
-def told(root: Path) -> Environment:
+def planned(root: Path) -> Environment:
     """The environment of a job that the launcher planned."""
-    return load_environment(root, TOLD)
+    return load_environment(root, VARIABLES)
 
 
 def by_class(samples: list[Sample]) -> list[Sample]:
@@ -105,7 +105,7 @@ def by_class(samples: list[Sample]) -> list[Sample]:
 
 @pytest.mark.parametrize("shard", [None, Shard(1, 2)])
 @pytest.mark.parametrize(
-    ("environ", "format"), [(TOLD, None), (TOLD, "augmented"), (TOLD, NAMES), ({}, NAMES)], ids=str
+    ("environ", "format"), [(VARIABLES, None), (VARIABLES, "augmented"), (VARIABLES, NAMES), ({}, NAMES)], ids=str
 )
 def test_each_manifest_line_yields_one_sample(
     root: Path, environ: dict[str, str], format: str | None, shard: Shard | None
@@ -117,22 +117,22 @@ def test_each_manifest_line_yields_one_sample(
 
 def test_other_formats_still_unwrap_records(root: Path) -> None:
     with fed(root, stream_of(SAMPLES[:2])):
-        found = list(open_channel("train", 0, "objects", environment=told(root)))
+        found = list(open_channel("train", 0, "objects", environment=planned(root)))
     assert found == [{"data": value} for sample in SAMPLES[:2] for value in sample.values()]
 
 
 def test_unwrapped_channel_uses_its_content_type(root: Path) -> None:
     configure(root, RecordWrapperType="None", ContentType="text/plain")
     with fed(root, b"one\ntwo\n"):
-        assert list(open_channel("train", environment=told(root))) == [{"data": b"one"}, {"data": b"two"}]
+        assert list(open_channel("train", environment=planned(root))) == [{"data": b"one"}, {"data": b"two"}]
     configure(root, RecordWrapperType="None")
     with pytest.raises(ChannelError, match="set record_wrapper_type: RecordIO"):
-        open_channel("train", environment=told(root))
+        open_channel("train", environment=planned(root))
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_dataset_reads_every_epoch(root: Path, workers: int) -> None:
-    dataset = ChannelDataset("train", environment=told(root))
+    dataset = ChannelDataset("train", environment=planned(root))
     loader: DataLoader[Any] = DataLoader(dataset, 4, num_workers=workers, collate_fn=list)
     for epoch in range(2):
         dataset.set_epoch(epoch)
@@ -143,7 +143,7 @@ def test_dataset_reads_every_epoch(root: Path, workers: int) -> None:
 
 @pytest.mark.parametrize("reading", [None, Reading(seed=3, block=8)], ids=["in order", "shuffled"])
 def test_reading_resumes_in_the_middle_of_an_epoch(root: Path, reading: Reading | None) -> None:
-    environment = told(root)
+    environment = planned(root)
     with fed(root, STREAM), closing(open_channel("train", environment=environment, reading=reading)) as samples:
         whole = list(samples)
     assert by_class(whole) == SAMPLES
@@ -164,7 +164,7 @@ def test_reading_resumes_in_the_middle_of_an_epoch(root: Path, reading: Reading 
 @pytest.mark.parametrize("reading", [None, Reading(seed=3, block=5)], ids=["in order", "shuffled"])
 def test_reading_with_a_broker_resumes(root: Path, reading: Reading | None) -> None:
     def loader() -> StatefulDataLoader[Any]:
-        dataset = ChannelDataset("train", environment=told(root), reading=reading)
+        dataset = ChannelDataset("train", environment=planned(root), reading=reading)
         return StatefulDataLoader(dataset, 2, num_workers=3, collate_fn=list)
 
     with fed(root, STREAM):
@@ -191,7 +191,7 @@ def test_stream_that_ends_inside_a_line_is_an_error() -> None:
     for size in range(1, len(data)):
         try:
             found = list(FORM.split(io.BytesIO(data[:size])))
-            assert found == samples[: len(found)]  # cut between two lines, which nothing tells
+            assert found == samples[: len(found)]  # cut between two lines, which cannot be noticed
             assert data[:size] == b"".join(stream_of([sample]) for sample in found)
         except CorruptError:
             pass
@@ -218,7 +218,7 @@ def test_attribute_names_are_required_and_distinct() -> None:
     [
         (lambda root: open_channel("train", 0, "augmented", environment=load_environment(root, {})), "needs the names"),
         (
-            lambda root: open_channel("train", 0, 'augmented; attributes="a,b"', environment=told(root)),
+            lambda root: open_channel("train", 0, 'augmented; attributes="a,b"', environment=planned(root)),
             "attributes names a, b, but the channel sends source-ref, class, box for each line; leave out the format",
         ),
     ],
@@ -231,7 +231,7 @@ def test_attribute_names_that_contradict_the_channel_are_refused(
 
 
 def test_attribute_names_are_joined_from_several_variables(root: Path) -> None:
-    text = TOLD["LAUNCHER_ATTRIBUTE_NAMES_0"]
+    text = VARIABLES["LAUNCHER_ATTRIBUTE_NAMES_0"]
     pieces = {f"LAUNCHER_ATTRIBUTE_NAMES_{number}": text[4 * number :][:4] for number in range(-(-len(text) // 4))}
     assert len(pieces) > 10
     assert load_environment(root, pieces).channels["train"].attribute_names == ATTRIBUTES

@@ -119,11 +119,11 @@ def test_names_that_cannot_be_keys_are_skipped_and_reported(tmp_path: Path) -> N
     (folder / "itself").symlink_to("itself")
     (folder / "nowhere").symlink_to("gone")
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff")).touch()
-    told: list[str] = []
-    walker = Walker(told.append)
+    warnings: list[str] = []
+    walker = Walker(warnings.append)
     assert [key for key, _ in walker.walk(str(folder), "", "")] == ["a"]
     links = "'itself' (a link that leads nowhere), 'nowhere' (a link that leads nowhere)"
-    assert told == [f"{folder}/: left out what cannot be in S3: {links}, b'\\xff' (not UTF-8); rename or remove it"]
+    assert warnings == [f"{folder}/: left out what cannot be in S3: {links}, b'\\xff' (not UTF-8); rename or remove it"]
     (tmp_path / "s3/circle").symlink_to("circle")
     assert list(walker.walk(str(tmp_path / "s3/circle"), "", "")) == []
 

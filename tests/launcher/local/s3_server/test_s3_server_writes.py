@@ -174,8 +174,10 @@ def test_deleted_objects_are_gone(s3: Target) -> None:
     s3.client.delete_object(Bucket=s3.bucket, Key="never-there")
     assert s3.error_of("get_object", Key="a/1") == ("NoSuchKey", 404)
     named = {"Objects": [{"Key": "a/2"}, {"Key": "never-there"}, {"Key": "é&<"}]}
-    told = s3.client.delete_objects(Bucket=s3.bucket, Delete=named)
-    assert sorted(entry["Key"] for entry in told["Deleted"]) == ["a/2", "never-there", "é&<"] and "Errors" not in told
+    answer = s3.client.delete_objects(Bucket=s3.bucket, Delete=named)
+    assert (
+        sorted(entry["Key"] for entry in answer["Deleted"]) == ["a/2", "never-there", "é&<"] and "Errors" not in answer
+    )
     assert s3.keys() == ["a/3"]
     rest = s3.client.delete_objects(Bucket=s3.bucket, Delete={"Objects": [{"Key": "a/3"}], "Quiet": True})
     assert "Errors" not in rest and (s3.moto or "Deleted" not in rest)  # moto is never quiet
