@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import tarfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,19 +16,14 @@ from entrypoints.job.environment import Environment, load_environment
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import Sample
 from entrypoints.samples.digest import Tally
+from tar_archives import archive
 
 Objects = Mapping[str, bytes]  # key -> content, of one channel
 
 
 def tar_of(samples: Iterable[Mapping[str, bytes]], first: int) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as output:
-        for number, sample in enumerate(samples, start=first):
-            for field, data in sample.items():
-                info = tarfile.TarInfo(f"{number:03d}.{field}")
-                info.size = len(data)
-                output.addfile(info, io.BytesIO(data))
-    return stream.getvalue()
+    numbered = enumerate(samples, start=first)
+    return archive((f"{number:03d}.{field}", data) for number, sample in numbered for field, data in sample.items())
 
 
 def recordio_of(payloads: Iterable[bytes]) -> bytes:

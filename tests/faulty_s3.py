@@ -15,6 +15,7 @@ from entrypoints import contract
 from entrypoints.job.environment import Channel, Environment, load_environment
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Answer, Request, Response
+from patience import PATIENCE
 
 RESET = 0  # in place of a status: the connection is cut
 CODES = {403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}
@@ -80,6 +81,11 @@ def faulty_s3(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         monkeypatch.setenv("AWS_REGION", "us-east-1")
         yield found
+        found.hushed.clear()
+        found.speaking.set()
+        for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
+            if thread.name in ("prefetch", "s3 request"):
+                thread.join(PATIENCE)
 
 
 def environment_of(root: Path, uri: str, content_type: str | None = None) -> Environment:

@@ -22,6 +22,18 @@ def job(root: Path, content_type: str, mode: str, wrapper: str = "None") -> Envi
     return load_environment(root, {})
 
 
+def lines_channel(root: Path, name: str, objects: int, lines: int) -> Environment:
+    """A job whose channel reads this number of objects by File, each of lines `<object>-<number>`."""
+    folder = root / contract.DATA_DIR / name
+    folder.mkdir(parents=True)
+    for shard in range(objects):
+        (folder / f"{shard}.txt").write_text("".join(f"{shard}-{number}\n" for number in range(lines)))
+    (root / contract.CONFIG_DIR).mkdir()
+    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
+    (root / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps({name: entry}))
+    return load_environment(str(root), {})  # a text is a path, too
+
+
 def piped(environment: Environment, form: str | None, data: bytes) -> list[Sample]:
     fifo = environment.data_dir / "train_0"
     os.mkfifo(fifo)

@@ -138,7 +138,11 @@ FORMATS: dict[str, tuple[str, bool, Callable[[BinaryIO], Any]]] = {
             stream, [recordio_protobuf.encode_record({"features": {"values": np.zeros(SIZE // 4, "f4")}})] * MEMBERS
         ),
     ),
-    "TFRecord": ("application/x-tfrecord", True, lambda stream: tfrecord.write(stream, _payloads())),
+    "TFRecord": (
+        "application/x-tfrecord",
+        True,
+        lambda stream: tfrecord.FORMAT.write(stream, ({"data": each} for each in _payloads())),
+    ),
     "Parquet": ("application/x-parquet", False, _parquet),
     "lines": (
         "text/plain",

@@ -84,7 +84,10 @@ def _lines(stream: BinaryIO) -> None:
 FORMATS: dict[str, tuple[str, Callable[[BinaryIO], Any]]] = {
     "tar": ("application/x-tar", _tar),
     "RecordIO": ("application/x-recordio", lambda stream: recordio.write(stream, _payloads())),
-    "TFRecord": ("application/x-tfrecord", lambda stream: tfrecord.write(stream, _payloads())),
+    "TFRecord": (
+        "application/x-tfrecord",
+        lambda stream: tfrecord.FORMAT.write(stream, ({"data": each} for each in _payloads())),
+    ),
     "lines": ("text/plain", _lines),
 }
 

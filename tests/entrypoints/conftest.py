@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+from faulty_s3 import Store, faulty_s3
 
 
 @pytest.fixture(autouse=True)
@@ -10,3 +15,10 @@ def no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test is the only process of its host, whatever started pytest."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A bucket with latency and faults, for this process and its children."""
+    with faulty_s3(tmp_path, monkeypatch) as store:
+        yield store

@@ -16,7 +16,7 @@ import torch
 from entrypoints import contract
 from entrypoints.checkpoint import load_checkpoint, save_checkpoint
 from entrypoints.errors import ChannelError
-from faulty_s3 import Store, faulty_s3
+from faulty_s3 import Store
 from launcher.local.s3_server import serve
 from patience import PATIENCE
 
@@ -114,16 +114,6 @@ def test_full_disk_is_reported_with_path_and_bytes(tmp_path: Path) -> None:
         assert said.startswith(f"[Errno 28] the disk is full: this checkpoint needs {needed}")
         assert said.endswith(f" make room, or save to a larger disk or to s3://bucket/key: '{tmp_path}/disk/last.pt'")
     assert left == "{'a': 1} ['last.pt']"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    with faulty_s3(tmp_path, monkeypatch) as found:
-        yield found
-        found.speaking.set()
-        for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
-            if thread.name in ("prefetch", "s3 request"):
-                thread.join(PATIENCE)
 
 
 def save() -> None:

@@ -28,6 +28,7 @@ from entrypoints import (
     save_checkpoint,
 )
 from entrypoints.order.sharding import Shard
+from format_channels import lines_channel
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 
@@ -35,14 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # t
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """A channel `lines` of 12 lines in 4 objects."""
-    folder = tmp_path / "input/data/lines"
-    folder.mkdir(parents=True)
-    for shard in range(4):
-        (folder / f"{shard}.txt").write_text("".join(f"{shard}-{number}\n" for number in range(3)))
-    (tmp_path / "input/config").mkdir()
-    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"lines": entry}))
-    return load_environment(str(tmp_path), {})  # a text is a path, too
+    return lines_channel(tmp_path, "lines", 4, 3)
 
 
 @pytest.mark.parametrize("channel", [None, 3, ["lines"]])

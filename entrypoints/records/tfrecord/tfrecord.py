@@ -13,9 +13,8 @@ Source: TensorFlow's `lib/io/record_writer.h` and its guide, "TFRecord and tf.tr
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import BinaryIO
 
 from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records import gunzip
@@ -101,17 +100,8 @@ def _record(window: Window, key: str | None) -> bytes | None:
     return payload
 
 
-def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
-    """Write payloads as records, and return their number. Raises ImportError if the package crc32c is not installed."""
-    count = 0
-    for record in records:
-        stream.writelines(encode(record))
-        count += 1
-    return count
-
-
 def encode(record: bytes) -> list[bytes]:
-    """Return the pieces of one record."""
+    """Return the pieces of one record. Raises ImportError if the package crc32c is not installed."""
     length = _LENGTH.pack(len(record))
     crc32c = _crc32c()
     return [length, _FOOTER.pack(masked(crc32c(length))), record, _FOOTER.pack(masked(crc32c(record)))]

@@ -23,11 +23,9 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     looked at the job's TrainingInputMode only, though the channel's own mode was Pipe.)
     Source: aws/sagemaker-python-sdk issue 716; Channel.CompressionType in the service model ("used only in Pipe input mode").
     """
-    for entry in _not_piped(draft):
-        if entry.get("CompressionType") == "Gzip":
-            what = f"'Gzip' works only with input_mode Pipe, not {entry.mode!r}"
-            remedy = "delete it, since open_channel unzips by itself, or use Pipe"
-            yield entry.path("compression_type"), f"{what}; {remedy}"
+    for entry in _not_piped(draft, "CompressionType", "Gzip"):
+        what = f"'Gzip' works only with input_mode Pipe, not {entry.mode!r}"
+        yield entry.path("compression_type"), f"{what}; delete it, since open_channel unzips by itself, or use Pipe"
 
 
 @error("channel-recordio-needs-pipe", train("record_wrapper_type: RecordIO%s"), right=", input_mode: Pipe")
@@ -37,9 +35,8 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     Source: Channel.RecordWrapperType in the service model ("In File mode, leave this field unset or set it to None"). Data
     that is in RecordIO format already needs no wrapper in any mode.
     """
-    for entry in _not_piped(draft):
-        # An augmented manifest needs both the wrapper and Pipe, which its own rule says.
-        if entry.get("RecordWrapperType") == "RecordIO" and entry.get("S3DataType") != "AugmentedManifestFile":
+    for entry in _not_piped(draft, "RecordWrapperType", "RecordIO"):
+        if entry.get("S3DataType") != "AugmentedManifestFile":  # that needs both the wrapper and Pipe, by its own rule
             message = f"'RecordIO' works only with input_mode Pipe, not {entry.mode!r}; delete it or use Pipe"
             yield entry.path("record_wrapper_type"), message
 
@@ -56,10 +53,9 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     the page on them and the service itself allow Pipe only.
     Source: S3DataSource.S3DataType in the service model; developer guide, augmented-manifest.
     """
-    for entry in _not_piped(draft):
-        if entry.get("S3DataType") == "AugmentedManifestFile":
-            message = "'AugmentedManifestFile' works only with input_mode Pipe; write input_mode: Pipe"
-            yield entry.path("s3_data_type"), message
+    for entry in _not_piped(draft, "S3DataType", "AugmentedManifestFile"):
+        message = "'AugmentedManifestFile' works only with input_mode Pipe; write input_mode: Pipe"
+        yield entry.path("s3_data_type"), message
 
 
 @warning(
@@ -126,8 +122,8 @@ def model_is_read_as_files(draft: Draft) -> Iterator[Mistake]:
     Source: Channel.InputMode in the service model ("To use a model for incremental training, choose File"); developer guide,
     incremental-training.
     """
-    for entry in draft.entries:
-        if _is_model(entry) and (entry.mode == "Pipe" or (entry.mode == "FastFile" and _has_algorithm(draft, entry))):
+    for entry in _models(draft):
+        if entry.mode == "Pipe" or (entry.mode == "FastFile" and _has_algorithm(draft, entry)):
             message = f"is {entry.mode}, but the model for incremental training needs File mode; write File"
             yield entry.path("input_mode"), message
 
@@ -143,14 +139,16 @@ def model_by_fast_file(draft: Draft) -> Iterator[Mistake]:
 
     Source: as for channel-model-by-file.
     """
-    for entry in draft.entries:
-        if _is_model(entry) and entry.mode == "FastFile" and not _has_algorithm(draft, entry):
+    for entry in _models(draft):
+        if entry.mode == "FastFile" and not _has_algorithm(draft, entry):
             message = "is FastFile, but incremental training needs File mode; write File if you continue a model"
             yield entry.path("input_mode"), message
 
 
-def _is_model(entry: Entry) -> bool:
-    return entry.name == "model" or entry.content_type == "application/x-sagemaker-model"
+def _models(draft: Draft) -> list[Entry]:
+    """Return the channels of a model that incremental training continues from."""
+    known = "application/x-sagemaker-model"
+    return [entry for entry in draft.entries if entry.name == "model" or entry.content_type == known]
 
 
 def _has_algorithm(draft: Draft, entry: Entry) -> bool:
@@ -158,8 +156,9 @@ def _has_algorithm(draft: Draft, entry: Entry) -> bool:
     return draft.built_in is not None or entry.content_type == "application/x-sagemaker-model"
 
 
-def _not_piped(draft: Draft) -> list[Entry]:
-    return [entry for entry in draft.entries if entry.mode not in ("Pipe", None)]
+def _not_piped(draft: Draft, member: str, value: str) -> list[Entry]:
+    """Return the channels in another mode than Pipe whose member has this value."""
+    return [entry for entry in draft.entries if entry.mode not in ("Pipe", None) and entry.get(member) == value]
 
 
 RULES = (

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from entrypoints.order.sharding import Shard
 from entrypoints.readers import s3, s3_client
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.map import ConnectorMapDataset
-from faulty_s3 import RESET, Store, environment_of, faulty_s3
+from faulty_s3 import RESET, Store, environment_of
 from object_channels import streams_of
 from patience import PATIENCE, wait_for
 
@@ -29,12 +28,6 @@ pytestmark = [
 ]
 
 COUNT = 2300  # three pages of a listing
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    with faulty_s3(tmp_path, monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,12 @@ from entrypoints.errors import ChannelError
 from entrypoints.fetching import silence
 from entrypoints.readers import s3, s3_client
 from entrypoints.readers.s3_errors import cause_of
-from faulty_s3 import RESET, Store, channel_of, faulty_s3
+from faulty_s3 import RESET, Store, channel_of
 from object_channels import streams_of
 from patience import PATIENCE
 
 MIB = 1 << 20
 REPOSITORY = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    with faulty_s3(tmp_path, monkeypatch) as found:
-        yield found
-        found.hushed.clear()
-        for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
-            if thread.name in ("prefetch", "s3 request"):
-                thread.join(PATIENCE)
 
 
 def read_all(root: Path, uri: str = "s3://bucket/") -> dict[str | None, bytes]:

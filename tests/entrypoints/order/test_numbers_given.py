@@ -10,23 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entrypoints.job.environment import Environment, load_environment
+from entrypoints.job.environment import Environment
 from entrypoints.order.sampling import Reading
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
+from format_channels import lines_channel
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """A channel of 36 lines."""
-    folder = tmp_path / "input/data/lines"
-    folder.mkdir(parents=True)
-    for shard in range(4):
-        (folder / f"{shard}.txt").write_text("".join(f"{shard}-{number}\n" for number in range(9)))
-    (tmp_path / "input/config").mkdir()
-    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"lines": entry}))
-    return load_environment(tmp_path, {})
+    return lines_channel(tmp_path, "lines", 4, 9)
 
 
 def test_numpy_numbers_become_python_numbers(environment: Environment) -> None:

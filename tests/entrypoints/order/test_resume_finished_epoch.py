@@ -12,10 +12,11 @@ import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
+from entrypoints.job.environment import Environment
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from format_channels import lines_channel
 from stateful_loaders import LOADERS, SHUFFLED, dataset_of, given, read, text_of
 
 pytestmark = [
@@ -29,14 +30,7 @@ LINES = [f"{shard}-{number}" for shard in range(7) for number in range(10)]
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """A channel of 7 objects of 10 lines each."""
-    folder = tmp_path / "input/data/files"
-    folder.mkdir(parents=True)
-    for shard in range(7):
-        (folder / f"{shard}.txt").write_text("".join(f"{shard}-{number}\n" for number in range(10)))
-    (tmp_path / "input/config").mkdir()
-    entry = {"TrainingInputMode": "File", "ContentType": "text/plain"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"files": entry}))
-    return load_environment(tmp_path, {})
+    return lines_channel(tmp_path, "files", 7, 10)
 
 
 def of_files(environment: Environment) -> ChannelDataset:

@@ -8,7 +8,6 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,18 +26,12 @@ from entrypoints.readers import s3
 from entrypoints.records.archives import tar_write, zip_write
 from entrypoints.samples import object_cache
 from entrypoints.samples.object_cache import ObjectCache
-from faulty_s3 import Store, channel_of, environment_of, faulty_s3
+from faulty_s3 import Store, channel_of, environment_of
 from patience import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
 OBJECTS, SAMPLES = 12, 5
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    with faulty_s3(tmp_path, monkeypatch) as found:
-        yield found
 
 
 def write(store: Store, form: str) -> None:

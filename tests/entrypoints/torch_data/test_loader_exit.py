@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from entrypoints import contract
-from faulty_s3 import Store, faulty_s3
+from faulty_s3 import Store
 from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
@@ -29,13 +28,6 @@ from entrypoints.torch_data.loader import ThreadLoader
 for batch in ThreadLoader(ChannelDataset("train"), threads=2, collate=list):
     print("read", len(batch[0]["data"]), flush=True)
 """
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    with faulty_s3(tmp_path, monkeypatch) as store:
-        yield store
-        store.hushed.clear()
 
 
 @pytest.mark.parametrize("silent", ["/bucket/b", "/bucket/"], ids=["object", "listing"])

@@ -66,13 +66,8 @@ def test_names_of_secrets_are_recognised() -> None:
 
 
 @pytest.fixture
-def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/train.py").write_text("print('trained')\n")
-    (tmp_path / "job.yaml").write_text(SPEC)
-    monkeypatch.chdir(tmp_path)
+def folder(submittable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TOKEN", TOKEN)
-    aws.client("s3").create_bucket(Bucket="mine")
     return tmp_path
 
 

@@ -11,19 +11,9 @@ from hypothesis import strategies as st
 
 from entrypoints.errors import CorruptError
 from entrypoints.records.recordio import recordio
+from stream_pieces import Pieces
 
 MAGIC = struct.pack("<I", 0xCED7230A)
-
-
-class Pieces(io.BytesIO):
-    """A stream that gives `size` bytes at a time."""
-
-    def __init__(self, data: bytes, size: int) -> None:
-        super().__init__(data)
-        self.size = size
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        return super().readinto(buffer[: self.size])
 
 
 def record(flag: int, payload: bytes) -> bytes:

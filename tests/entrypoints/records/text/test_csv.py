@@ -15,27 +15,12 @@ from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format
 from entrypoints.records.text.csv_rows import FORMAT
 from entrypoints.sample import Sample
+from stream_pieces import Pieces
 
 NAMED = format_of("csv; header=present")
 # No surrogates, which UTF-8 cannot hold; no NUL, which Python's csv reads from 3.11 on only.
 TEXT = st.text(st.sampled_from('ab,"\n\r\t\u2028ü') | st.characters(exclude_categories=["Cs"], min_codepoint=1))
 TABLES = st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(TEXT, min_size=width, max_size=width)))
-
-
-class Pieces(io.BytesIO):
-    def __init__(self, data: bytes, size: int, seekable: bool = True) -> None:
-        super().__init__(data)
-        self.size = size
-        self.can_seek = seekable
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(self.size)
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        return super().readinto(buffer[: self.size])
-
-    def seekable(self) -> bool:
-        return self.can_seek
 
 
 def read(data: bytes, form: Format = FORMAT, key: str | None = "k", start: int = 0) -> list[Sample]:

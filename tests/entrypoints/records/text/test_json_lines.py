@@ -13,21 +13,13 @@ from entrypoints.errors import CorruptError
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.text import json_lines
 from entrypoints.sample import Sample
+from stream_pieces import Pieces
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
-
-
-class Pieces(io.BytesIO):
-    def __init__(self, data: bytes, size: int) -> None:
-        super().__init__(data)
-        self.size = size
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(self.size)
 
 
 def read(data: bytes, key: str | None = "k", start: int = 0) -> list[Sample]:

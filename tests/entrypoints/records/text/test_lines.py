@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 
 from entrypoints.records import gunzip
 from entrypoints.records.text import lines
-
-
-class Pieces(io.BytesIO):
-    """A stream that gives `size` bytes at a time."""
-
-    def __init__(self, data: bytes, size: int) -> None:
-        super().__init__(data)
-        self.size = size
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(self.size)
+from stream_pieces import Pieces
 
 
 def read(data: bytes, size: int = 1 << 20) -> list[bytes]:

@@ -19,23 +19,11 @@ from tfrecord.writer import TFRecordWriter
 from entrypoints.errors import CorruptError
 from entrypoints.records.protobuf import encode, encode_varint, encode_varints, varint, varints
 from entrypoints.records.tfrecord import example, tfrecord
-
-
-class Pieces(io.BytesIO):
-    """A stream that gives `size` bytes at a time."""
-
-    def __init__(self, data: bytes, size: int) -> None:
-        super().__init__(data)
-        self.size = size
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        return super().readinto(buffer[: self.size])
+from stream_pieces import Pieces
 
 
 def written(*payloads: bytes) -> bytes:
-    stream = io.BytesIO()
-    assert tfrecord.write(stream, payloads) == len(payloads)
-    return stream.getvalue()
+    return b"".join(piece for payload in payloads for piece in tfrecord.encode(payload))
 
 
 def read(data: bytes) -> list[bytes]:
@@ -192,10 +180,9 @@ def test_unusual_examples_are_decoded() -> None:
 
 def test_sequence_example_is_refused() -> None:
     lists = encode(1, encode(1, b"frames") + encode(2, encode(1, encode(3, encode(1, b"\5")))))
-    stream = io.BytesIO()
-    tfrecord.write(stream, [example.encode_example({"id": 1}), example.encode_example({"id": 2}) + encode(2, lists)])
+    data = written(example.encode_example({"id": 1}), example.encode_example({"id": 2}) + encode(2, lists))
     with pytest.raises(CorruptError, match=r"object 'f', byte 31: .* SequenceExample, .*; format tfrecord yields"):
-        list(example.FORMAT.split(io.BytesIO(stream.getvalue()), "f"))
+        list(example.FORMAT.split(io.BytesIO(data), "f"))
 
 
 def test_damaged_example_raises_value_or_corrupt_error_only() -> None:
