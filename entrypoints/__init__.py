@@ -78,7 +78,7 @@ def __dir__() -> list[str]:
 
 
 def _old_module() -> ModuleType | None:
-    """The old module `entrypoints.py`, if it is in a directory of the path."""
+    """Return the old module `entrypoints.py`, if it is in a directory of the path."""
     if _OLD_MODULE not in sys.modules:
         files = (Path(directory or ".") / "entrypoints.py" for directory in sys.path)
         file = next((file for file in files if file.is_file()), None)

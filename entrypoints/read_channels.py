@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace, environment: Environment) -> None:
 def _batches(
     channel: Channel, epoch: int, environment: Environment, options: argparse.Namespace
 ) -> Iterable[Iterable[Sample]]:
-    """This rank's shard of the channel, read by DataLoader workers if requested."""
+    """Return this rank's shard of the channel, read by DataLoader workers if requested."""
     if options.num_workers == 0:
         return [open_channel(channel.name, epoch, environment=environment)]
     try:

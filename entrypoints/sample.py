@@ -45,7 +45,7 @@ def weight(sample: Sample) -> int:
 
 
 def _bytes(field: Any) -> int:
-    """The size of a field: bytes, an array, or a dict or tuple of these; other values are small."""
+    """Return the size of a field: bytes, an array, or a dict or tuple of these; other values are small."""
     if isinstance(field, bytes):
         return len(field)
     if isinstance(field, (dict, tuple)):

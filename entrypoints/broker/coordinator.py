@@ -245,7 +245,7 @@ class Coordinator:
                     epoch.give_up(reason, protocol.error_frame(ChannelError(where + reason)))
 
     def _why_given_up(self, epoch: Epoch, layout: Shard, waited: float, wait_seconds: float) -> str:
-        """Why an epoch's missing readers are not waited for any more; empty if they are."""
+        """Return why an epoch's missing readers are not waited for any more; empty if they are."""
         ended = [rank for rank, process in self._ranks.items() if epoch.lacks(rank) and not process.any_running()]
         if ended:
             return (
@@ -265,7 +265,7 @@ class Coordinator:
         return ""
 
     def _only_connected_ranks_run(self, layout: Shard) -> bool:
-        """Whether some ranks of this host have never connected, and torchrun runs no other process than those that have."""
+        """Return whether some ranks of this host have never connected, and torchrun runs only the processes of those that have."""
         if len(self._ranks) >= layout.readers // layout.workers:
             return False
         running = {process for rank in self._ranks.values() if rank.any_running() for process in rank.started}

@@ -135,7 +135,7 @@ def _epoch(job: _Job) -> bool:
 
 
 def _evaluate(job: _Job, role: str) -> dict[str, float] | None:
-    """The metrics of a channel, empty if the job has no such channel; None if the training was stopped."""
+    """Return the metrics of a channel, empty if the job has no such channel; None if the training was stopped."""
     if job.training.stop.by_any_rank():
         return None
     if role not in job.channels:
@@ -177,7 +177,7 @@ def _compare(job: _Job, name: str, read: Tally) -> None:
 
 
 def _reporter(job: _Job) -> Callable[[], None]:
-    """A function that prints the progress of a long epoch."""
+    """Return a function that prints the progress of a long epoch."""
     begin = reported = time.monotonic()
     before = job.training.score.samples
 
@@ -223,7 +223,7 @@ def _write(job: _Job, tested: Mapping[str, float]) -> None:
 
 
 def _table(job: _Job) -> list[dict[str, Any]]:
-    """A row per channel, over all ranks: samples and bytes of its last pass, number of passes, samples per second."""
+    """Return a row per channel, over all ranks: samples and bytes of its last pass, number of passes, samples per second."""
     passes = {each.channel.name: each.statistics for each in job.channels.values()}
     if job.compared is not None and job.options.compare_channel is not None:
         passes[job.options.compare_channel] = job.compared
@@ -244,5 +244,5 @@ def _row(job: _Job, name: str, samples: int, size: int, passes: int) -> dict[str
 
 
 def _line(metrics: Mapping[str, float]) -> str:
-    """The metrics in the form that the specs' metric_definitions match."""
+    """Return the metrics in the form that the specs' metric_definitions match."""
     return " ".join(f"{name}={value}" if name == "epoch" else f"{name}={value:.4f}" for name, value in metrics.items())

@@ -12,19 +12,19 @@ from typing import Any, NoReturn
 
 
 def _number(text: str, least: int = 0) -> int:
-    """A whole number from 0 on."""
+    """Return a whole number from 0 on."""
     if (number := int(text)) < least:
         raise argparse.ArgumentTypeError(f"{text} is less than {least}")
     return number
 
 
 def _count(text: str) -> int:
-    """A whole number from 1 on."""
+    """Return a whole number from 1 on."""
     return _number(text, 1)
 
 
 def _option(default: Any = None, **settings: Any) -> Any:
-    """A field with what argparse's `add_argument` needs to know of its option."""
+    """Return a field with what argparse's `add_argument` needs to know of its option."""
     return field(default=default, metadata=settings)
 
 

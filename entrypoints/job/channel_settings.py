@@ -69,7 +69,7 @@ def host_shards(
 
 
 def _joined(environ: Mapping[str, str], prefix: str, default: Any) -> Any:
-    """The JSON of the variables `<prefix>0`, `<prefix>1` and so on together; `default` if there are none."""
+    """Return the JSON of the variables `<prefix>0`, `<prefix>1` and so on together; `default` if there are none."""
     pieces: list[str] = []
     while (piece := environ.get(f"{prefix}{len(pieces)}")) is not None:
         pieces.append(piece)

@@ -159,7 +159,7 @@ def host_order(host: str) -> tuple[list[str | int], str]:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """A file's JSON object in UTF-8; empty if there is no file or it holds null."""
+    """Return a file's JSON object in UTF-8; empty if there is no file or it holds null."""
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError:
@@ -174,7 +174,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _hosts(resource_config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], str]:
-    """All hosts by number, and this host; only algo-1 if there is no file."""
+    """Return all hosts by number, and this host; only algo-1 if there is no file."""
     hosts = _names(resource_config.get("hosts"), "hosts", path)
     current_host = resource_config.get("current_host") or (hosts[0] if len(hosts) == 1 else None)
     if current_host is None and hosts:
@@ -208,7 +208,7 @@ def _names(value: object, member: str, path: Path) -> tuple[str, ...]:
 
 
 def _channels(root: Path, input_data_config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Channel]:
-    """The channels of the file, then those of the launcher's variables."""
+    """Return the channels of the file, then those of the launcher's variables."""
     channels = {}
     for name, entry in input_data_config.items():
         if not isinstance(entry, dict):
@@ -232,7 +232,7 @@ def _channels(root: Path, input_data_config: Mapping[str, Any], environ: Mapping
 
 
 def _mode(mode: str) -> str:
-    """The mode in AWS's spelling, since local set-ups write `pipe`. An unknown mode is refused by `reader_of`."""
+    """Return the mode in AWS's spelling, since local set-ups write `pipe`. An unknown mode is refused by `reader_of`."""
     return next((known for known in MODES if known.lower() == mode.lower()), mode)
 
 

@@ -69,7 +69,7 @@ def torchrun_ranks(process: int) -> set[int]:
 
 
 def _is_rank(process: int) -> bool:
-    """Whether torchrun started the process or an ancestor of it."""
+    """Return whether torchrun started the process or an ancestor of it."""
     try:
         return b"\0TORCHELASTIC_RUN_ID=" in b"\0" + Path(f"/proc/{process}/environ").read_bytes()
     except OSError:
@@ -77,7 +77,7 @@ def _is_rank(process: int) -> bool:
 
 
 def _stat(process: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat after the name, which can hold anything: state, parent and so on."""
+    """Return the fields of /proc/PID/stat after the name, which can hold anything: state, parent and so on."""
     try:
         return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

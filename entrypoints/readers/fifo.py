@@ -146,7 +146,7 @@ class PendingFifo:
             self.descriptor = -1
 
     def _first(self) -> int | None:
-        """The number of the FIFO for a job's first epoch: its own if it exists and no earlier job read it, else the last."""
+        """Return the number of the FIFO for a job's first epoch: its own if it exists and no earlier job read it, else the last."""
         numbers = list(_numbers(self.path.parent, self._channel.name))
         if self._left < self._epoch and self._epoch in numbers:
             return self._epoch  # A user who tries a script by hand may have made all FIFOs beforehand.
@@ -218,7 +218,7 @@ def _path(channel: Channel, number: int) -> Path:
 
 
 def _numbers(folder: Path, channel: str) -> list[int]:
-    """The numbers of the channel's FIFOs that exist."""
+    """Return the numbers of the channel's FIFOs that exist."""
     pattern = re.compile(re.escape(channel) + r"_(0|[1-9]\d*)")
     try:  # The folder may be made later.
         return [int(found[1]) for path in folder.iterdir() if (found := pattern.fullmatch(path.name))]

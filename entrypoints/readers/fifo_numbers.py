@@ -71,7 +71,7 @@ def record_opened(channel: Channel, epoch: int, number: int, owners: Processes) 
 
 
 def _paths(channel: Channel) -> Iterator[Path]:
-    """The paths where a record can be. Hosts of a local run share the temporary folder, so a channel's name is not enough there."""
+    """Return the paths where a record can be; hosts of a local run share the temporary folder, so its name is not enough."""
     yield channel.path.with_name(contract.epochs_name(channel.name))
     with suppress(OSError):
         folder = channel.path.parent.stat()

@@ -70,7 +70,7 @@ class S3Object(Fetchable):
         return data
 
     def _is_unlike_its_etag(self, data: bytes) -> bool:
-        """Whether the content may be another object's than the listed one, so that the ETag must be requested.
+        """Return whether the content may be another object's than the listed one, so that the ETag must be requested.
 
         An ETag is the content's MD5, except of multipart uploads and of objects encrypted with KMS. For those it is requested for a
         reader's first sixteen and then for one in sixteen: a request for each would double the cost of small objects, and a
@@ -152,9 +152,7 @@ def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:
     scheme, _, rest = str(channel.s3_uri).partition("://")
     bucket, _, prefix = rest.partition("/")
     if scheme != "s3" or not bucket:
-        raise ChannelError(
-            f"channel {channel.name!r}: {channel.s3_uri!r} is not a place in S3; give s3://bucket/prefix/"
-        )
+        raise ChannelError(f"channel {channel.name!r}: {channel.s3_uri!r} is not an S3 URI; write s3://bucket/prefix/")
     return bucket, prefix
 
 

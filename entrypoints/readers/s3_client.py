@@ -235,7 +235,7 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
 
 
 def _s3_exception() -> type[Exception]:
-    """The exception that the connector raises for every error of S3."""
+    """Return the exception that the connector raises for every error of S3."""
     from s3torchconnectorclient import S3Exception
 
     exception: type[Exception] = S3Exception

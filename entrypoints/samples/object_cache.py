@@ -226,7 +226,7 @@ class _CachingStream:
 
 
 def _is_kept(item: Any, place: str) -> bool:
-    """Whether the object is in the cache, complete if its listed size is known."""
+    """Return whether the object is in the cache, complete if its listed size is known."""
     try:
         size = os.stat(place).st_size  # noqa: PTH116 (Path costs 5 us each)
     except FileNotFoundError:
@@ -238,7 +238,7 @@ def _is_kept(item: Any, place: str) -> bool:
 
 
 def _absolute(folder: str | os.PathLike[str], channel: Channel) -> Path:
-    """The folder that `cache_dir` names. Raises ChannelError if it is part of the channel or has an unknown `~user`."""
+    """Return the folder that `cache_dir` names. Raises ChannelError if it is part of the channel or has an unknown `~user`."""
     try:
         root = Path(folder).expanduser().absolute()
     except RuntimeError as error:

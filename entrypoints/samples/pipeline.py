@@ -109,7 +109,7 @@ class Pipeline:
         )
 
     def _of_stream(self, cursor: ShardCursor) -> Generator[Sample, None, None]:
-        """A Pipe's samples. If they are assigned or wrapped, the cursor counts those of this shard."""
+        """Yield a Pipe's samples. If they are assigned or wrapped, the cursor counts those of this shard."""
         if self.is_assigned or has_broker(self.channel):
             if cursor.start:
                 raise ChannelError(

@@ -121,7 +121,7 @@ def _resolves(host: str) -> bool:
 
 
 def _check(environment: Environment, options: StartOptions) -> bool:
-    """Whether the entry point is one of the bundled scripts. Raises StartError if a file is missing."""
+    """Return whether the entry point is one of the bundled scripts. Raises StartError if a file is missing."""
     for name in (options.entry_point, options.requirements):
         if name is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
             raise StartError(f"{name!r} is not a path inside the code; name a file of code.directory")
@@ -149,7 +149,7 @@ def _check_torch(packages: Path) -> None:
 
 
 def _program(environment: Environment, options: StartOptions, packages: Path, *, bundled: bool) -> list[str]:
-    """The command that runs the entry point, without its arguments."""
+    """Return the command that runs the entry point, without its arguments."""
     if bundled:
         return [sys.executable, "-m", f"{contract.BUNDLED_PACKAGE}.{Path(options.entry_point).stem}"]
     file = environment.code_dir / options.entry_point
@@ -174,7 +174,7 @@ def _program(environment: Environment, options: StartOptions, packages: Path, *,
 
 
 def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
-    """The dotted name of a file of the installed package, under which its relative imports work."""
+    """Return the dotted name of a file of the installed package, under which its relative imports work."""
     names, folder = [file.stem], file.parent
     while folder != code_dir and (folder / "__init__.py").is_file():
         names.insert(0, folder.name)
@@ -239,7 +239,7 @@ def _run(command: list[str], environ: Mapping[str, str], directory: Path) -> Pro
 
 
 def _bytes(text: str) -> bytes:
-    """Text in the locale's encoding, or in UTF-8 if that cannot encode it."""
+    """Return text in the locale's encoding, or in UTF-8 if that cannot encode it."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:

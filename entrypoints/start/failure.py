@@ -87,7 +87,7 @@ def write_failure(path: Path, text: str) -> None:
 
 
 def _without_torchrun(lines: list[str]) -> list[str]:
-    """The workers' lines: those before torchrun's report, which begins with its log line or its traceback."""
+    """Return the workers' lines: those before torchrun's report, which begins with its log line or its traceback."""
     for number, line in enumerate(lines):
         if "torch/distributed/elastic/" in line and " failed (exitcode" in line:
             return lines[:number]
@@ -98,7 +98,7 @@ def _without_torchrun(lines: list[str]) -> list[str]:
 
 
 def _last_exception(lines: list[str]) -> tuple[int, int] | None:
-    """The numbers of the last traceback's first line and of its exception's line.
+    """Return the numbers of the last traceback's first line and of its exception's line.
 
     A SyntaxError of the script itself has no line `Traceback`: it begins with the position in the file.
     """

@@ -132,7 +132,7 @@ def _on_signal(run: _Run, number: signal.Signals) -> None:
 
 
 def _orphans(run: _Run) -> bool:
-    """Whether processes are left; while stopping, orphans that have become our children get the signal once."""
+    """Return whether processes are left; while stopping, orphans that have become our children get the signal once."""
     parents = _parents()
     if run.stopped_by is not None:
         for pid in {pid for pid, parent in parents.items() if parent == os.getpid()} - run.signalled:
@@ -191,7 +191,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _parents() -> dict[int, int]:
-    """Every process, including zombies, with its parent; empty without /proc."""
+    """Return every process, including zombies, with its parent; empty without /proc."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -204,7 +204,7 @@ def _parents() -> dict[int, int]:
 
 
 def _descendants(parents: Mapping[int, int]) -> list[int]:
-    """The processes below this one."""
+    """Return the processes below this one."""
     found = [os.getpid()]
     for pid in found:
         found += [child for child, parent in parents.items() if parent == pid]
@@ -213,7 +213,7 @@ def _descendants(parents: Mapping[int, int]) -> list[int]:
 
 @contextlib.contextmanager
 def _signals_as_bytes() -> Iterator[int]:
-    """A descriptor from which each handled signal can be read as one byte."""
+    """Return a descriptor from which each handled signal can be read as one byte."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)

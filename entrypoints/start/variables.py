@@ -106,7 +106,7 @@ _NO_VARIABLE = {
 def _toolkit_properties(
     environment: Environment, environ: Mapping[str, str], machine: Machine, entry_point: str | None
 ) -> dict[str, Any]:
-    """The toolkit's public Environment properties by name, which SM_TRAINING_ENV holds as JSON; hosts in the file's order."""
+    """Return the toolkit's public Environment properties by name, as in SM_TRAINING_ENV; hosts in the file's order."""
     resources = environment.resource_config
     parameters = environment.hyperparameters
     framework_parameters = {
@@ -169,7 +169,7 @@ def _toolkit_properties(
 
 
 def _sdk_variables(environment: Environment, environ: Mapping[str, str], entry_point: str | None) -> dict[str, str]:
-    """The variables that only SDK v3's drivers set."""
+    """Return the variables that only SDK v3's drivers set."""
     # Ranks count in lexicographic order, as in SDK v3 (algo-10 follows algo-1), also torchrun's; the first host is the master.
     hosts = sorted(environment.hosts)
     return {
@@ -185,7 +185,7 @@ def _sdk_variables(environment: Environment, environ: Mapping[str, str], entry_p
 
 
 def _output(*command: str) -> str:
-    """A program's output; empty if it is missing or fails."""
+    """Return a program's output; empty if it is missing or fails."""
     try:
         finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.CalledProcessError):

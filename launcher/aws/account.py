@@ -220,7 +220,7 @@ class Account:
         return error
 
     def _renew(self, generation: int, error: AwsError, renewals: int) -> bool:
-        """Whether to try again: there are other credentials, or it is the first time in this call."""
+        """Return whether to try again: there are other credentials, or it is the first time in this call."""
         with self._lock:
             self._refuse_if_expired()
             if renewals == _MOST_RENEWALS:
@@ -284,5 +284,5 @@ def _parse_timestamp(value: Any) -> datetime:
 
 
 def _has_own_endpoint() -> bool:
-    """Whether S3 is an S3-compatible store, such as MinIO: their buckets have paths, not host names."""
+    """Return whether S3 is an S3-compatible store, such as MinIO: their buckets have paths, not host names."""
     return bool(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))

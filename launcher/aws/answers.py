@@ -33,7 +33,7 @@ def refuse_foreign_answers(client: Any) -> None:
 
 
 def is_foreign(parsed: Mapping[str, Any]) -> bool:
-    """Whether a parsed answer was refused here."""
+    """Return whether a parsed answer was refused here."""
     return bool(parsed.get("Error", {}).get("Message") == FOREIGN)
 
 
@@ -77,7 +77,7 @@ def _read_objects(response_dict: dict[str, Any], customized_response_dict: dict[
 
 
 def _is_whole(operation: Any, body: Any) -> bool:
-    """Whether a body is a complete document with what the operation returns."""
+    """Return whether a body is a complete document with what the operation returns."""
     output = operation.output_shape
     if output is None or operation.has_streaming_output:
         return True

@@ -70,7 +70,7 @@ def _written(code: CodeArchive, file: Path) -> Path:
 
 
 def _is_whole(account: Account, bucket: str, key: str) -> bool:
-    """Whether the object exists as it was sent; one without a checksum is uploaded again."""
+    """Return whether the object exists as it was sent; one without a checksum is uploaded again."""
     try:
         head = account.call("s3", "head_object", Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except AwsError as error:

@@ -30,7 +30,7 @@ _SHORT = 4  # characters; a shorter value is masked only as a whole word, since 
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting with this name probably holds a secret: `api-key`, `HF_TOKEN`, `dbPassword`; not `max_tokens`."""
+    """Return whether a setting with this name probably holds a secret: `api-key`, `HF_TOKEN`, `dbPassword`; not `max_tokens`."""
     return any(word.lower().endswith(_SECRET_WORDS) for word in _WORD.findall(name))
 
 

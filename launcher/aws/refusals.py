@@ -23,7 +23,7 @@ HAVE_EXPIRED = f"the AWS credentials have expired; {_RENEW}"
 
 
 def is_expired(code: str) -> bool:
-    """Whether this AWS code means that the credentials have expired."""
+    """Return whether this AWS code means that the credentials have expired."""
     return code in _EXPIRED
 
 

@@ -110,7 +110,7 @@ def _walk(before: Any, after: Any, path: SpecPath) -> Iterator[tuple[SpecPath, A
 
 
 def _is_default(path: SpecPath, before: Any, after: Any) -> bool:
-    """Whether one side is AWS's default, and the other side absent."""
+    """Return whether one side is AWS's default, and the other side absent."""
     if before is not _ABSENT and after is not _ABSENT:
         return False
     present = after if before is _ABSENT else before

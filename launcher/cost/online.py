@@ -50,7 +50,7 @@ def trained_type(attributes: Mapping[str, str]) -> str | None:
 
 
 def is_training_volume(attributes: Mapping[str, str]) -> bool:
-    """Whether a product is storage of training jobs."""
+    """Return whether a product is storage of training jobs."""
     return bool(_VOLUME.fullmatch(attributes.get("usagetype", "")))
 
 

@@ -113,13 +113,13 @@ def _look_up(account: Account, name: str, cause: AwsError | None = None) -> Mapp
 
 
 def is_of_request(job: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
-    """Whether a described job is the requested one, judged by the members that DescribeTrainingJob returns."""
+    """Return whether a described job is the requested one, judged by the members that DescribeTrainingJob returns."""
     described = shapes()["DescribeTrainingJobResponse"]["members"]
     return all(_contains(job.get(member), value) for member, value in request.items() if member in described)
 
 
 def _contains(actual: Any, asked: Any) -> bool:
-    """Whether `actual` has everything in `asked`; AWS may have added defaults."""
+    """Return whether `actual` has everything in `asked`; AWS may have added defaults."""
     if isinstance(asked, Mapping):
         return isinstance(actual, Mapping) and all(_contains(actual.get(key), value) for key, value in asked.items())
     if isinstance(asked, list):

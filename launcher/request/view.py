@@ -129,7 +129,7 @@ class Draft:
     """Whether the job's name was given in place of the spec's."""
 
     def get(self, dotted: str) -> Any:
-        """A member by its path, such as `StoppingCondition.MaxRuntimeInSeconds`; None where any part is absent."""
+        """Return a member by its path, such as `StoppingCondition.MaxRuntimeInSeconds`; None where any part is absent."""
         value: Any = self.request
         for member in dotted.split("."):
             value = value.get(member) if isinstance(value, Mapping) else None
@@ -155,7 +155,7 @@ class Draft:
         return [Entry(entry.get("ChannelName", ""), entry, job) for entry in entries]
 
     def entry(self, name: str) -> Entry | None:
-        """The channel of a name."""
+        """Return the channel of a name."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
     @cached_property

@@ -155,7 +155,7 @@ def connector(root: Path, s3_uri: str) -> Environment:
 @pytest.mark.parametrize("s3_uri", ["http://bucket/prefix", "s3:///prefix", "bucket/prefix", ""])
 def test_s3_uri_without_a_bucket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_uri: str) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    with pytest.raises(ChannelError, match=f"^channel 's3': '{s3_uri}' is not a place in S3; give s3://bucket/prefix/"):
+    with pytest.raises(ChannelError, match=f"^channel 's3': '{s3_uri}' is not an S3 URI; write s3://bucket/prefix/"):
         next(open_channel("s3", environment=connector(tmp_path, s3_uri)))
 
 

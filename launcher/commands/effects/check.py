@@ -27,7 +27,7 @@ class AskingEffect(Effect):
             return launcher.check(plan, account=account, console=console, full=self.full, ignore=self.ignore)
 
     def stops(self, report: launcher.Report) -> bool:
-        """Whether the job cannot run, or with `--strict` has warnings."""
+        """Return whether the job cannot run, or with `--strict` has warnings."""
         return any(each.severity == "error" or self.strict for each in report.problems)
 
     def show(self, report: launcher.Report) -> None:

@@ -139,7 +139,7 @@ def _of_texts(
 
 
 def _is_of_mode(row: Row, found: re.Match[str], description: Mapping[str, Any]) -> bool:
-    """Whether the channel that a row names has the row's input mode."""
+    """Return whether the channel that a row names has the row's input mode."""
     if row.input_mode is None:
         return True
     job_mode = (description.get("AlgorithmSpecification") or {}).get("TrainingInputMode")

@@ -44,7 +44,7 @@ class _Cursor:
     rewound_at: int = 0  # its newest line's time then
 
     def lags(self) -> bool:
-        """Whether it is behind what its host is writing now."""
+        """Return whether it is behind what its host is writing now."""
         return not self.stream.at_end and self.stream.newest < time.time() * 1000 - _RECENT_MILLISECONDS
 
 

@@ -48,7 +48,7 @@ def _ask(subject: Subject, _: SpecPath, needed: tuple[str, list[Need]]) -> Itera
 
 
 def _is_denied(subject: Subject, statement: Mapping[str, Any], need: Need) -> bool:
-    """Whether a Deny applies to existing objects, or to all objects to come: a need's key may be made up. Raises AwsError."""
+    """Return whether a Deny applies to existing objects, or to all to come: a need's key may be made up. Raises AwsError."""
     role = str(subject.draft.get("RoleArn"))
     if need.place is not None and need.action != "s3:ListBucket":
         arn = need.resource.partition("/")[0]
@@ -62,7 +62,7 @@ def _is_denied(subject: Subject, statement: Mapping[str, Any], need: Need) -> bo
 
 
 def surely_denies(statement: Mapping[str, Any], action: str, resource: str, role: str) -> bool:
-    """Whether a statement of a resource's policy denies an action under all circumstances.
+    """Return whether a statement of a resource's policy denies an action under all circumstances.
 
     Args:
         statement: One statement of the policy.
@@ -84,7 +84,7 @@ def surely_denies(statement: Mapping[str, Any], action: str, resource: str, role
 
 
 def _fits(patterns: tuple[list[Any], list[Any]], name: str, *, fold: bool) -> bool:
-    """Whether a name matches the patterns of a statement, or none of those it excludes; not if a variable decides."""
+    """Return whether a name matches the patterns of a statement, or none of those it excludes; not if a variable decides."""
     included, excluded = ([str(each).lower() if fold else str(each) for each in part] for part in patterns)
     if excluded:
         return not any("${" in each or _matches(each, name) for each in excluded)

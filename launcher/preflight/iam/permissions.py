@@ -144,7 +144,7 @@ def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> _Verdict:
 
 
 def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
-    """Whether the resource's own policy, or a grant of its key, may allow what the role's policies do not. Raises AwsError."""
+    """Return whether the resource's policy, or a grant of its key, may allow what the role's policies do not. Raises AwsError."""
     service, _, _ = need.action.partition(":")
     name = need.resource.split(":", 5)[-1]
     try:
@@ -172,7 +172,7 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
 
 
 def may_name(policy: Mapping[str, Any], role: str) -> bool:
-    """Whether a resource's policy allows anything to the role itself, or to everyone."""
+    """Return whether a resource's policy allows anything to the role itself, or to everyone."""
     for statement in as_list(policy.get("Statement")):
         if statement.get("Effect") == "Allow":
             principal = statement.get("Principal", "*")
@@ -183,7 +183,7 @@ def may_name(policy: Mapping[str, Any], role: str) -> bool:
 
 
 def _is_role(principal: str, role: str) -> bool:
-    """Whether a principal is the role, one of its sessions, or an ID that may be its own; role IDs begin with AROA."""
+    """Return whether a principal is the role, one of its sessions, or an ID that may be its own; role IDs begin with AROA."""
     return role in principal.split("/") or principal.startswith("AROA")
 
 

@@ -71,7 +71,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
 
 
 def may_assume(trust: Mapping[str, Any], account: str = "") -> bool:
-    """Whether a trust policy may let SageMaker assume the role.
+    """Return whether a trust policy may let SageMaker assume the role.
 
     Conditions that cannot be judged here count as met.
 
@@ -93,7 +93,7 @@ def may_assume(trust: Mapping[str, Any], account: str = "") -> bool:
 
 
 def _is_for_others(statement: Mapping[str, Any], account: str) -> bool:
-    """Whether a condition requires a source in other accounts, all of them written out."""
+    """Return whether a condition requires a source in other accounts, all of them written out."""
     for operator, keys in (statement.get("Condition") or {}).items():
         if operator.rpartition(":")[2].removesuffix("IfExists") not in _EQUAL or not isinstance(keys, dict):
             continue

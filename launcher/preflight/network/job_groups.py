@@ -33,7 +33,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_associated(subject: Subject, group: str, vpc: str) -> bool:
-    """Whether a group of another VPC is associated with this one; not if you may not ask."""
+    """Return whether a group of another VPC is associated with this one; not if you may not ask."""
     filters = [{"Name": "group-id", "Values": [group]}, {"Name": "vpc-id", "Values": [vpc]}]
     try:
         answer = subject.ask("ec2", "describe_security_group_vpc_associations", Filters=filters)

@@ -46,7 +46,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
 
 
 def lets_through(entries: Any, is_out: bool, ports: tuple[int, int], *, private: bool) -> bool:
-    """Whether an ACL's entries may let TCP through.
+    """Return whether an ACL's entries may let TCP through.
 
     Args:
         entries: The entries, as DescribeNetworkAcls returns them.
@@ -73,7 +73,7 @@ def _ports(rule: Described) -> tuple[int, int]:
 
 
 def _has_open_port(first: int, last: int, denied: list[tuple[int, int]]) -> bool:
-    """Whether any port of a range is not denied by an earlier rule."""
+    """Return whether any port of a range is not denied by an earlier rule."""
     at = first
     for start, end in sorted(denied):
         if start <= at <= end:

@@ -133,13 +133,13 @@ def endpoints_inside(endpoints: list[Described]) -> list[Described]:
 
 
 def _is_for_s3(endpoint: Described) -> bool:
-    """Whether a VPC endpoint is for S3 and works."""
+    """Return whether a VPC endpoint is for S3 and works."""
     works = str(endpoint.get("State", "available")).lower() not in _GONE
     return works and str(endpoint.get("ServiceName", "")).endswith(".s3")
 
 
 def is_private(cidr: str) -> bool:
-    """Whether an address range has no public address; a prefix list may have one."""
+    """Return whether an address range has no public address; a prefix list may have one."""
     try:
         network = ipaddress.ip_network(cidr, strict=False)
     except ValueError:

@@ -22,7 +22,7 @@ def admits(
     *,
     outbound: bool = False,
 ) -> bool:
-    """Whether security groups let TCP in from a peer, or out to it.
+    """Return whether security groups let TCP in from a peer, or out to it.
 
     Args:
         groups: The groups, as DescribeSecurityGroups returns them.

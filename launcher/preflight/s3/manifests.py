@@ -234,7 +234,7 @@ def _attribute(entry: Entry, name: str, lines: Sequence[Mapping[str, Any]]) -> I
 
 
 def _has_bucket(subject: Subject, place: S3Location) -> bool:
-    """Whether the bucket exists, so that a 404 means the object; `buckets` reports a missing bucket."""
+    """Return whether the bucket exists, so that a 404 means the object; `buckets` reports a missing bucket."""
     try:
         subject.ask("s3", "head_bucket", Bucket=place.bucket)
     except AwsError as error:

@@ -82,7 +82,7 @@ def _of_older_state(subject: Subject) -> _Copied:
 
 
 def _is_copied_to(subject: Subject, name: str, machine: SpecPath) -> bool:
-    """Whether a channel is sent to the machines at the path `machine`: to all, or to some instance groups."""
+    """Return whether a channel is sent to the machines at the path `machine`: to all, or to some instance groups."""
     entry = subject.draft.entry(name)
     names = entry.get("InstanceGroupNames") if entry else None
     if not names or machine[1] != "instance_groups":
