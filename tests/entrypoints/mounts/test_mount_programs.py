@@ -36,7 +36,8 @@ def test_compatible_store_uses_its_url_and_path_style_and_aws_neither(tool: Moun
 
     assert "https://minio:9000" in settings(MINIO)
     words = ("--force-path-style", "use_path_request_style", "PATH_STYLE=true")
-    assert tool.program == "goofys" or any(word in settings(MINIO) for word in words)  # goofys has path style by default
+    # goofys has path style by default.
+    assert tool.program == "goofys" or any(word in settings(MINIO) for word in words)
     assert "eu-west-1" in settings(MINIO)
     aws = settings(KEYS)
     assert "minio" not in aws
