@@ -101,6 +101,18 @@ class _SpecPath(click.Path):
         return "Write a spec's path, such as job.yaml; `launch --example s3-file` prints a spec to start from."
 
 
+class LocalPath(click.Path):
+    """A path that the command writes to."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse what click would take for a folder named `s3:` or a file named `-`."""
+        if str(value).startswith("s3://") or str(value) == "-":
+            self.fail(
+                f"{value!r} is not a path on this machine; write to one, and copy or print it from there", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
 class _JobName(click.types.StringParamType):
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "Write a training job's name; `launch list` shows the names."

@@ -15,12 +15,13 @@ from typing import Any
 import click
 
 from launcher.commands.card import Command
-from launcher.commands.options import argument, flag, option
+from launcher.commands.options import LocalPath, argument, flag, option
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
 
 _SHARD = re.compile(r"\d{5,}\.(tar|zip|parquet|tfrecord)")
 _POSITIVE = click.IntRange(min=1)
+_MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
 
 
 class ToyData(Command):
@@ -34,11 +35,14 @@ class ToyData(Command):
     exit_codes = (0, 2, 3)
     example = "toy-data toy --shards 2 --samples 3 --size 8 --replace"
 
-    directory: Path = argument(type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+    directory: Path = argument(type=LocalPath(file_okay=False, path_type=Path), metavar="DIR")
     shards: int = option(type=_POSITIVE, metavar="N", default=10, help="Number of shards; 10 by default.")
     samples: int = option(type=_POSITIVE, metavar="N", default=100, help="Samples in a shard; 100 by default.")
     size: int = option(
-        type=_POSITIVE, metavar="PIXELS", default=1024, help="Width and height of an image; 1024 by default."
+        type=click.IntRange(1, _MOST_PIXELS),
+        metavar="PIXELS",
+        default=1024,
+        help="Width and height of an image; 1024 by default.",
     )
     format: str = option(
         type=click.Choice(("tar", "zip", "parquet", "tfrecord-example")),
@@ -58,9 +62,16 @@ class ToyData(Command):
             if others := [
                 each.name for each in found if not (self.replace and each.is_file() and _SHARD.fullmatch(each.name))
             ]:
-                raise RefusedError(f"{self.directory} has {others[0]}; use another folder, or delete it")
+                remedy = "pass --replace, " if not self.replace and all(map(_SHARD.fullmatch, others)) else ""
+                raise RefusedError(f"{self.directory} has {others[0]}; {remedy}use another folder, or delete it")
             shutil.rmtree(unfinished, ignore_errors=True)
             total = self.shards * self.samples * 4 * self.size * self.size
+            free = shutil.disk_usage(next(folder for folder in unfinished.parents if folder.exists())).free
+            if total > free:
+                raise RefusedError(
+                    f"{self.directory}: needs {human_bytes(total)}, and its disk has {human_bytes(free)} free; make fewer or"
+                    " smaller shards, or use another folder"
+                )
             with Console(as_json=self.as_json).progress(f"making {self.directory}", total=total) as advance:
                 made = write_shards(self._images(advance), unfinished, self.format, 1 << 62, self.samples)
             files = [(shard.name, shard.stat().st_size) for shard in made]

@@ -65,7 +65,7 @@ def test_toy_data_replaces_shards_only_if_asked_and_nothing_else(
     tiny = (tmp_path / "toy", "--samples", "1", "--size", "2")
     assert launch(*tiny, "--shards", "2") == 0
     assert launch(*tiny, "--shards", "1") == 3
-    assert "00000.tar" in (said := capsys.readouterr().err) or "00001.tar" in said
+    assert ".tar; pass --replace, use another folder, or delete it" in capsys.readouterr().err
     assert launch(*tiny, "--shards", "1", "--replace") == 0
     assert [file.name for file in (tmp_path / "toy").iterdir()] == ["00000.tar"]
     (tmp_path / "toy/notes.txt").touch()
@@ -74,8 +74,19 @@ def test_toy_data_replaces_shards_only_if_asked_and_nothing_else(
     assert "notes.txt; use another folder" in capsys.readouterr().err
 
 
+def test_toy_data_that_no_disk_can_hold_is_refused_before_it_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert launch("new/toy", "--shards", "1000000000000") == 3
+    assert "new/toy: needs 419430400.0 TB, and its disk has" in capsys.readouterr().err
+    assert launch("s3://bucket/toy") == 2
+    assert "'s3://bucket/toy' is not a path on this machine" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_interrupted_toy_data_leaves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "launcher", "toy-data", "toy", "--shards", "1000"]
+    command = [sys.executable, "-m", "launcher", "toy-data", "toy", "--shards", "3"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as process:
         while not any(tmp_path.rglob("*.tar.part")):
             assert process.poll() is None

@@ -11,7 +11,7 @@ import click
 
 from entrypoints.samples.lst import Line
 from launcher.commands.lists.options import CLASS_FILE, LISTS, NEW_CLASSES, WritingCommand
-from launcher.commands.options import argument, flag, option, repeatable
+from launcher.commands.options import LocalPath, argument, flag, option, repeatable
 from launcher.errors import InputError
 from launcher.lists.files import Lines, Stamp, is_s3, read_names, stamp
 from launcher.lists.image_files import ENDINGS, described, find_images
@@ -42,6 +42,8 @@ class _Writes(WritingCommand):
         stamps: dict[Path, Stamp] = {file: stamp(file) for file in (*lists, *names)}
         old: dict[Path, Lines] = {}
         for file in lists:
+            if file.exists() and not file.is_file():
+                raise InputError(f"{file}: is not a file but a folder or a device; name the list by -o")
             if stamps[file]:
                 old |= {file: self.read([str(file)])[str(file)]}
         return self.replace(lists, names, notes, old, stamps)
@@ -62,7 +64,7 @@ class Make(_Writes):
     output: Path | None = option(
         "-o",
         "--output",
-        type=click.Path(path_type=Path),
+        type=LocalPath(path_type=Path),
         metavar="PATH",
         help="The list, by default named as IMAGES; with --split, the folder of the lists.",
     )
@@ -141,7 +143,7 @@ class Merge(_Writes):
     output: Path = option(
         "-o",
         "--output",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=LocalPath(dir_okay=False, path_type=Path),
         metavar="FILE",
         required=True,
         help="The merged list.",
