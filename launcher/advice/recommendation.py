@@ -12,7 +12,8 @@ from launcher.advice.ways import WAYS
 from launcher.console import duration, human_bytes
 
 _EQUAL = 1.03  # ways within 3 % of the cheapest are equal, and the simplest is best
-_WORTH_MOVING = 1.1  # a new file system has to save a tenth
+_WORTH_MOVING, _WORTH_RESHARDING = 1.1, 1.05  # a new file system has to save a tenth, new shards a twentieth
+_EFFORT_OF_SHARDS = 2  # as `Way.effort`
 _GOOD_ENOUGH = 1.1  # the present way, if no other saves a tenth
 _OFTEN = 0.01  # share of objects that change in 30 days
 _LITTLE_WAIT = 0.05  # of each epoch
@@ -32,11 +33,10 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
     usable = sorted((each for each in advised if not each.problems), key=lambda each: cost_s(each, use))
     ranked = usable or sorted(advised, key=lambda each: (len(each.problems), cost_s(each, use)))
     least = cost_s(ranked[0], use)
-    tolerated = _WORTH_MOVING if ranked[0].storage_usd_month else _EQUAL
+    first = ranked[0]
+    tolerated = _WORTH_MOVING if first.storage_usd_month else _WORTH_RESHARDING if first.shards else _EQUAL
     equal = [each for each in ranked if cost_s(each, use) <= tolerated * least]
-    best = min(
-        equal if usable else ranked[:1], key=lambda each: (bool(each.shards), WAYS[each.way].effort, cost_s(each, use))
-    )
+    best = min(equal if usable else ranked[:1], key=lambda each: (_effort(each), cost_s(each, use)))
     present = next((each for each in estimates if each.way == use.present and not each.shards), None)
     good = None if present is None else present in usable and _is_good(present, least, use)
     if present and good:
@@ -46,7 +46,7 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
     ]
     runner_up = min(
         (each for each in others if cost_s(each, use) <= _EQUAL * cost_s(others[0], use)),
-        key=lambda each: (bool(each.shards), WAYS[each.way].effort),
+        key=_effort,
         default=None,
     )
     situation = _Situation(best, present, runner_up, tuple(estimates), inventory, use)
@@ -68,6 +68,10 @@ def cost_s(each: Estimate, use: Use) -> float:
     jobs = max(use.jobs or 1, 1)
     usd = (each.requests_usd or 0) + (each.storage_usd_month or 0) * _MONTHS / jobs
     return each.job_s + each.prepare_s / jobs + usd / (use.usd_per_hour or VALUES["usd_per_hour"]) * 3600
+
+
+def _effort(each: Estimate) -> int:
+    return WAYS[each.way].effort + _EFFORT_OF_SHARDS * bool(each.shards)
 
 
 def _is_good(present: Estimate, least: float, use: Use) -> bool:
