@@ -27,13 +27,19 @@ class Changes(NamedTuple):
         """Return the number of changes of each kind."""
         return {kind: len(pairs) for kind, pairs in self._asdict().items()}
 
-    def by_class(self, width: int) -> dict[str, dict[str, int]]:
-        """Return the number of changes of each class; a relabelled line counts for the classes that it lost and gained."""
+    def by_class(self, old_width: int, new_width: int) -> dict[str, dict[str, int]]:
+        """Return the number of changes of each class; a relabelled line counts for the classes that it lost and gained.
+
+        Args:
+            old_width: The `columns` of the old list.
+            new_width: Those of the new one.
+        """
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for kind, pairs in self._asdict().items():
             alike = Counter((old and old.labels, new and new.labels) for old, new in pairs)
             for labels, count in alike.items():
-                before, after = (set(keys(each, width)) if each else set() for each in labels)
+                pairs_of = zip(labels, (old_width, new_width), strict=True)
+                before, after = (set(keys(each, width)) if each else set() for each, width in pairs_of)
                 for key in before ^ after if kind == "relabelled" else before | after:
                     counts[key][("gained", "lost")[key in before] if kind == "relabelled" else kind] += count
         order = (*self._fields, "gained", "lost")
@@ -82,12 +88,13 @@ def compare(old: Mapping[str, Line], new: Mapping[str, Line]) -> Changes:
     return changes
 
 
-def problems_of(lists: Mapping[str, Lines], names: Sequence[str]) -> list[Problem]:
+def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | None) -> list[Problem]:
     """Return what is wrong with lists of one data set, without their images.
 
     Args:
         lists: Well-formed lines, by the lists' names.
         names: The names of the classes, or nothing.
+        file: The class file that has the names.
     """
     found: list[Problem] = [
         (f"{name}: has no lines; `launch lst make` writes one", [name]) for name in lists if not lists[name]
@@ -115,7 +122,7 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str]) -> list[Proble
     found.append(("labels are not whole numbers from 0 on", wrong))
     found.append((GAPS, gaps(used, width)))
     unnamed = [str(number) for number in sorted(used) if number >= len(names) > 0]
-    found.append(("classes have no name in the class file", unnamed))
+    found.append((f"classes have no name in {file}", unnamed))
     return [problem for problem in found if problem[1]]
 
 

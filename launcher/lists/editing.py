@@ -30,7 +30,8 @@ class DataSet(NamedTuple):
         size = max(width, highest + 1)
         if names and size > len(names):
             raise InputError(
-                f"the lists have {size} classes, and the class file has {len(names)}; correct it, or pass another by --classes"
+                f"the lists have {size} classes, and the class file has {len(names)}; correct classes.txt beside the lists, or pass"
+                " another file by --classes"
             )
         return cls(lists, names, width, max(size, len(names)))
 

@@ -51,14 +51,17 @@ class Check(ListCommand):
             for place in self.lists:
                 lists[place], malformed = parse_lst(read_bytes(place, self.account), place)
                 problems += [("malformed or repeated lines", malformed)] if malformed else []
-        problems += problems_of(lists, read_names(class_file(self.classes, self.lists), self.account))
+        file = class_file(self.classes, self.lists)
+        names = read_names(file, self.account)
+        with self.working("comparing the lines"):
+            problems += problems_of(lists, names, file)
         count = sum(map(len, lists.values()))
         notes = f"{count:,} lines"
         if self.images:
             endings = {*ENDINGS, *(ending_of(path) for lines in lists.values() for path in lines)} - {""}
             with self.working(f"listing {self.images}"):
                 found = find_images(self.images, endings, self.account)
-            problems += problems_with_images(lists.values(), found.paths)
+                problems += problems_with_images(lists.values(), found.paths)
             notes += f", {len(found.paths):,} images" + f", {described(found.skipped)}" * bool(found.skipped)
         if self.as_json:
             shown = [{"problem": what, "count": len(which), "examples": list(which)} for what, which in problems]
@@ -88,10 +91,11 @@ class DiffLists(ListCommand):
         """Print the differences of each kind, and their numbers by class."""
         old, new = (self.read([place])[place] for place in (self.old, self.new))
         with self.working("comparing"):
-            changes, width = compare(old, new), columns((old, new))
+            changes = compare(old, new)
+            classes = changes.by_class(columns([old]), columns([new]))
         if self.as_json:
             pairs = {kind: [_as_data(*pair) for pair in found] for kind, found in changes._asdict().items()}
-            self.print_json({"counts": changes.counts(), "classes": changes.by_class(width), **pairs})
+            self.print_json({"counts": changes.counts(), "classes": classes, **pairs})
             return 0
         show_examples("+ ", [_in_words(line) for _, line in changes.added], "green")
         show_examples("- ", [_in_words(line) for line, _ in changes.removed], "red")
@@ -99,7 +103,7 @@ class DiffLists(ListCommand):
             "~ ", [f"{_in_words(before)} -> {_labels(after)}" for before, after in changes.relabelled], "yellow"
         )
         show_examples("> ", [f"{before.path} -> {_in_words(after)}" for before, after in changes.moved], "cyan")
-        show_classes(changes.by_class(width))
+        show_classes(classes)
         click.echo(f"from {self.old} ({len(old):,} lines) to {self.new} ({len(new):,} lines): {in_words(changes)}")
         return 0
 

@@ -13,6 +13,7 @@ from entrypoints.samples.lst import Line
 from launcher.commands.lists.options import CLASS_FILE, LISTS, NEW_CLASSES, WritingCommand
 from launcher.commands.options import LocalPath, argument, flag, option, repeatable
 from launcher.errors import InputError
+from launcher.lists.classes import columns
 from launcher.lists.files import Lines, Stamp, is_s3, read_names, stamp
 from launcher.lists.image_files import ENDINGS, described, find_images
 from launcher.lists.making import LISTS as NAMES
@@ -152,7 +153,13 @@ class Merge(_Writes):
 
     def run(self) -> int:
         """Merge the lists, and report how many lines of each were in another."""
-        merged, left_out = merge(list(self.read(self.lists).items()), self.keep)
+        lists = self.read(self.lists)
+        with self.working("merging the lists"):
+            widths = {name: columns([lines]) for name, lines in lists.items() if lines}
+            if len({*widths.values()}) > 1:
+                found = ", ".join(f"{width or 'no'} in {name}" for name, width in widths.items())
+                raise InputError(f"the numbers of one-hot columns differ: {found}; make all lists in one form")
+            merged, left_out = merge(list(lists.items()), self.keep)
         notes = [
             f"{name}: {count:,} line(s) left out, since another list has their paths"
             for name, count in left_out.items()

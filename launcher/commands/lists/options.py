@@ -84,8 +84,11 @@ class WritingCommand(ListCommand):
         named = {
             file: new for file, new in names.items() if not file.exists() or read_names(str(file), self.account) != new
         }
-        width = columns(lists.values())
-        reports = {str(file): report(found, width, len(lists[file])) for file, found in changes.items()}
+        widths = columns(old.values()), columns(lists.values())
+        reports: dict[str, dict[str, Any]] = {
+            str(file): {"lines": len(lists[file]), **found.counts(), "classes": found.by_class(*widths)}
+            for file, found in changes.items()
+        }
         if not self.dry_run:
             with self.working("writing"):
                 replace_files(changed, named, stamps)
@@ -104,11 +107,6 @@ class WritingCommand(ListCommand):
         if self.dry_run:
             say("nothing is written with --dry-run")
         return 0
-
-
-def report(changes: Changes, width: int, lines: int) -> dict[str, Any]:
-    """Return the number of changes, in all and by class, for programs."""
-    return {"lines": lines, **changes.counts(), "classes": changes.by_class(width)}
 
 
 def in_words(changes: Changes) -> str:

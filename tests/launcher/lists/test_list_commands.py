@@ -130,7 +130,7 @@ def test_class_file_beside_the_lists_changes_with_them(lst: Launch) -> None:
     assert "warning: beside it, validation.lst keep the old classes" in said
     assert Path("classes.txt").read_text() == "cat\n"
     assert "0 cat" in lst("stats", "train.lst")
-    assert "classes have no name in the class file: 1" in lst("check", "validation.lst", code=3)
+    assert "classes have no name in classes.txt: 1" in lst("check", "validation.lst", code=3)
     said = lst("merge-classes", "validation.lst", "--class", "1", "--into", "cat", code=2)
     assert "the lists have 2 classes, and the class file has 1" in said
 
@@ -179,6 +179,16 @@ def test_merge_refuses_lists_that_contradict_each_other(lst: Launch) -> None:
     assert "b.lst: 'b.jpg' has other labels in a.lst" in lst("merge", "a.lst", "b.lst", "-o", "m.lst", code=2)
     assert "a.lst: 1 line(s) left out" in lst("merge", "a.lst", "b.lst", "-o", "m.lst", "--keep", "last")
     assert Path("m.lst").read_text() == "0\t0\ta.jpg\n1\t1\tb.jpg\n2\t1\tc.jpg\n"
+
+
+def test_one_hot_list_is_compared_by_its_classes_and_merges_only_with_its_like(lst: Launch) -> None:
+    lst("make", "photos", "-o", "a.lst")
+    lst("make", "photos", "-o", "b.lst", "--one-hot")
+    Path("b.lst").write_text(Path("b.lst").read_text().replace("1\t0\tcat/0.jpg", "0\t1\tcat/0.jpg"))
+    found = lst.json("diff", "a.lst", "b.lst")
+    assert (found["counts"]["relabelled"], found["classes"]) == (30, {"0": {"lost": 1}, "1": {"gained": 1}})
+    said = lst("merge", "a.lst", "b.lst", "-o", "m.lst", code=2)
+    assert "one-hot columns differ: no in a.lst, 2 in b.lst; make all lists in one form" in said
 
 
 def test_lists_and_images_in_s3_are_read(lst: Launch, aws: StandIn) -> None:

@@ -75,7 +75,7 @@ def test_only_an_unambiguous_file_name_counts_as_moved() -> None:
     changes = compare(old, new)
     assert [(before.path, after.path) for before, after in changes.moved] == [("a/1.jpg", "c/1.jpg")]
     assert [line.path for line, _ in changes.removed] == ["a/2.jpg", "b/2.jpg"]
-    assert changes.by_class(0) == {"0": {"added": 1}, "1": {"added": 1, "removed": 2, "moved": 1}}
+    assert changes.by_class(0, 0) == {"0": {"added": 1}, "1": {"added": 1, "removed": 2, "moved": 1}}
 
 
 @given(LISTS.filter(bool), st.data())
