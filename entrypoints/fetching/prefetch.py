@@ -32,7 +32,7 @@ _LOOK_SECONDS = 1.0  # between two checks of an idle thread for dropped streams
 _QUIT_SECONDS = 1.0  # for all requests together that are under way at exit
 
 
-class ReadAhead:
+class ReadAhead(Iterator[ReadStream]):
     """What `read_ahead` iterates over; its last stream can be read after the iteration's end."""
 
     def __init__(self, sources: Iterator[Fetchable], limits: Limits, who: str) -> None:
@@ -55,9 +55,6 @@ class ReadAhead:
         self._started = False
         self._closed = False
         _pipelines.add(weakref.ref(self, _pipelines.discard))
-
-    def __iter__(self) -> Iterator[ReadStream]:
-        return self
 
     def __next__(self) -> ReadStream:
         self._check_process()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from entrypoints.fetching.schedule import Slot
 
-if TYPE_CHECKING:
-    from entrypoints.fetching.prefetch import ReadAhead
-
 _NEAR_BYTES = 8 << 20  # A seek at most so far ahead reads the bytes between: they have been requested already.
+
+
+class Pieces(Protocol):
+    """What fetches the pieces of slots; prefetch.py's pipeline."""
+
+    def next_piece(self, slot: Slot) -> bytes | None: ...
+    def seek(self, slot: Slot, place: int) -> None: ...
+    def size(self, slot: Slot) -> int: ...
+    def close_slot(self, slot: Slot) -> None: ...
 
 
 class ReadStream:
@@ -20,7 +26,7 @@ class ReadStream:
     calls `close` in its finalizer: Python drops exceptions there, also that of Ctrl-C.
     """
 
-    def __init__(self, key: str, pipeline: ReadAhead, slot: Slot) -> None:
+    def __init__(self, key: str, pipeline: Pieces, slot: Slot) -> None:
         self.key = key
         self.closed = False
         self._pipeline = pipeline
