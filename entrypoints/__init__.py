@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from entrypoints.samples.lst import read_lst as read_lst
     from entrypoints.timed_loader import timed as timed
     from entrypoints.torch_data.dataset import ChannelDataset as ChannelDataset
-    from entrypoints.torch_data.dataset import MixedDataset as MixedDataset
     from entrypoints.torch_data.dataset import uneven_ranks as uneven_ranks
     from entrypoints.torch_data.loader import ThreadLoader as ThreadLoader
     from entrypoints.torch_data.loader import even_batches as even_batches
     from entrypoints.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
     from entrypoints.torch_data.map import MountedMapDataset as MountedMapDataset
+    from entrypoints.torch_data.mixed import MixedDataset as MixedDataset
 
 _NAMES_OF = {
     "checkpoint": "load_checkpoint save_checkpoint",
@@ -48,9 +48,10 @@ _NAMES_OF = {
     "records.shards": "write_shards",
     "samples.channel": "open_channel",
     "samples.lst": "read_lst",
-    "torch_data.dataset": "ChannelDataset MixedDataset uneven_ranks",
+    "torch_data.dataset": "ChannelDataset uneven_ranks",
     "torch_data.loader": "ThreadLoader even_batches",
     "torch_data.map": "ConnectorMapDataset MountedMapDataset",
+    "torch_data.mixed": "MixedDataset",
     "timed_loader": "timed",
 }
 _EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names

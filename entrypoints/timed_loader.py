@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from entrypoints.errors import expect
+from entrypoints.meter import Work
 from entrypoints.sample import weight
-from entrypoints.waits import Waits, Work, Write, about, are_recorded, write_record
+from entrypoints.waits import Waits, Write, about, are_recorded, write_record
 
 T = TypeVar("T")
 
@@ -16,14 +18,10 @@ class Timed:
     """A loader whose loops are timed; everything else is the loader's."""
 
     def __init__(self, loader: Any, channel: str | None, write: Write | None) -> None:
-        dataset = getattr(loader, "dataset", None)
-        self._loader = loader
-        self._write: Write = write if write is not None else getattr(dataset, "write_waits", None) or write_record
-        self._shared = getattr(dataset, "shared_work", None)  # of our datasets
-        if dataset is not None and self._shared is not None:
-            dataset.is_timed = True
-        name, mode = getattr(dataset, "source", ("loader", "unknown"))
-        self._about = about(channel or name, mode, getattr(loader, "num_workers", 0))
+        self._loader, self._channel, self._write = loader, channel or "loader", write
+        self._shared = getattr(getattr(loader, "dataset", None), "shared_work", None)  # of our datasets
+        if self._shared is not None:
+            self._shared.is_timed = True
 
     def __getattr__(self, name: str) -> Any:
         if name == "_loader":  # while it is unpickled
@@ -37,6 +35,10 @@ class Timed:
         if not are_recorded():
             yield from self._loader
             return
+        workers = getattr(self._loader, "num_workers", 0)
+        if self._shared is not None:
+            yield from self._shared.loop(workers, self._write).over(self._loader)
+            return
         seen = Work()
 
         def count(batches: Iterable[Any]) -> Iterator[Any]:
@@ -45,10 +47,8 @@ class Timed:
                 seen.bytes += weight({"": tuple(batch) if isinstance(batch, list) else batch})
                 yield batch
 
-        shared = self._shared
-        batches = self._loader if shared is not None else count(self._loader)
-        done = shared.total if shared is not None else lambda: Work(samples=seen.samples, bytes=seen.bytes)
-        yield from Waits(self._about, done, self._write).loop(batches)
+        abouts = [about(self._channel, "unknown", workers)]
+        yield from Waits(abouts, self._write or write_record, lambda: [replace(seen)]).over(count(self._loader))
 
 
 def timed(loader: Iterable[T], channel: str | None = None, *, write: Write | None = None) -> Iterable[T]:

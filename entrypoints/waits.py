@@ -2,9 +2,8 @@
 
     waits channel=train mode=FastFile ... steps=100 step_s=0.031 wait_s=0.0127 ... wait_share=0.41 source_share=0.3 ...
 
-Datasets and ThreadLoader record by themselves; `timed` records any other loader, and DataLoaders with worker processes, in which
-a dataset cannot see the loop. Readers count bytes and the seconds in which they are blocked, transforms are timed, and the rest
-of the time is parsing. LAUNCHER_WAITS=0 switches everything off.
+Datasets and ThreadLoader record by themselves, and `timed` records any other loader. A dataset in a DataLoader's workers sees how
+busy these are, but not how long the loop waits for them. LAUNCHER_WAITS=0 switches everything off.
 """
 
 from __future__ import annotations
@@ -12,24 +11,25 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from statistics import fmean
+from typing import Any, TypeVar, cast
 
 from entrypoints import contract
+from entrypoints.meter import SHARED_SECONDS, Meter, Work, count_transform, total
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any] | None)
+Record = dict[str, Any]
 Write = Callable[[Mapping[str, Any]], None]
+Publish = Callable[[Sequence[Work]], object]
 
-STEPS = 100  # at least, per record
 _RECORD_SECONDS = 10.0  # at least, so that a loop of short steps does not flood the log
-_SHORT_SECONDS = 40e-6  # a step; recording one takes about 0.4e-6
-_SHARED_SECONDS = 0.05  # between two reports of a worker process
-_KEPT = 4096  # waits for the percentile; of more, every n-th is kept
+_KEPT = 4096  # waits for the percentile; of more, every second is dropped
 
 
 def are_recorded() -> bool:
@@ -37,194 +37,162 @@ def are_recorded() -> bool:
     return os.environ.get(contract.WAITS_VARIABLE) != "0"
 
 
-@dataclass
-class Work:
-    """What a thread or process that makes samples has done. Times are in seconds."""
-
-    busy: float = 0.0  # reading, parsing and transforming
-    source: float = 0.0  # the part of it blocked until bytes arrive
-    transform: float = 0.0  # the part of it in transforms and collate functions
-    handover: float = 0.0  # until the consumer asks for the next sample
-    samples: int = 0
-    bytes: int = 0
-
-    def serve(self, samples: Iterable[T], publish: Callable[[Work], None]) -> Generator[T, None, None]:
-        """Yield the samples to a loop that is timed elsewhere; call `publish`, which empties the work, now and then."""
-
-        def add(busy: float, handover: float) -> bool:
-            self.busy += busy
-            self.handover += handover
-            self.samples += 1
-            if self.busy + self.handover > _SHARED_SECONDS:
-                publish(self)
-            return False
-
-        yield from _clocked(samples, add, self)
-        publish(self)
-
-
-def total(works: Iterable[Work]) -> Work:
-    """Return the sum of several workers' work."""
-    return Work(*map(sum, zip(*map(astuple, works), strict=True)))
-
-
-class _Current(threading.local):
-    work = Work()
-
-
-_current = _Current()
-
-
-def begin_work(work: Work) -> None:
-    """Count what this thread reads from now on in `work`."""
-    _current.work = work
-
-
-def received(count: int) -> None:
-    """Count bytes that have arrived from the source."""
-    _current.work.bytes += count
-
-
-def counting(transform: Callable[[Any], T] | None) -> Callable[[Any], T] | None:
-    """Return the transform such that its time is counted; None for None."""
+def timed_transform(transform: F) -> F:
+    """Return the transform such that its time is counted if waits are recorded; None for None."""
     if transform is None or not are_recorded():
         return transform
-
-    def counted(sample: Any) -> T:
-        work, begin = _current.work, time.perf_counter()
-        try:
-            return transform(sample)
-        finally:
-            work.transform += time.perf_counter() - begin
-
-    return counted
-
-
-def waited(begin: float) -> None:
-    """Count the time since `begin`, of time.perf_counter, as waiting for the source."""
-    _current.work.source += time.perf_counter() - begin
-
-
-def _clocked(
-    items: Iterable[T], add: Callable[[float, float], bool], work: Work, clock: Callable[[], float] = time.perf_counter
-) -> Generator[T, None, None]:
-    """Yield the items, and pass how long each was waited for and worked on, until `add` returns True."""
-    iterator, nothing = iter(items), object()
-    try:
-        begin = clock()
-        while True:
-            _current.work = work  # Another loop of this thread may have run meanwhile.
-            item: Any = next(iterator, nothing)
-            if item is nothing:
-                return
-            arrived = clock()
-            yield item
-            del item  # frees it while the next is waited for
-            end = clock()
-            if add(arrived - begin, end - arrived):
-                yield from iterator
-                return
-            begin = end
-    finally:
-        if isinstance(iterator, Generator):
-            iterator.close()
+    return cast("F", partial(count_transform, transform))  # pickles for workers that are started by spawn
 
 
 class Waits:
     """The waits of one loop since the last record.
 
     Args:
-        about: What is read, as the record's first members; `workers` is the number of threads or processes, 0 without any.
-        done: Returns the work done so far, by all workers.
+        about: What is read, for each channel: a record's first members; `workers` is the number of threads or processes that make
+            the batches, 0 if the loop's own thread does.
         write: Receives the records.
+        done: Returns the work so far, for each channel.
+        publish: Adds to that what the loop's own thread does; without it, only others do.
         clock: Returns the time in seconds.
     """
 
     def __init__(
         self,
-        about: Mapping[str, Any],
-        done: Callable[[], Work],
+        about: Sequence[Record],
         write: Write,
+        done: Callable[[], list[Work]],
+        publish: Publish | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._about, self._done, self._write, self._clock = about, done, write, clock
-        self._written = self._steps_are_samples = False
+        self._about, self._write, self._done, self._publish = about, write, done, publish
+        self.meter = Meter(self._note, len(about) if publish else 1, clock=clock)
+        self._written = False
         self._before = done()
         self._begin()
 
     def _begin(self) -> None:
-        self._steps, self._every = 0, 1
-        self._waited = self._squares = self._worked = 0.0
+        self._loop = Work()
         self._kept: list[float] = []
+        self._every = 1
 
-    def loop(self, batches: Iterable[T], work: Work | None = None) -> Generator[T, None, None]:
-        """Yield the batches, and record how long the caller waits for each.
+    def over(self, batches: Iterable[T]) -> Generator[T, None, None]:
+        """Yield the batches, and record how long the caller waits for them."""
+        return self.meter.over(batches, finish=self.flush)
 
-        `work` is what this thread itself reads: without workers, the waits are its work.
-        """
-        self._steps_are_samples = work is not None
-        try:
-            yield from _clocked(batches, self.add, work or Work(), self._clock)
-        finally:
+    def _note(self, works: Sequence[Work], waits: Sequence[float]) -> None:
+        if self._publish is not None:
+            self._publish(works)
+        self._loop = total((self._loop, *works))
+        self._kept += waits[:: self._every]
+        if len(self._kept) > _KEPT:
+            self._kept, self._every = self._kept[::2], 2 * self._every
+        if not self._written or self._loop.busy + self._loop.blocked + self._loop.idle >= _RECORD_SECONDS:
             self.flush()
-
-    def add(self, wait: float, worked: float) -> bool:
-        """Record a step: the seconds until its batch arrived, and those of the loop's own work.
-
-        Returns:
-            Whether the steps are so short that recording more of them would cost over 1 % of the time.
-        """
-        if self._steps % self._every == 0:
-            self._kept.append(wait)
-            if len(self._kept) >= _KEPT:
-                self._kept = self._kept[::2]
-                self._every *= 2
-        self._steps += 1
-        self._waited += wait
-        self._squares += wait * wait
-        self._worked += worked
-        if self._steps < STEPS:
-            return False
-        short = self._waited + self._worked < self._steps * _SHORT_SECONDS
-        if not self._written or self._waited + self._worked >= _RECORD_SECONDS:
-            self.flush()
-        return short
 
     def flush(self) -> None:
-        """Write the record of the steps since the last one, if there are any."""
-        if self._steps:
-            self._write(self._record())
+        """Write the records of the steps since the last ones, if there are any."""
+        if self._loop.items:
+            for record in self._records():
+                self._write(record)
             self._written = True
             self._begin()
 
-    def _record(self) -> dict[str, Any]:
-        steps, total = self._steps, self._waited + self._worked or 1e-9
-        mean, share = self._waited / steps, self._waited / total
-        before, self._before = self._before, self._done()
-        work = Work(*(now - then for now, then in zip(astuple(self._before), astuple(before), strict=True)))
-        if self._steps_are_samples:
-            work.busy, work.samples = self._waited, steps
-        # Workers are not idle while a loop waits for them, so the time until they continue is that of sending the batch.
-        handover = work.handover if self._about["workers"] else max(0.0, self._waited - work.busy)
-        parts = {
-            "source": work.source,
-            "parse": max(0.0, work.busy - work.source - work.transform),
-            "transform": work.transform,
-            "handover": handover,
-        }
-        every = sum(parts.values()) if work.busy else 0.0
-        return {
-            **self._about,
-            "steps": steps,
-            "step_s": total / steps,
-            "wait_s": mean,
-            "wait_variance": max(0.0, self._squares / steps - mean * mean),
+    def _records(self) -> list[Record]:
+        """One for each channel. The loop's waits are divided among channels and causes as the time for making the samples is."""
+        loop, before, self._before = self._loop, self._before, self._done()
+        works = [_since(now, then) for now, then in zip(self._before, before, strict=True)]
+        waited = loop.busy + loop.blocked
+        seconds = waited + loop.idle or 1e-9
+        making = sum(work.busy + work.blocked for work in works)
+        workers = self._about[0]["workers"]
+        # Workers have to wait while the loop does its own work; if they wait longer, batches are being collated and sent. Without
+        # workers, what the samples do not take is collating.
+        rest = sum(work.idle for work in works) - workers * loop.idle if workers else waited - making
+        parts = [_parts(work) for work in works]
+        for spent, work in zip(parts, works, strict=True):
+            spent["handover" if workers else "transform"] += (
+                max(0.0, rest) * (work.busy + work.blocked) / (making or 1.0)
+            )
+        every = sum(map(sum, (spent.values() for spent in parts)))
+        mean = fmean(self._kept)
+        waits = {
+            "wait_variance": fmean((wait - mean) ** 2 for wait in self._kept),
             "wait_p99_s": sorted(self._kept)[int(0.99 * (len(self._kept) - 1) + 0.5)],
-            "wait_share": share,
-            **{f"{name}_share": share * spent / every if every else 0.0 for name, spent in parts.items()},
-            "samples_per_s": work.samples / total,
-            "bytes_per_s": work.bytes / total,
         }
+        records = []
+        for about, work, spent in zip(self._about, works, parts, strict=True):
+            shares = {name: waited / seconds * part / (every or 1.0) for name, part in spent.items()}
+            share = sum(shares.values()) if every else waited / seconds
+            records.append(
+                {
+                    **about,
+                    "steps": round(loop.items),
+                    "step_s": seconds / loop.items,
+                    "wait_s": share * seconds / loop.items,
+                    **waits,
+                    "own_share": loop.idle / seconds,
+                    "wait_share": share,
+                    **{f"{name}_share": part for name, part in shares.items()},
+                    "samples_per_s": work.samples / seconds,
+                    "bytes_per_s": (work.bytes + work.file_bytes) / seconds,
+                }
+            )
+        return records
+
+
+class WorkerWaits:
+    """How busy a DataLoader's workers are whose loop is not timed: one of them writes the records of all."""
+
+    def __init__(self, about: Sequence[Record], write: Write, done: Callable[[], list[Work]]) -> None:
+        self._about, self._write, self._done = about, write, done
+        self._before, self._written = done(), time.perf_counter()
+
+    def flush(self, least_seconds: float = 0.0) -> None:
+        """Write the records, unless the last ones are younger than this."""
+        seconds = time.perf_counter() - self._written
+        if seconds < least_seconds:
+            return
+        before, self._before, self._written = self._before, self._done(), time.perf_counter()
+        works = [_since(now, then) for now, then in zip(self._before, before, strict=True)]
+        every = sum(work.busy + work.blocked + work.idle for work in works)
+        for about, work in zip(self._about, works, strict=True):
+            if work.items:
+                self._write(
+                    {
+                        **about,
+                        "busy_share": (work.busy + work.blocked) / every,
+                        **{
+                            f"{name}_share": spent / every for name, spent in _parts(work).items() if name != "handover"
+                        },
+                        "samples_per_s": work.samples / seconds,
+                        "bytes_per_s": (work.bytes + work.file_bytes) / seconds,
+                    }
+                )
+
+
+def worker_meter(publish: Publish, channels: int, own: WorkerWaits | None = None) -> Meter:
+    """Return the meter of a thread or process that makes samples or batches for a loop elsewhere."""
+
+    def note(works: Sequence[Work], _: Sequence[float]) -> None:
+        publish(works)
+        if own is not None:
+            own.flush(_RECORD_SECONDS)
+
+    return Meter(note, channels, SHARED_SECONDS)
+
+
+def _since(now: Work, then: Work) -> Work:
+    return total((now, Work(*(-each for each in vars(then).values()))))
+
+
+def _parts(work: Work) -> dict[str, float]:
+    """Return the seconds of a channel's work by what they were spent on."""
+    return {
+        "source": work.blocked + work.files,
+        "parse": max(0.0, work.busy - work.files - work.transform),
+        "transform": work.transform,
+        "handover": 0.0,
+    }
 
 
 def about(channel: str, mode: str, workers: int) -> dict[str, Any]:

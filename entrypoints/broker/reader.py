@@ -23,12 +23,12 @@ from entrypoints.broker import protocol
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import owner_process
+from entrypoints.meter import received, waited
 from entrypoints.order.sampling import Reading, ShardCursor
 from entrypoints.order.sharding import Shard
 from entrypoints.readers.fifo import wait_seconds
 from entrypoints.records import Format
 from entrypoints.sample import DATA, Sample
-from entrypoints.waits import received, waited
 
 # The broker gets the path of its starter, and so the same modules, whatever environment variables say.
 _PROGRAM = """
@@ -60,11 +60,10 @@ def read_shard(
     """
     request = _request(channel, epoch, form, shard, reading, finished=False)
     decode = _decoder(form) if request.record_wrapper != "RecordIO" else None
-    count = 0
+    count, begin = 0, time.perf_counter()
     with closing(_ask(channel, request)) as connection:
         try:
             while True:
-                begin = time.perf_counter()
                 kind, content, fields = protocol.receive_frame(connection)
                 waited(begin)
                 received(len(content) + sum(map(len, fields)))
@@ -80,6 +79,7 @@ def read_shard(
                 if last is not None:
                     cursor.cut = True
                     yield last if decode is None else decode(last)
+                begin = time.perf_counter()
         except (EOFError, ConnectionError) as error:
             raise ChannelError(
                 f"channel {channel.name!r}: the process that reads the Pipe for this host has died, after {count:,} samples "

@@ -26,7 +26,7 @@ from entrypoints.fetching.background import exit_deadline
 from entrypoints.fetching.schedule import Fetch, Fetchable, Limits, Schedule, Slot
 from entrypoints.fetching.silence import remote_silence
 from entrypoints.fetching.stream import ReadStream
-from entrypoints.waits import received, waited
+from entrypoints.meter import received, waited
 
 _LOOK_SECONDS = 1.0  # between two checks of an idle thread for dropped streams
 _QUIT_SECONDS = 1.0  # for all requests together that are under way at exit

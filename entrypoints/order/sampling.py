@@ -25,6 +25,7 @@ from zlib import crc32
 
 from entrypoints.errors import ChannelError, expect, whole_number
 from entrypoints.fetching.background import in_background
+from entrypoints.meter import ahead, waited_for
 from entrypoints.order.sharding import Shard
 from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample, weight
@@ -257,10 +258,10 @@ class _Blocks:
         A reader that does not take its samples blocks the others, and none yields a sample before its block is full.
         """
         # In a thread: a silent Pipe must not keep the caller from leaving.
-        read_block = partial(in_background, partial(self._read, source), "next-block")
+        read_block = partial(in_background, partial(ahead, partial(self._read, source)), "next-block")
         coming = read_block()
         try:
-            while (read := coming.result())[0]:
+            while (read := waited_for(coming))[0]:
                 coming = read_block()
                 yield read
         finally:

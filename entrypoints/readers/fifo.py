@@ -26,8 +26,8 @@ from entrypoints.errors import ChannelError
 from entrypoints.fetching.silence import Silence, warn_once
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import Processes, owner_process
+from entrypoints.meter import received, waited
 from entrypoints.readers import fifo_numbers
-from entrypoints.waits import received, waited
 
 WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a million objects to list first
 REREAD_SECONDS = 10.0  # for a FIFO that this job has read before; only a feeder run by hand writes to it again
@@ -49,7 +49,7 @@ def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
     pending = PendingFifo(channel, epoch, Processes([owner_process()]))
     seconds = pending.timeout(seconds)
     deadline = time.monotonic() + seconds
-    pause = 0.001
+    pause, begin = 0.001, time.perf_counter()
     try:
         while (descriptor := pending.try_open()) is None:
             if time.monotonic() > deadline:
@@ -58,6 +58,7 @@ def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
             pause = min(2 * pause, 0.1)
     finally:
         pending.close()
+    waited(begin)
     return FifoStream(descriptor, Silence(f"channel {channel.name!r}: the feeder of {pending.path}", seconds))
 
 

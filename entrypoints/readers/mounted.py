@@ -17,11 +17,9 @@ import errno
 import logging
 import os
 import stat
-import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from io import FileIO
-from typing import Any
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
@@ -29,12 +27,13 @@ from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
 from entrypoints.fetching.silence import warn_once
 from entrypoints.job.environment import Channel
+from entrypoints.meter import awaited_read, counted_read, is_counting
 from entrypoints.readers.remote_file import RemoteFile, is_remote
 from entrypoints.sample import ByteStream
-from entrypoints.waits import received, waited
 
 # A file's size is unknown before it is read, so a piece is reserved for it: enough for all 64 threads.
 _LIMITS = Limits(held_bytes=48 << 20, piece_bytes=768 << 10)
+_LARGE_BYTES = 1 << 18  # of a file whose reads take so long that counting all of them costs nothing
 
 # Errors of a link to nothing; other errors of a remote file system are raised.
 _NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
@@ -59,48 +58,31 @@ def key_of(channel: Channel, path: str) -> str:
     return path
 
 
-class _LocalFile(FileIO):
-    """A file of a disk: reading it is waiting for the source."""
+class _SmallFile(FileIO):
+    read, readall, readinto = (counted_read(method) for method in (FileIO.read, FileIO.readall, FileIO.readinto))
 
-    def readinto(self, buffer: Any, /) -> int:
-        begin = time.perf_counter()
-        count = super().readinto(buffer)
-        waited(begin)
-        received(count)
-        return count
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or size < 0:
-            return self.readall()
-        begin = time.perf_counter()
-        data = super().read(size)
-        waited(begin)
-        received(len(data))
-        return data
-
-    def readall(self) -> bytes:
-        begin = time.perf_counter()
-        data = super().readall()
-        waited(begin)
-        received(len(data))
-        return data
+class _LargeFile(FileIO):
+    read, readall, readinto = (awaited_read(method) for method in (FileIO.read, FileIO.readall, FileIO.readinto))
 
 
 def open_file(channel: Channel, path: str) -> FileIO:
     """Open one file of the channel, unbuffered: formats have their own buffers. Raises ChannelError."""
     try:
-        return _LocalFile(os.path.join(channel.path, path), opener=_opened)  # noqa: PTH118 (Path costs 5 us each)
+        return _opened(os.path.join(channel.path, path))  # noqa: PTH118 (Path costs 5 us each)
     except OSError as error:
         raise ChannelError(f"channel {channel.name!r} cannot be read at {path!r}: {error}") from error
 
 
-def _opened(path: str, flags: int) -> int:
+def _opened(path: str) -> FileIO:
     """Open a file. Raises OSError for one that became a FIFO after the listing, which would otherwise block."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no longer a file", path)
-    return descriptor
+    kind = _LargeFile if status.st_size >= _LARGE_BYTES else _SmallFile if is_counting() else FileIO
+    return kind(descriptor)
 
 
 def objects(channel: Channel) -> Iterator[str]:

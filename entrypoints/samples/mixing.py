@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from entrypoints.errors import ChannelError
+from entrypoints.meter import turn_to
 from entrypoints.order.sampling import VERSION, Samples, State, differences
 from entrypoints.sample import Sample
 from entrypoints.samples.error_notes import add_sample_note
@@ -59,6 +60,7 @@ class Mixture:
         while len(self._ended) < len(self._sources):
             chosen = self._choice()
             self._drawn += 1
+            turn_to(chosen)
             try:
                 sample = next(self._sources[chosen])
             except StopIteration:

@@ -5,6 +5,7 @@ Closing the outer generator closes the open streams.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from itertools import islice
 from entrypoints.broker.reader import finish_shard, has_broker, read_shard
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
+from entrypoints.meter import waited
 from entrypoints.order.sampling import Reading, ShardCursor
 from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import Reader, fifo
@@ -66,7 +68,11 @@ class Pipeline:
             raise ChannelError(f"channel {self.channel.name!r} cannot be read{where}: {error}") from error
 
     def _of_objects(self, reader: Reader, cursor: ShardCursor) -> Generator[Sample, None, None]:
-        ordered = self.reading.of_objects(reader.objects(self.channel), self.epoch)
+        begin = time.perf_counter()
+        ordered = self.reading.of_objects(
+            reader.objects(self.channel), self.epoch
+        )  # lists all objects if it shuffles them
+        waited(begin)
         items = self.shard.of(ordered)
         for item in islice(items, cursor.object):
             self._begin(cursor, reader.key_of(self.channel, item))

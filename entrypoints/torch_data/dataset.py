@@ -15,10 +15,8 @@ wait forever for the rank that has run out. No sample is dropped or repeated; `u
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -42,11 +40,11 @@ from entrypoints.samples.channel import (
     placement_of,
 )
 from entrypoints.samples.error_notes import add_sample_note
-from entrypoints.samples.mixing import Mixture, known_weights
+from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.epoch_counter import Epochs
 from entrypoints.torch_data.shared_memory import shared
-from entrypoints.torch_data.shared_work import SharedWork, writer
-from entrypoints.waits import Waits, Work, Write, about, are_recorded, counting
+from entrypoints.torch_data.shared_work import SharedWork
+from entrypoints.waits import are_recorded, timed_transform
 
 Transform = Callable[[Sample], Any]
 
@@ -61,13 +59,10 @@ class StreamDataset(IterableDataset[Any]):
 
     transform: Transform | None = None  # for the samples that `samples` returns
     placement: Placement
-    source: tuple[str, str]  # the names and the input mode of what is read
-    write_waits: Write
-    is_timed = False  # whether the loop is timed elsewhere, as for a worker's dataset
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment) -> None:
         self._epochs = Epochs()
-        self.shared_work = SharedWork()
+        self.shared_work = SharedWork(sources, environment)
         self._current: Samples | Mixture | None = None
         self._resumed: State | None = None
 
@@ -120,15 +115,14 @@ class StreamDataset(IterableDataset[Any]):
 
     def _transformed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
         """Yield the transformed samples, and record how long the loop waits for them."""
-        plain, info, work = self._untimed(samples), get_worker_info(), Work()
+        plain = self._untimed(samples)
         if not are_recorded():
             return plain
-        if info is not None or self.is_timed:
-            return work.serve(plain, partial(self.shared_work.add, info.id if info else 0))
-        return Waits(about(*self.source, 0), lambda: replace(work), self.write_waits).loop(plain, work)
+        meter, finish = self.shared_work.meter()
+        return meter.over(plain, finish=finish)
 
     def _untimed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
-        transform, is_worker = counting(self.transform), get_worker_info() is not None
+        transform, is_worker = timed_transform(self.transform), get_worker_info() is not None
         with closing(samples):
             if isinstance(samples, Mixture) or transform is None:
                 yield from map(shared, samples) if is_worker else samples
@@ -203,17 +197,15 @@ class ChannelDataset(StreamDataset):
         reading: Reading | None = None,
         environment: Environment | None = None,
     ) -> None:
-        super().__init__()
-        self._environment = known_environment(environment)
-        self.channel = find_channel(self._environment, channel)
+        self.environment = known_environment(environment)
+        self.channel = find_channel(self.environment, channel)
+        super().__init__([(channel, self.channel.mode)], self.environment)
         check_how(format, reading)
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._format = format
         self.transform = transform
-        self.source = (channel, self.channel.mode)
-        self.write_waits = writer(self._environment)
         self._reading = reading
-        self.placement = _placement(self._environment)
+        self.placement = _placement(self.environment)
         self._job = job()  # Its workers read the same listing.
 
     @property
@@ -227,52 +219,9 @@ class ChannelDataset(StreamDataset):
             self.channel.name,
             self.epoch if epoch is None else epoch,
             self._format,
-            environment=self._environment,
+            environment=self.environment,
             shard=shard,
             reading=self._reading,
-        )
-
-
-class MixedDataset(StreamDataset):
-    """A rank's samples of several channels, drawn by weight; each once per epoch.
-
-    Args:
-        parts: The weight of each dataset; samples get their own dataset's transform.
-        seed: Seed of the draws.
-        stop_at_first: Whether the epoch ends with the first channel that ends; otherwise the others continue.
-
-    Raises:
-        TypeError: `parts` is not a mapping of ChannelDatasets.
-        ValueError: A weight is not a finite number above 0.
-    """
-
-    def __init__(self, parts: Mapping[ChannelDataset, float], *, seed: int = 0, stop_at_first: bool = False) -> None:
-        super().__init__()
-        expect(isinstance(parts, Mapping), "parts", parts, "the datasets with their weights: {train: 3.0, extra: 1.0}")
-        if not all(isinstance(part, ChannelDataset) for part in parts):
-            raise TypeError(f"a mixture needs ChannelDatasets, got {', '.join(type(part).__name__ for part in parts)}")
-        self._parts, self._weights = list(parts), known_weights(parts.values())
-        self._seed, self._stop_at_first = seed, stop_at_first
-        self.placement = self._parts[0].placement
-        modes = dict.fromkeys(part.channel.mode for part in self._parts)
-        self.write_waits = self._parts[0].write_waits
-        self.source = ("+".join(part.channel.name for part in self._parts), "+".join(modes))
-
-    def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Mixture:
-        epoch = self.epoch if epoch is None else epoch
-        pipes = [part.channel.name for part in self._parts if part.channel.mode == "Pipe"]
-        if pipes and default_shard(self._parts[0].channel, self.placement, worker, workers).readers > 1:
-            raise ChannelError(
-                f"channel {pipes[0]!r}: a Pipe in a mixture must have one reader per host, because several would draw at different"
-                " times and wait for each other; use one rank per host and num_workers 0 or 1, or input_mode: FastFile"
-            )
-        rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else os.environ.get("RANK", 0)
-        return Mixture(
-            [part.samples(worker, workers, epoch) for part in self._parts],
-            self._weights,
-            seed=f"{self._seed}/{epoch}/{rank}/{worker}/{workers}",
-            transforms=[counting(part.transform) for part in self._parts],
-            stop_at_first=self._stop_at_first,
         )
 
 

@@ -20,8 +20,8 @@ import weakref
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import torch
@@ -35,7 +35,7 @@ from entrypoints.order.sampling import Samples, State
 from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.dataset import StreamDataset, foreign_state
-from entrypoints.waits import Waits, Work, about, are_recorded, begin_work, counting, total
+from entrypoints.waits import are_recorded, timed_transform
 
 T = TypeVar("T")
 _AHEAD = 2  # batches that each thread prepares in advance
@@ -49,6 +49,7 @@ class _Item:
 
     state: State  # the thread's, after this
     batch: Any = None
+    samples: int = 0
     ended: bool = False
     error: BaseException | None = None
 
@@ -108,13 +109,8 @@ class ThreadLoader:
             each.load_state_dict(state)
         states = [each.state_dict() for each in samples]
         self._state = begin or {"epoch": self.dataset.epoch, "threads": states, "ended": [], "turn": 0}
-        works = [Work() for _ in samples]
-        batches = self._batches(samples, self._state, works)
-        if not are_recorded():
-            return batches
-        return Waits(about(*self.dataset.source, self._threads), partial(total, works), self.dataset.write_waits).loop(
-            batches
-        )
+        batches = self._batches(samples, self._state)
+        return self.dataset.shared_work.loop(self._threads).over(batches) if are_recorded() else batches
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
@@ -137,14 +133,14 @@ class ThreadLoader:
         self.dataset.load_state_dict({"epoch": state["epoch"], "finished": _is_finished(state)})
         self._resumed = state if "threads" in state else None
 
-    def _batches(self, samples: list[Samples | Mixture], begin: State, works: list[Work]) -> Generator[Any, None, None]:
+    def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
         states, ended, turn = list(begin["threads"]), set[int](), begin["turn"]
         stop = threading.Event()
         queues: list[queue.Queue[_Item]] = [queue.Queue(_AHEAD) for _ in samples]
         workers = [
-            threading.Thread(target=self._work, args=(each, filled, stop, work), name="loader", daemon=True)
-            for each, filled, work in zip(samples, queues, works, strict=True)
+            threading.Thread(target=self._work, args=(number, each, filled, stop), name="loader", daemon=True)
+            for number, (each, filled) in enumerate(zip(samples, queues, strict=True))
         ]
         for worker in workers:
             _workers.add(worker)
@@ -167,39 +163,41 @@ class ThreadLoader:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             stop.set()
 
-    def _work(self, samples: Samples | Mixture, filled: queue.Queue[_Item], stop: threading.Event, work: Work) -> None:
+    def _work(self, number: int, samples: Samples | Mixture, filled: queue.Queue[_Item], stop: threading.Event) -> None:
         """Run a thread: make batches of its shard until it ends or fails, or the loop is left."""
         error: BaseException | None = None
-        transform, sample = counting(self.dataset.transform), None
-        collate: Any = counting(self._collate)
-        begin_work(work)
-        begin = time.perf_counter()
+        items = self._items(samples, stop)
+        if are_recorded():
+            items = self.dataset.shared_work.thread(number).over(items, attrgetter("samples"))
+        try:
+            with closing(items):
+                for item in items:
+                    if not _put(filled, item, stop):
+                        return
+        except BaseException as caught:  # noqa: BLE001 - raised again where the batches are read
+            error = caught
+        _put(filled, _Item(samples.state_dict(), ended=True, error=error), stop)
 
-        def put(batch: list[Any]) -> bool:
-            item = _Item(samples.state_dict(), collate(batch))
-            work.busy += time.perf_counter() - begin
-            work.samples += len(batch)
-            return _put(filled, item, stop)
-
+    def _items(self, samples: Samples | Mixture, stop: threading.Event) -> Generator[_Item, None, None]:
+        transform, collate = timed_transform(self.dataset.transform), timed_transform(self._collate)
+        sample: Any = None
+        batch: list[Any] = []
         try:
             with closing(samples):
-                batch: list[Any] = []
                 for sample in samples:
                     batch.append(sample if transform is None else transform(sample))
                     sample = None  # frees it while the next is read
                     if stop.is_set():
                         return  # immediately, not after a whole batch
                     if len(batch) == self._batch_size:
-                        if not put(batch):
-                            return
-                        batch, begin = [], time.perf_counter()
+                        yield _Item(samples.state_dict(), collate(batch), len(batch))
+                        batch = []
                 if batch and not self._drop_last:
-                    put(batch)
-        except BaseException as caught:  # noqa: BLE001 - raised again where the batches are read
-            error = caught
-            if sample is not None and isinstance(caught, Exception) and isinstance(samples, Samples):
-                add_sample_note(caught, sample, samples)
-        _put(filled, _Item(samples.state_dict(), ended=True, error=error), stop)
+                    yield _Item(samples.state_dict(), collate(batch), len(batch))
+        except Exception as error:
+            if sample is not None and isinstance(samples, Samples):
+                add_sample_note(error, sample, samples)
+            raise
 
 
 _workers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()

@@ -12,7 +12,7 @@ begins the next epoch, while a ChannelDataset's state from there yields no more 
 from __future__ import annotations
 
 import operator
-import time
+import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
@@ -22,13 +22,14 @@ from torch.utils.data import Dataset, get_worker_info
 from entrypoints.errors import ChannelError, expect
 from entrypoints.fetching.listing import Keys
 from entrypoints.job.environment import Environment
+from entrypoints.meter import Meter
 from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import KEY, ByteStream, Sample, sample_of
 from entrypoints.samples.channel import find_channel, known_environment
 from entrypoints.samples.error_notes import add_key_note
 from entrypoints.torch_data.shared_memory import shared
-from entrypoints.torch_data.shared_work import SharedWork, writer
-from entrypoints.waits import Waits, Work, about, are_recorded, begin_work, counting
+from entrypoints.torch_data.shared_work import SharedWork
+from entrypoints.waits import are_recorded, timed_transform
 
 Transform: TypeAlias = Callable[[Sample], Any]
 Streams: TypeAlias = Generator[tuple[str | None, ByteStream], None, None]
@@ -38,24 +39,23 @@ class _MapDataset(Dataset[Any]):
     """Samples by index, in the order of `keys`."""
 
     keys: Sequence[str]  # the samples' keys, by index
-    is_timed = False  # whether the loop is timed elsewhere
     _reader: Any
+    _meter: Meter
+    _used: tuple[int, bool] | None = None  # the meter's process, and whether the loop records its waits elsewhere
 
     def __init__(
         self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
     ) -> None:
         environment = known_environment(environment)
         self._channel = find_channel(environment, channel)
-        self.write_waits = writer(environment)
         if reader_of(self._channel) is not self._reader:
             raise ChannelError(
                 f"channel {channel!r} has input_mode {self._channel.mode}, which this dataset does not read; use ChannelDataset"
             )
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
-        self._transform = transform
-        self.source, self.shared_work = (channel, self._channel.mode), SharedWork()
-        self._ended = 0.0  # when the last batch was returned
-        self._waits = Waits(about(*self.source, 0), self.shared_work.total, self.write_waits)
+        self._transform = timed_transform(transform)
+        self._is_recorded = are_recorded()
+        self.shared_work = SharedWork([(channel, self._channel.mode)], environment)
         self.keys = Keys(self._list())
 
     def _list(self) -> Iterable[str]:
@@ -71,22 +71,24 @@ class _MapDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples of a batch, in the order of its indices; DataLoader calls this."""
         places = [self._place(index) for index in indices]
-        if not are_recorded():
+        if not self._is_recorded:
             return self._read(places)
-        begin_work(work := Work(samples=len(places)))
-        begin = time.perf_counter()
+        meter = self._meter_here()
+        if meter.rests():
+            return self._read(places)
         samples = self._read(places)
-        self._record(work, begin, time.perf_counter())
+        meter.stop(len(samples))
         return samples
 
-    def _record(self, work: Work, begin: float, end: float) -> None:
-        """Record a batch: as a worker's work, or as a wait of the loop that asked for it."""
-        before, self._ended = self._ended or begin, end
-        work.busy, work.handover = end - begin, begin - before
-        info = get_worker_info()
-        self.shared_work.add(info.id if info else 0, work)
-        if info is None and not self.is_timed:
-            self._waits.add(end - begin, begin - before)
+    def _meter_here(self) -> Meter:
+        """Return the meter of this process and kind of loop."""
+        used = (os.getpid(), self.shared_work.is_timed)
+        if used != self._used:
+            self._used, (self._meter, _) = used, self.shared_work.meter()
+        return self._meter
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_meter", "_used")}
 
     def _read(self, places: Sequence[int]) -> list[Any]:
         samples: list[Any] = []
@@ -125,7 +127,7 @@ class _MapDataset(Dataset[Any]):
             ) from error
 
     def _transformed(self, sample: Sample) -> Any:
-        key, transform = sample[KEY], counting(self._transform)
+        key, transform = sample[KEY], self._transform
         try:
             transformed = sample if transform is None else transform(sample)
         except Exception as error:

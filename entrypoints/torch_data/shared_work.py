@@ -1,42 +1,72 @@
-"""The work of a DataLoader's workers, in memory that the training process reads."""
+"""The work of a dataset's loops and of their workers, in memory that all processes of a DataLoader share."""
 
 # ruff: noqa: TID253 - its name says that this file imports torch
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, fields, replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch.utils.data import get_worker_info
 
 from entrypoints.job.environment import Environment
+from entrypoints.meter import Meter, Work
 from entrypoints.torch_data.epoch_counter import WORKERS
-from entrypoints.waits import Work, Write, write_record
-
-_FIELDS = astuple(Work())
+from entrypoints.waits import Record, Waits, WorkerWaits, Write, about, worker_meter, write_record
 
 
 class SharedWork:
-    """A row for each worker, which adds to no other."""
+    """A row for each worker, which adds to no other, and in it one for each channel.
 
-    def __init__(self) -> None:
-        self._rows = torch.zeros(WORKERS, len(_FIELDS), dtype=torch.float64)
+    Args:
+        sources: The names and input modes of the channels.
+        environment: The job, whose log and outputs get the records.
+    """
+
+    is_timed = False  # whether the loop records its waits elsewhere
+
+    def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment) -> None:
+        self.sources = list(sources)
+        self._write: Write = partial(write_record, root=environment.root, host=environment.current_host)
+        self._rows = torch.zeros(WORKERS, len(self.sources), len(fields(Work)), dtype=torch.float64)
         self.__setstate__(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._rows.share_memory_()  # type: ignore[no-untyped-call]
 
-    def add(self, worker: int, work: Work) -> None:
-        """Add a worker's work and empty it."""
-        self._rows[worker] += torch.tensor(astuple(work), dtype=torch.float64)
-        vars(work).update(vars(Work()))
+    def add(self, worker: int, works: Sequence[Work]) -> None:
+        """Add what a worker has done, for each channel."""
+        self._rows[worker] += torch.tensor([astuple(work) for work in works], dtype=torch.float64)
 
-    def total(self) -> Work:
-        return Work(*self._rows.sum(0).tolist())
+    def totals(self) -> list[Work]:
+        """Return what all workers have done, for each channel."""
+        return [Work(*row) for row in self._rows.sum(0).tolist()]
 
+    def loop(self, workers: int, write: Write | None = None) -> Waits:
+        """Return the waits of a loop for which workers, threads or processes, make the batches."""
+        return Waits(self._abouts(workers), write or self._write, self.totals)
 
-def writer(environment: Environment) -> Write:
-    """Return the function that writes a dataset's records into the log and this job's outputs."""
-    return partial(write_record, root=environment.root, host=environment.current_host)
+    def thread(self, number: int) -> Meter:
+        """Return the meter of a thread that makes batches; its queue is no hand-over, so it counts as never idle."""
+        return worker_meter(
+            lambda works: self.add(number, [replace(work, idle=0.0) for work in works]), len(self.sources)
+        )
+
+    def meter(self) -> tuple[Meter, Callable[[], object] | None]:
+        """Return the meter for a loop over the dataset in this process, and what to call at the loop's end."""
+        info = get_worker_info()
+        number, workers = (info.id, info.num_workers) if info else (0, 0)
+        if info is None and not self.is_timed:
+            waits = Waits(self._abouts(0), self._write, self.totals, partial(self.add, 0))
+            return waits.meter, waits.flush
+        own = (
+            WorkerWaits(self._abouts(workers), self._write, self.totals) if number == 0 and not self.is_timed else None
+        )
+        return worker_meter(partial(self.add, number), len(self.sources), own), own.flush if own else None
+
+    def _abouts(self, workers: int) -> list[Record]:
+        return [about(*source, workers) for source in self.sources]

@@ -9,6 +9,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch.utils.data import DataLoader
 
-from entrypoints import ChannelDataset, MixedDataset, MountedMapDataset, ThreadLoader, timed
+from entrypoints import ChannelDataset, MixedDataset, MountedMapDataset, Reading, ThreadLoader, timed
 from entrypoints.job.environment import Environment, load_environment
-from entrypoints.waits import STEPS, Waits, Work, about, line_of
+from entrypoints.meter import STRETCH, Work
+from entrypoints.waits import Waits, about, line_of
 
 SLOW = 0.01  # seconds; far more than anything else that a step of these tests does
 Record = dict[str, Any]
@@ -43,7 +45,9 @@ class Clock:
 def recorded(waits: list[float], work: float = 1.0) -> list[Record]:
     records: list[Record] = []
     clock = Clock()
-    for _ in Waits(about("train", "File", 0), Work, records.append, clock).loop(clock.batches([*waits, 0.0])):
+    for _ in Waits([about("train", "File", 0)], records.append, lambda: [Work()], clock=clock).over(
+        clock.batches([*waits, 0.0])
+    ):
         clock.now += work
     return records
 
@@ -72,9 +76,10 @@ def slow(sample: dict[str, Any]) -> torch.Tensor:
     return torch.zeros(1)
 
 
-def test_steps_of_microseconds_are_recorded_only_at_first() -> None:
-    [record] = recorded([1e-6] * 1000, work=1e-6)
-    assert record["steps"] == STEPS
+def test_some_steps_of_microseconds_are_recorded_and_stand_for_all() -> None:
+    *_, record = records = recorded([1e-6] * 99_999, work=1e-6)
+    assert sum(each["steps"] for each in records) == pytest.approx(100_000, rel=0.05)
+    assert (record["wait_s"], record["wait_share"]) == pytest.approx((1e-6, 0.5), rel=1e-3)
 
 
 @given(some.lists(some.floats(0, 10), min_size=1, max_size=400), some.floats(0.01, 5))
@@ -95,12 +100,12 @@ def test_records_hold_the_mean_variance_and_share_of_all_waits(waits: list[float
 
 
 def test_a_record_is_written_per_100_steps_of_a_tenth_of_a_second() -> None:
-    assert [record["steps"] for record in recorded([0.1] * 349, work=0.1)] == [STEPS, STEPS, STEPS, 50]
+    assert [record["steps"] for record in recorded([0.1] * 349, work=0.1)] == [STRETCH, STRETCH, STRETCH, 50]
 
 
 def test_loops_of_short_steps_write_a_record_per_10_seconds() -> None:
     records = recorded([0.001] * 49_999, work=0.001)
-    assert records[0]["steps"] == STEPS
+    assert records[0]["steps"] == STRETCH
     assert 1 < len(records) < 20
 
 
@@ -184,6 +189,57 @@ def test_a_slow_feeder_of_a_pipe_is_waiting_for_the_source(tmp_path: Path, monke
     assert record["wait_share"] > 0.5
     assert record["source_share"] > record["parse_share"] + record["transform_share"]
     assert record["bytes_per_s"] == pytest.approx(3 * record["samples_per_s"])
+
+
+def test_readers_of_a_shuffled_pipe_wait_for_its_slow_feeder(tmp_path: Path) -> None:
+    """They read a block ahead in a thread."""
+    (tmp_path / "input/config").mkdir(parents=True)
+    (tmp_path / "input/data").mkdir()
+    entry = {"TrainingInputMode": "Pipe", "ContentType": "text/plain"}
+    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"train": entry}))
+    os.mkfifo(tmp_path / "input/data/train_0")
+
+    def feed() -> None:
+        with (tmp_path / "input/data/train_0").open("wb", buffering=0) as file:
+            for number in range(60):
+                time.sleep(SLOW)
+                file.write(b"%02d\n" % number)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    job = load_environment(tmp_path, {})
+    dataset = ChannelDataset("train", environment=job, reading=Reading(seed=1, block=5))
+    assert len(list(ThreadLoader(dataset, 1, threads=2, collate=list))) == 60
+    feeder.join()
+    [record] = written(job)
+    assert record["source_share"] > record["parse_share"] + record["transform_share"]
+    assert record["bytes_per_s"] > 2 * record["samples_per_s"]
+
+
+def test_each_channel_of_a_mixture_has_its_own_record(environment: Environment) -> None:
+    parts = {
+        ChannelDataset("train", transform=itemgetter("data"), environment=environment): 5.0,
+        ChannelDataset("extra", transform=slow, environment=environment): 1.0,
+    }
+    for loader in (MixedDataset(parts), ThreadLoader(MixedDataset(parts), 4, threads=2, collate=list)):
+        assert sum(1 for _ in loader) >= 12
+    dataset, threads = written(environment)[:2], written(environment)[2:]
+    for train, extra in (dataset, threads):
+        assert (train["channel"], extra["channel"]) == ("train", "extra")
+        assert train["own_share"] + train["wait_share"] + extra["wait_share"] == pytest.approx(1)
+        assert extra["transform_share"] > train["wait_share"]
+        assert train["samples_per_s"] == pytest.approx(5 * extra["samples_per_s"], rel=0.2)
+
+
+def test_workers_of_a_loader_that_is_not_timed_record_how_busy_they_are(environment: Environment) -> None:
+    for work in (0.0, 3 * SLOW):
+        dataset = ChannelDataset("train", transform=slow, environment=environment)
+        for _ in DataLoader(dataset, num_workers=1, prefetch_factor=1):
+            time.sleep(work)
+    waiting, idle = written(environment)
+    assert (waiting["channel"], waiting["workers"]) == ("train", 1)
+    assert waiting["transform_share"] > 0.5 > idle["busy_share"]
+    assert waiting["bytes_per_s"] == pytest.approx(10_000 * waiting["samples_per_s"])
 
 
 def test_shares_of_the_parts_add_up_to_the_share_of_the_waits(environment: Environment) -> None:

@@ -15,7 +15,8 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.mixed import MixedDataset
 from format_channels import lines_channel
 from stateful_loaders import LOADERS, SHUFFLED, dataset_of, given, read, text_of
 

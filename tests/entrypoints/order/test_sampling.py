@@ -18,8 +18,9 @@ from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
+from entrypoints.torch_data.mixed import MixedDataset
 from patience import wait_for
 from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of, texts
 

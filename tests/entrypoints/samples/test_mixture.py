@@ -13,7 +13,8 @@ import pytest
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.samples.mixing import Mixture
-from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.mixed import MixedDataset
 
 SIZES = {"a": 30, "b": 8, "c": 15}
 

@@ -23,8 +23,9 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
-from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset, uneven_ranks
+from entrypoints.torch_data.dataset import ChannelDataset, uneven_ranks
 from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
+from entrypoints.torch_data.mixed import MixedDataset
 from patience import PATIENCE
 
 pytestmark = [

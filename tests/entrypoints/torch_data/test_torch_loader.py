@@ -17,8 +17,9 @@ from entrypoints import MountedMapDataset
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
-from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
+from entrypoints.torch_data.mixed import MixedDataset
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 

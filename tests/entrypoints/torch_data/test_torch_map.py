@@ -16,8 +16,9 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.start.failure import failure_text
-from entrypoints.torch_data.dataset import ChannelDataset, MixedDataset
+from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
+from entrypoints.torch_data.mixed import MixedDataset
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

@@ -1,0 +1,261 @@
+"""What a thread does to make samples, by channel: how long it is blocked, reads files and transforms, and how long it works in all.
+
+A meter counts stretches of 100 items. Where counting would cost over 1 % of the time, as with samples of microseconds, it rests
+after each stretch, which then stands for the rest, too. While it rests, only the time in which the thread is blocked is counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import astuple, dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+STRETCH = 100  # items
+SHARED_SECONDS = 0.05  # of a stretch of a thread or process that works for a loop elsewhere
+_EVENT_SECONDS = 2.5e-6  # to count an item, a read or a transform
+_MOST_COST = 0.01  # of the time
+_MOST_REST = 100  # times the stretch
+
+
+@dataclass
+class Work:
+    """What was done for one channel. Times are in seconds."""
+
+    items: float = 0.0  # samples or batches, as the consumer requests them
+    samples: float = 0.0
+    busy: float = 0.0  # reading, parsing and transforming, without `blocked`
+    files: float = 0.0  # the part of it in reads of files
+    transform: float = 0.0  # the part of it in transforms
+    idle: float = 0.0  # until the consumer requests the next item
+    file_bytes: float = 0.0
+    blocked: float = 0.0  # until bytes arrive from the source
+    bytes: float = 0.0  # that arrived
+
+    def scaled(self, factor: float) -> Work:
+        """Return the work of a longer time, except what is counted all the time."""
+        whole = [factor * each for each in astuple(self)]
+        whole[-2:] = self.blocked, self.bytes
+        return Work(*whole)
+
+
+def total(works: Iterable[Work]) -> Work:
+    """Return the sum of works."""
+    return Work(*map(math.fsum, zip(*map(astuple, works), strict=True)))
+
+
+class _Current(threading.local):
+    meter: Meter | None = None
+
+
+_current = _Current()
+
+
+class Meter:
+    """Counts what the thread that uses it does, in one Work for each channel.
+
+    Args:
+        publish: Receives the works of a stretch, and how long each of its items was waited for.
+        channels: The number of channels.
+        seconds: Time after which a stretch ends, too.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        publish: Callable[[Sequence[Work], Sequence[float]], object],
+        channels: int = 1,
+        seconds: float = math.inf,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._publish, self._channels, self._seconds, self._clock = publish, channels, seconds, clock
+        self.resting = False
+        self._began = self._since = self._start = 0.0
+        self._rest = self._passed = 0  # a rest's items, if the caller counts them
+        self._clear()
+
+    def _clear(self) -> None:
+        self.works = [Work() for _ in range(self._channels)]
+        self.work = self.works[0]  # of the channel that is read
+        self.events = 0
+        self._waits: list[float] = []
+
+    def over(
+        self, items: Iterable[T], size: Callable[[T], int] | None = None, finish: Callable[[], object] | None = None
+    ) -> Generator[T, None, None]:
+        """Yield the items; `size` returns an item's samples, `finish` is called at the end."""
+        iterator, nothing = iter(items), object()
+        try:
+            while True:
+                if rest := self.start():
+                    count = itertools.count(1)
+                    yield from itertools.compress(itertools.islice(iterator, rest), count)
+                    self.resume(next(count) - 1)
+                    continue
+                item: Any = next(iterator, nothing)
+                if item is nothing:
+                    return
+                self.stop(1 if size is None else size(item))
+                yield item
+                del item  # frees it while the next is waited for
+        finally:
+            _current.meter = None
+            self.publish()
+            if isinstance(iterator, Generator):
+                iterator.close()
+            if finish is not None:
+                finish()
+
+    def start(self) -> int:
+        """Begin an item, or return how many to take without `start` and `stop`, before `resume`."""
+        now = self._clock()
+        if self._waits:
+            self.work.idle += now - self._since
+            spent = now - self._began or 1e-9
+            if len(self._waits) == STRETCH or spent >= self._seconds:
+                rest = int(len(self._waits) * min(self.events * _EVENT_SECONDS / _MOST_COST / spent - 1, _MOST_REST))
+                if rest > 0:
+                    _current.meter, self.resting = self, True
+                    return rest
+                self.publish()
+        if not self._waits:
+            self._began = now
+        self.work, self._since, self._start = self.works[0], now, now
+        _current.meter = self
+        return 0
+
+    def rests(self) -> bool:
+        """Begin an item that `stop` ends, or return that it is not counted: for items that are not iterated over."""
+        if self.resting and self._passed == self._rest:
+            self.resume(self._rest)
+        if not self.resting:
+            self._rest, self._passed = self.start(), 0
+        self._passed += 1
+        return self.resting
+
+    def stop(self, samples: int = 1) -> None:
+        """End an item."""
+        _current.meter = None
+        now = self._clock()
+        self._charge(now)
+        self._waits.append(now - self._start)
+        self.work.items += 1
+        if self._channels == 1:
+            self.work.samples += samples
+
+    def _charge(self, now: float) -> None:
+        self.work.busy += now - self._since
+        self._since = now
+        self.events += 1
+
+    def resume(self, rested: int) -> None:
+        """End a rest of so many items."""
+        self.resting = False
+        self.publish(1 + rested / len(self._waits))
+
+    def publish(self, factor: float = 1.0) -> None:
+        """Pass on what was counted, and begin a stretch."""
+        if self._waits:
+            works, waits = [work.scaled(factor) for work in self.works], self._waits
+            self._clear()
+            self._publish(works, waits)
+
+    def turn_to(self, channel: int) -> None:
+        """Count for another channel, of which a sample is read."""
+        if not self.resting:
+            self._charge(self._clock())
+            self.works[channel].samples += self._channels > 1  # `stop` counts those of one channel
+        self.work = self.works[channel]
+
+    def block(self, seconds: float) -> None:
+        self.work.blocked += seconds
+        self._since += seconds
+
+
+def ahead(read: Callable[[], T]) -> tuple[T, Work]:
+    """Read in a thread that works ahead for another; return what was read, and the work."""
+    _current.meter = meter = Meter(lambda *_: None)
+    return read(), meter.work
+
+
+def waited_for(coming: Future[tuple[T, Work]]) -> T:
+    """Wait for what a thread reads ahead, and count its bytes and the time in which it was blocked meanwhile."""
+    begin = time.perf_counter()
+    read, work = coming.result()
+    waited(max(begin, time.perf_counter() - work.blocked))
+    received(work.bytes)
+    return read
+
+
+def waited(begin: float) -> None:
+    """Count the time since `begin`, of time.perf_counter, in which this thread was blocked by its source."""
+    if (meter := _current.meter) is not None:
+        meter.block(time.perf_counter() - begin)
+
+
+def received(count: float) -> None:
+    """Count bytes that have arrived from the source."""
+    if (meter := _current.meter) is not None:
+        meter.work.bytes += count
+
+
+def turn_to(channel: int) -> None:
+    """Count what this thread does from now on for one of its meter's channels, by its number."""
+    if (meter := _current.meter) is not None:
+        meter.turn_to(channel)
+
+
+def is_counting() -> bool:
+    """Return whether reads of files are counted in this thread."""
+    meter = _current.meter
+    return meter is not None and not meter.resting
+
+
+def counted_read(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a file's method that returns bytes, or their number, such that it is counted unless the meter rests."""
+
+    def counted(*arguments: Any) -> Any:
+        begin = time.perf_counter()
+        result = read(*arguments)
+        if (meter := _current.meter) is not None and not meter.resting:
+            meter.work.files += time.perf_counter() - begin
+            meter.work.file_bytes += _count(result)
+            meter.events += 1
+        return result
+
+    return counted
+
+
+def awaited_read(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return such a method whose calls are counted all the time."""
+
+    def awaited(*arguments: Any) -> Any:
+        begin = time.perf_counter()
+        result = read(*arguments)
+        waited(begin)
+        received(_count(result))
+        return result
+
+    return awaited
+
+
+def _count(result: bytes | int) -> int:
+    return result if isinstance(result, int) else len(result)
+
+
+def count_transform(transform: Callable[[Any], T], sample: Any) -> T:
+    """Return the transformed sample, and count the time."""
+    meter = _current.meter
+    if meter is None or meter.resting:
+        return transform(sample)
+    begin = time.perf_counter()
+    try:
+        return transform(sample)
+    finally:
+        meter.work.transform += time.perf_counter() - begin
+        meter.events += 1
