@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
-_LINE = re.compile(r"\bwaits (channel=\S+ mode=\S+ .*\bwait_share=.*)")
+_LINE = re.compile(r"\bwaits (channel=\S+ mode=\S+ .*\b(?:wait|busy)_share=.*)")
 _PARTS = ("source", "parse", "transform", "handover")
 _CAUSES = {"parse": "parsing", "transform": "the transform", "handover": "the hand-over between processes"}
 _SOURCES = {"S3Connector": "S3", "File": "the disk", "Pipe": "the Pipe's feeder"}  # by input mode; others are their own
 _LEAST_SHARE = 0.05  # of a step, to be worth a word
+_LEAST_BUSY = 0.9  # of the workers of a loop that is not timed
 _SHOWN = 3  # channels
 _FIRST_WORKERS = 4  # for a loop without any
 
@@ -25,13 +27,19 @@ class ChannelWaits:
     workers: int
     cores: int
     seconds: float = 0.0  # of all steps
-    waited: float = 0.0
+    own: float = 0.0  # of the loops' own work
+    waited: float = 0.0  # for this channel; a mixture's loop waits for others, too
+    busy: list[float] = field(default_factory=list)  # shares of the time of workers whose loop is not timed
     parts: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PARTS, 0.0))  # seconds
 
     @property
     def share(self) -> float:
         """The part of a step that is waiting."""
         return self.waited / self.seconds if self.seconds else 0.0
+
+    @property
+    def is_notable(self) -> bool:
+        return self.share >= _LEAST_SHARE or (bool(self.busy) and fmean(self.busy) >= _LEAST_BUSY)
 
     @property
     def cause(self) -> str | None:
@@ -49,20 +57,26 @@ class ChannelWaits:
         loop waits for its workers, all of them are busy, so their samples take as long as the loop's steps.
         """
         known = sum(self.parts.values())
-        if not known:
+        if not known or not self.waited:
             return 0.0
-        own, now = self.seconds - self.waited, max(1, self.workers)
+        now = max(1, self.workers)
         more = 2 * self.workers or _FIRST_WORKERS
         source = self.parts["source"] / known
         waiting = source if self.mode == "Pipe" else source * now / more
         working = (1 - source) * now / min(more, max(now, self.cores))
-        making = self.seconds if self.workers else self.waited
-        left = max(0.0, making * (waiting + working) - own)
-        return max(0.0, self.waited - left) / self.seconds
+        making = self.seconds if self.workers else self.seconds - self.own
+        every = self.seconds - self.own
+        left = max(0.0, making * (waiting + working) - self.own)
+        return max(0.0, every - left) * self.waited / every / self.seconds
 
     def __str__(self) -> str:
         """The sentence of a report: `41 % of each step waits for channel train (S3); more workers would remove ...`."""
         cause, removable = self.cause, 5 * round(20 * self.removable)
+        if not self.seconds:
+            busy = (
+                f"the workers of channel {self.channel} are busy {100 * fmean(self.busy):.0f} % of the time ({cause})"
+            )
+            return f"{busy}, so the loop may wait for them; entrypoints.timed(loader) records how long"
         text = f"{100 * self.share:.0f} % of each step waits for channel {self.channel}" + f" ({cause})" * bool(cause)
         if cause == _CAUSES["handover"]:
             return f"{text}; a ThreadLoader sends nothing between processes"
@@ -71,6 +85,8 @@ class ChannelWaits:
         return f"{text}; more workers would not help" if cause else text
 
     def as_data(self) -> dict[str, Any]:
+        if not self.seconds:
+            return {"Busy": round(fmean(self.busy), 4), "Report": str(self)}
         parts = {name: round(spent / self.seconds, 4) for name, spent in self.parts.items()}
         return {"Share": round(self.share, 4), **parts, "Removable": round(self.removable, 4), "Report": str(self)}
 
@@ -83,27 +99,29 @@ class LoopWaits:
 
     def note(self, text: str) -> None:
         """Add a line of the log; lines that are no record are ignored."""
-        if (
-            "wait_share=" not in text or (found := _LINE.search(text)) is None
-        ):  # the pattern costs a chatty job 10 times as much
+        # The pattern costs a chatty job 10 times as much.
+        if "waits channel=" not in text or (found := _LINE.search(text)) is None:
             return
         fields = dict(item.split("=", 1) for item in found[1].split() if "=" in item)
         try:
-            seconds = float(fields["steps"]) * float(fields["step_s"])
-            shares = {name: float(fields[f"{name}_share"]) for name in ("wait", *_PARTS)}
+            seconds = float(fields.get("steps", 0)) * float(fields.get("step_s", 0))
+            shares = {name: float(fields.get(f"{name}_share", 0)) for name in ("own", "wait", "busy", *_PARTS)}
             workers, cores = int(fields["workers"]), int(fields["cores"])
         except (KeyError, ValueError):  # The line was cut, or is the script's own.
             return
         name = fields["channel"]
         waits = self._channels.setdefault(name, ChannelWaits(name, fields["mode"], workers, cores))
+        if shares["busy"]:
+            waits.busy.append(shares["busy"])
         waits.seconds += seconds
+        waits.own += seconds * shares["own"]
         waits.waited += seconds * shares["wait"]
         for part in _PARTS:
-            waits.parts[part] += seconds * shares[part]
+            waits.parts[part] += (seconds or 1.0) * shares[part]
 
     def worst(self) -> tuple[ChannelWaits, ...]:
         """Return the channels that are worth a word, the longest waits first."""
-        found = [each for each in self._channels.values() if each.share >= _LEAST_SHARE]
+        found = [each for each in self._channels.values() if each.is_notable]
         return tuple(sorted(found, key=lambda each: -each.waited)[:_SHOWN])
 
 

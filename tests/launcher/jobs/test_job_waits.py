@@ -19,7 +19,13 @@ PARTS = ("source", "parse", "transform", "handover")
 def line(channel: str, share: float, cause: str = "source", **changes: Any) -> str:
     """The line of 100 steps of 0.1 seconds each, as entrypoints writes it."""
     record = {"channel": channel, "mode": "S3Connector", "rank": 0, "workers": 4, "cores": 8, "steps": 100}
-    record |= {"step_s": 0.1, "wait_s": 0.1 * share, "wait_share": share, **{f"{part}_share": 0.0 for part in PARTS}}
+    record |= {
+        "step_s": 0.1,
+        "wait_s": 0.1 * share,
+        "own_share": 1 - share,
+        "wait_share": share,
+        **{f"{part}_share": 0.0 for part in PARTS},
+    }
     return line_of({**record, f"{cause}_share": share, **changes})
 
 
@@ -71,7 +77,7 @@ def test_removable_part_is_that_of_a_loop_with_twice_the_workers(workers: int, w
     own, cores = 0.05, 6
     share = simulated_share(workers, waiting, working, own, cores)
     seconds = own / (1 - share)
-    waits = ChannelWaits("train", "S3Connector", workers, cores, seconds, seconds * share)
+    waits = ChannelWaits("train", "S3Connector", workers, cores, seconds, own, seconds * share)
     known = waiting / workers + working / min(workers, cores)
     waits.parts |= {
         "source": waits.waited * waiting / workers / known,
@@ -86,6 +92,14 @@ def test_lines_of_all_hosts_add_up_and_the_longest_wait_is_first() -> None:
     first, second = waits_in(["epoch 1", *lines, "waits channel=train mode=x wait_share=cut"])
     assert (first.channel, first.share) == ("extra", pytest.approx(0.8))
     assert (second.channel, second.share) == ("train", pytest.approx(0.3))
+
+
+def test_workers_of_an_untimed_loop_are_reported_if_they_are_busy() -> None:
+    record = {"channel": "train", "mode": "S3Connector", "rank": 0, "workers": 2, "cores": 8, "busy_share": 0.97}
+    shares = {"source_share": 0.9, "parse_share": 0.07, "transform_share": 0.0}
+    text = "the workers of channel train are busy 97 % of the time (S3), so the loop may wait for them;"
+    assert reported(line_of(record | shares)) == [f"{text} entrypoints.timed(loader) records how long"]
+    assert not reported(line_of(record | shares | {"busy_share": 0.5}))
 
 
 @pytest.mark.usefixtures("quick_sleep")
