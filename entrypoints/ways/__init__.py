@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 
 from entrypoints.errors import ConfigError
-from entrypoints.ways import fuse, openers, ours, plain_connector, web_dataset
+from entrypoints.ways import energon, fuse, openers, ours, own_formats, plain_connector, web_dataset
 from entrypoints.ways.card import Way
 
 WAYS: Mapping[str, Way] = {
@@ -34,6 +34,9 @@ WAYS: Mapping[str, Way] = {
         openers.IOPATH,
         openers.FSSPEC,
         *fuse.WAYS,
+        energon.WAY,
+        own_formats.MDS,
+        own_formats.LITDATA,
     )
 }
 
