@@ -206,8 +206,8 @@ def _run(args: list[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        if not args:
-            error.show()  # the help
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()
             return 2
         _report(args, error.format_message(), 2)
         if isinstance(error, click.UsageError) and error.ctx:

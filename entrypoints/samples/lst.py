@@ -121,8 +121,8 @@ def _parse(text: str) -> Line:
         raise ValueError(f"expected index, label(s) and path, separated by tabs, got {text!r}")
     try:
         return Line(int(index) if index.isdecimal() else int(float(index)), _labels(labels), path)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"index and labels must be numbers: {error}") from None
+    except (ValueError, OverflowError):
+        raise ValueError(f"index and labels must be numbers, got {text!r}") from None
 
 
 @lru_cache(maxsize=1 << 16)  # few of a list's labels differ

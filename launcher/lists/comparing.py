@@ -10,7 +10,7 @@ from entrypoints.samples.lst import Line
 from launcher.lists.classes import as_classes, columns
 from launcher.lists.files import Lines
 
-GAPS = "classes have no line, but higher ones do; classes are numbered from 0 without gaps"
+CLOSE_GAPS = "`launch lst merge-classes` closes such a gap"
 Problem = tuple[str, Sequence[str]]  # what is wrong, and each line, path or class for which it is
 
 
@@ -120,7 +120,7 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
             else:
                 used.update(classes)
     found.append(("labels are not whole numbers from 0 on", wrong))
-    found.append((GAPS, gaps(used, width)))
+    found.append((f"classes have no line, but higher ones do; {CLOSE_GAPS}", gaps(used, width)))
     unnamed = [str(number) for number in sorted(used) if number >= len(names) > 0]
     found.append((f"classes have no name in {file}", unnamed))
     return [problem for problem in found if problem[1]]

@@ -70,11 +70,12 @@ def split_class(data: DataSet, split: int, rules: Rules | None) -> Edited:
     The first part takes the class's number, unless images stay in the class; the others follow the highest class.
     """
     paths = data.paths_of(split)
-    parts = subfolders(paths) if rules is None else _parts(paths, rules)
+    parts = subfolders(paths) if rules is None else _parts(data.title(split), paths, rules)
     sizes = Counter(parts.values())
     stay = len(paths) - len(parts)
     if len(sizes) + bool(stay) < 2:
-        raise InputError(f"{data.title(split)} has one part only; pass --map, with a line for each image or folder")
+        remedy = "pass --map, with a line for each image or folder" if rules is None else "name a second one in the map"
+        raise InputError(f"{data.title(split)} has one part only; {remedy}")
     free = [*[split] * (not stay), *range(data.size, data.size + len(sizes))]
     numbers = dict(zip(sorted(sizes), free, strict=False))
     lists = _changed(
@@ -114,8 +115,7 @@ def relabel(data: DataSet, rules: Rules) -> Edited:
     by_path: dict[str, Classes] = {}
     by_class: dict[int, Classes] = {}
     listed = {path for lines in data.lists for path in lines}
-    homes = {path.rpartition("/")[0] + "/" for path in listed}
-    folders = {home[: end + 1] for home in homes for end, letter in enumerate(home) if letter == "/"}
+    folders = _folders(listed)
     for key, words in rules.items():
         new = tuple(_number(data, word) for word in words)
         if key in listed or key in folders:
@@ -132,11 +132,25 @@ def relabel(data: DataSet, rules: Rules) -> Edited:
     return Edited(_changed(data, mapped(by_path, by_class), count), list(data.names), [])
 
 
-def _parts(paths: Collection[str], rules: Rules) -> dict[str, str]:
-    """Return the part of each path that a map names."""
-    words = sorted({words[0] for words in rules.values()})
-    change = mapped({key: (words.index(value[0]),) for key, value in rules.items()}, {})
-    return {path: words[number] for path in paths for number in change(path, ())}
+def _folders(paths: Collection[str]) -> set[str]:
+    """Return all folders above paths, with their final slash."""
+    homes = {path.rpartition("/")[0] + "/" for path in paths}
+    return {home[: end + 1] for home in homes for end, letter in enumerate(home) if letter == "/"}
+
+
+def _parts(title: str, paths: Collection[str], rules: Rules) -> dict[str, str]:
+    """Return the part of each path that a map names. Raises InputError for a line that names no image, or several parts."""
+    folders = _folders(paths)
+    for key, words in rules.items():
+        if key not in paths and key not in folders:
+            raise InputError(
+                f"{key!r} of the map is neither an image of {title} nor a folder/ of one; correct or remove its line"
+            )
+        if len(words) > 1:
+            raise InputError(f"{key!r} has {len(words)} parts in the map; an image belongs to one")
+    parts = sorted({words[0] for words in rules.values()})
+    change = mapped({key: (parts.index(words[0]),) for key, words in rules.items()}, {})
+    return {path: parts[number] for path in paths for number in change(path, ())}
 
 
 def _number(data: DataSet, word: str) -> int:

@@ -28,13 +28,23 @@ def is_s3(place: str) -> bool:
     return place.startswith(("s3://", "https://"))
 
 
+@contextmanager
+def named(uri: str) -> Iterator[None]:
+    """Name the object or the prefix in what AWS refuses."""
+    try:
+        yield
+    except RefusedError as error:
+        raise RefusedError(f"{uri}: {error}") from None
+
+
 def read_bytes(place: str, account: Callable[[], Account]) -> bytes:
     """Return the content of a file or an object. Raises InputError or AwsError."""
     if is_s3(place):
         bucket, key = parse_s3_uri(place)
-        content: bytes = account().attempt(
-            "s3", "get_object", lambda client: client.get_object(Bucket=bucket, Key=key)["Body"].read()
-        )
+        with named(place):
+            content: bytes = account().attempt(
+                "s3", "get_object", lambda client: client.get_object(Bucket=bucket, Key=key)["Body"].read()
+            )
         return content
     complete(Path(place))
     try:

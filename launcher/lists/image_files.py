@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from launcher.errors import InputError, did_you_mean_path
-from launcher.lists.files import is_s3
+from launcher.lists.files import is_s3, named
 from launcher.s3.uri import parse_s3_uri
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ def find_images(place: str, endings: Collection[str], account: Callable[[], Acco
             skipped[ending or "no ending"] += 1
     if not paths:
         others = f", only {described(skipped)}" if skipped else ""
+        remedy = ", or pass --ending to `launch lst make`" if skipped else ""
         raise InputError(
-            f"{place}: no images below it{others}; name the folder that holds the folders of the classes, or pass --ending"
+            f"{place}: no images below it{others}; name the folder that holds the classes' folders{remedy}"
         )
     return Found(paths, skipped)
 
@@ -76,7 +77,8 @@ def _files(folder: str) -> Iterator[str]:
 def _keys(uri: str, account: Callable[[], Account]) -> Iterator[str]:
     bucket, prefix = parse_s3_uri(uri)
     prefix = f"{prefix.rstrip('/')}/" if prefix else ""
-    for page in account().pages("s3", "list_objects_v2", Bucket=bucket, Prefix=prefix):
-        for each in page.get("Contents", ()):
-            if not each["Key"].endswith("/"):  # the console's markers of empty folders
-                yield each["Key"][len(prefix) :]
+    with named(uri):
+        for page in account().pages("s3", "list_objects_v2", Bucket=bucket, Prefix=prefix):
+            for each in page.get("Contents", ()):
+                if not each["Key"].endswith("/"):  # the console's markers of empty folders
+                    yield each["Key"][len(prefix) :]

@@ -16,7 +16,7 @@ LISTS = ("train", "validation", "test")  # the names of up to three lists, as Sa
 
 
 def class_names(paths: Iterable[str], place: str) -> list[str]:
-    """Return the first folder of all paths, each once, sorted. Raises InputError for an image that is in no folder."""
+    """Return the first folders of paths, sorted. Raises InputError for an image in no folder, or a name not in UTF-8."""
     folders = {path.partition("/")[0] if "/" in path else "" for path in paths}
     if "" in folders:
         outside = [path for path in paths if "/" not in path]
@@ -24,6 +24,11 @@ def class_names(paths: Iterable[str], place: str) -> list[str]:
             f"{place}: {len(outside):,} image(s) are in no folder, first {outside[0]!r}; the class is the first folder of the"
             " path: move each image into its class's folder, or name the folder above"
         )
+    for folder in folders:
+        try:
+            folder.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{place}: the name of folder {folder!r} is not UTF-8; rename it") from None
     return sorted(folders)
 
 

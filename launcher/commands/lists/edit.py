@@ -10,7 +10,7 @@ from launcher.commands.lists.options import CLASSES, LISTS, WritingCommand, clas
 from launcher.commands.options import option, repeatable
 from launcher.errors import InputError
 from launcher.lists.classes import columns, counts_of
-from launcher.lists.comparing import GAPS, gaps
+from launcher.lists.comparing import CLOSE_GAPS, gaps
 from launcher.lists.editing import DataSet, Edited, merge_classes, relabel, split_class
 from launcher.lists.files import is_s3, read_map, read_names, stamp
 
@@ -42,7 +42,8 @@ class EditingCommand(WritingCommand):
         lists = dict(zip(files, new.lists, strict=True))
         width = columns(new.lists)
         if missing := gaps(set().union(*(counts_of(lines, width) for lines in new.lists)), width):
-            new.notes.append(f"warning: {GAPS}: {', '.join(missing[:10])}{', ...' * bool(missing[10:])}")
+            shown = ", ".join(missing[:10]) + ", ..." * bool(missing[10:])
+            new.notes.append(f"warning: classes without a line, although a higher one has some: {shown}; {CLOSE_GAPS}")
         others = [file.name for file in sorted(files[0].parent.glob("*.lst")) if file not in files]
         if others and self.renumbers:
             new.notes.append(

@@ -39,7 +39,7 @@ class Check(ListCommand):
 
     lists: tuple[str, ...] = LISTS
     images: str | None = option(
-        metavar="PLACE", help="The folder, or s3://bucket/prefix, that the paths are relative to."
+        type=click.Path(), metavar="PLACE", help="The folder, or s3://bucket/prefix, that the paths are relative to."
     )
     classes: str | None = CLASSES
 

@@ -92,16 +92,17 @@ class Make(_Writes):
         if self.by and not self.split:
             raise click.UsageError("--by works only with --split; add it, or leave --by out")
         with self.working(f"listing {self.images}"):
-            found = find_images(self.images, tuple(each.lower() for each in self.endings) or ENDINGS, self.account)
+            found = find_images(
+                self.images, tuple(f".{each.lower().lstrip('.')}" for each in self.endings) or ENDINGS, self.account
+            )
         folders = class_names(found.paths, self.images)
         names = read_names(self.classes, self.account) or folders
         check_names(names, folders, str(self.classes))
         with self.working("dividing the images"):
             lists = self._lists(make_lines(found.paths, names, one_hot=self.one_hot))
         if empty := [str(file) for file, part in lists.items() if not part]:
-            raise InputError(
-                f"{', '.join(empty)} would be empty: {len(found.paths):,} image(s) are too few for these shares"
-            )
+            units = "folders" if self.by == "folder" else "images"
+            raise InputError(f"{', '.join(empty)} would be empty: there are too few {units} for these shares")
         folder = next(iter(lists)).parent
         notes = [f"{self.images}: {len(found.paths):,} images in {len(names):,} classes"]
         notes += [f"left out: {described(found.skipped)}"] if found.skipped else []

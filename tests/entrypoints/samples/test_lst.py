@@ -50,7 +50,7 @@ def test_written_list_is_read_back(
         ("0\t1\ta.png\n1\t2\ta.png\n", r"train.lst:2: 'a.png' is listed a second time"),
         ("0\t1\ta.png\n1\t2\t./a.png\n", r"train.lst:2: 'a.png' is listed a second time"),
         ("0 1 a.png\n", r"train.lst:1: "),
-        ("0\t1\ta.png\n\n1\tcat\tb.png", r"train.lst:3: index and labels must be numbers: .*'cat'"),
+        ("0\t1\ta.png\n\n1\tcat\tb.png", r"train.lst:3: index and labels must be numbers, got .*cat"),
         ("0\ta.png", r"train.lst:1: expected index, label\(s\) and path"),
         ("0\t1\t", r"train.lst:1: expected index, label\(s\) and path"),
         ("x\t1\ta.png", r"train.lst:1: index and labels must be numbers"),

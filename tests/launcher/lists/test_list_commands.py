@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,11 @@ def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str)
     [
         (["make", "photo"], "there is no such folder; did you mean photos?"),
         (["make", "photos/cat"], "20 image(s) are in no folder"),
-        (["make", "photos", "--ending", ".webp"], "no images below it, only"),
+        (["make", "photos", "--ending", "webp"], "no images below it, only 32 other files (.jpg 20"),
+        (
+            ["make", "photos", "--split", "0.8,0.2", "--by", "folder"],
+            "validation.lst would be empty: there are too few folders",
+        ),
         (["make", "photos", "--split", "0.8,0.1"], "expected two or three shares with the sum 1"),
         (["make", "photos", "--by", "class"], "--by works only with --split"),
         (["check", "no.lst"], "no.lst: cannot be read: No such file"),
@@ -82,6 +87,12 @@ def test_wrong_input_has_one_error_with_a_remedy(lst: Launch, words: list[str], 
     assert said.count("error:") == 1
 
 
+def test_command_group_alone_prints_its_help(lst: Launch) -> None:
+    said = lst(code=2)
+    assert said.startswith("Usage: launch lst")
+    assert "split-class" in said
+
+
 def test_check_finds_each_kind_of_problem(lst: Launch) -> None:
     Path("a.lst").write_text(
         "0\t0\tcat/0.jpg\n0\t2\tdog/0.PNG\nx\n1\t0.5\tcat/1.jpg\n2\t0\tcat/0.jpg\n3\t0\tgone.jpg\n"
@@ -95,7 +106,7 @@ def test_check_finds_each_kind_of_problem(lst: Launch) -> None:
         "a.lst: row numbers are repeated; they must be unique: 2",
         "b.lst: images are in another list, too; an image belongs to one list: 1",
         "labels are not whole numbers from 0 on: 1",
-        "without gaps: 1",
+        "closes such a gap: 1",
         "lines have no image: 1",
         "images have no line: 27",
     ):
@@ -110,6 +121,14 @@ def test_changed_classes_are_the_same_in_all_lists(lst: Launch) -> None:
     lst("make", "photos", "--split", "0.5,0.5")
     lists, names = ("train.lst", "validation.lst"), ("--classes", "classes.txt")
     Path("map.txt").write_text("cat/0.jpg\told\ncat/1.jpg\told\ncat/2.jpg\tnew\n")
+    wrong = {
+        "owl/\tnew\n": "'owl/' of the map is neither",
+        "cat/0.jpg\ta\tb\n": "has 2 parts",
+        "cat/\ta\n": "one part only; name",
+    }
+    for line, message in wrong.items():
+        Path("wrong.txt").write_text(line)
+        assert message in lst("split-class", *lists, "--class", "cat", "--map", "wrong.txt", code=2)
     assert "class 0 (cat) keeps 17 images" in lst("split-class", *lists, *names, "--class", "cat", "--map", "map.txt")
     assert Path("classes.txt").read_text() == "cat\ndog\nnew\nold\n"
     assert "no problems" in lst("check", *lists, "--images", "photos", *names)
@@ -156,7 +175,10 @@ def test_relabelling_into_a_gap_warns(lst: Launch) -> None:
     Path("classes.txt").unlink()
     said = lst("relabel", "photos.lst", "--map", "map.txt")
     assert "photos.lst: 30 lines, 10 relabelled" in said
-    assert said.endswith("without gaps: 1, 2\n")
+    assert (
+        "warning: classes without a line, although a higher one has some: 1, 2; `launch lst merge-classes` closes"
+        in said
+    )
 
 
 def test_diff_reports_by_path_with_counts_per_class(lst: Launch) -> None:
@@ -203,7 +225,7 @@ def test_lists_and_images_in_s3_are_read(lst: Launch, aws: StandIn) -> None:
     words = ("s3://pictures/a.lst", "--classes", "s3://pictures/names.txt")
     assert "no problems" in lst("check", *words, "--images", "s3://pictures/train/")
     assert "s3://pictures/empty: no images below it" in lst("make", "s3://pictures/empty", code=2)
-    assert "NoSuchKey" in lst("stats", "s3://pictures/none.lst", code=3)
+    assert "s3://pictures/none.lst: s3:GetObject: " in lst("stats", "s3://pictures/none.lst", code=3)
     aws.deny("s3:ListObjectsV2")
     assert "AccessDenied" in lst("make", "s3://pictures/train", code=3)
 
@@ -222,6 +244,10 @@ def test_list_of_the_working_directory_has_its_name(lst: Launch, monkeypatch: py
 
 
 def test_paths_that_no_list_can_hold_are_refused(lst: Launch) -> None:
+    Path("photos/\udcff").mkdir()
+    Path("photos/\udcff/1.jpg").touch()
+    assert r"the name of folder '\udcff' is not UTF-8; rename it" in lst("make", "photos", code=2)
+    shutil.rmtree("photos/\udcff")
     Path("photos/cat/a\tb.jpg").touch()
     assert "a list cannot hold a path with a tab" in lst("make", "photos", code=2)
 
