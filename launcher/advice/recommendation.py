@@ -41,14 +41,9 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
     good = None if present is None else present in usable and _is_good(present, least, use)
     if present and good:
         best = present
-    others = [each for each in ranked if each is not best and each.way != best.way] or [
-        each for each in ranked if each is not best
-    ]
-    runner_up = min(
-        (each for each in others if cost_s(each, use) <= _EQUAL * cost_s(others[0], use)),
-        key=_effort,
-        default=None,
-    )
+    others = [each for each in ranked if each.way != best.way] or [each for each in ranked if each is not best]
+    near = [each for each in others if cost_s(each, use) <= _WORTH_MOVING * cost_s(others[0], use)]
+    runner_up = min(near, key=_effort, default=None)
     situation = _Situation(best, present, runner_up, tuple(estimates), inventory, use)
     reasons = (
         [] if usable else [f"no way does all that is wanted; {best.name} comes nearest: {'; '.join(best.problems)}"]
