@@ -39,7 +39,7 @@ def written(format: str, folder: Path) -> dict[str, bytes]:
     else:
         import litdata
 
-        litdata.optimize(dict, PAIRS, str(folder), chunk_bytes=5000, num_workers=1, batch_size=len(PAIRS))
+        litdata.optimize(dict, PAIRS, str(folder), chunk_bytes=5000, num_workers=1)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
