@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import RefusedError
+from launcher.errors import InputError, RefusedError
 
 ENDINGS = (".png", ".svg")
 
@@ -13,7 +13,7 @@ ENDINGS = (".png", ".svg")
 def check_plot(file: Path) -> None:
     """Raise RefusedError if `file` cannot be drawn: before the work whose result it shows."""
     if file.suffix.lower() not in ENDINGS:
-        raise RefusedError(f"--plot {file}: expected a file name that ends in {' or '.join(ENDINGS)}")
+        raise InputError(f"--plot {file}: expected a file name that ends in {' or '.join(ENDINGS)}")
     if not file.absolute().parent.is_dir():
         raise RefusedError(f"--plot {file}: there is no folder {file.absolute().parent}; create it first")
     new_figure(1, 1)

@@ -16,6 +16,8 @@ from launcher.errors import InputError
 from launcher.lists.files import Lines
 
 Classes = tuple[int, ...]
+MOST_CLASSES = 1_000_000  # a larger label is an identifier or a measurement, and no class
+IN_WORDS = f"whole numbers from 0 to {MOST_CLASSES - 1:,}"
 Change = Callable[[str, Classes], Iterable[int]]  # the new classes of a path and its classes
 
 
@@ -29,10 +31,11 @@ def columns(lists: Iterable[Lines]) -> int:
 
 @lru_cache(maxsize=1 << 16)  # few of a list's labels differ
 def as_classes(labels: tuple[float, ...], width: int) -> Classes | None:
-    """Return the classes that labels name; None if one is not a whole number from 0 on."""
+    """Return the classes that labels name; None if one is no class."""
     if width:
         return tuple(number for number, label in enumerate(labels) if label)
-    return tuple(map(int, labels)) if all(label >= 0 and label.is_integer() for label in labels) else None
+    is_class = all(0 <= label < MOST_CLASSES and label.is_integer() for label in labels)
+    return tuple(map(int, labels)) if is_class else None
 
 
 @lru_cache(maxsize=1 << 16)
@@ -46,7 +49,7 @@ def classes_of(line: Line, width: int) -> Classes:
     classes = as_classes(line.labels, width)
     if classes is None:
         shown = ", ".join(f"{label:g}" for label in line.labels)
-        raise InputError(f"the label of {line.path!r} is {shown}; classes are whole numbers from 0 on")
+        raise InputError(f"the label of {line.path!r} is {shown}; classes are {IN_WORDS}")
     return classes
 
 

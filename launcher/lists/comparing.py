@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from entrypoints.samples.lst import Line
-from launcher.lists.classes import as_classes, columns
+from launcher.lists.classes import IN_WORDS, as_classes, columns
 from launcher.lists.files import Lines
 
 CLOSE_GAPS = "`launch lst merge-classes` closes such a gap"
@@ -119,7 +119,7 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
                 wrong.append(f"{path} {' '.join(f'{label:g}' for label in line.labels)}")
             else:
                 used.update(classes)
-    found.append(("labels are not whole numbers from 0 on", wrong))
+    found.append((f"labels are not {IN_WORDS}", wrong))
     found.append((f"classes have no line, but higher ones do; {CLOSE_GAPS}", gaps(used, width)))
     unnamed = [str(number) for number in sorted(used) if number >= len(names) > 0]
     found.append((f"classes have no name in {file}", unnamed))

@@ -8,7 +8,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from launcher.errors import InputError, did_you_mean
-from launcher.lists.classes import Change, Classes, classes_of, columns, counts_of, mapped, relabelled, subfolders
+from launcher.lists.classes import (
+    MOST_CLASSES,
+    Change,
+    Classes,
+    classes_of,
+    columns,
+    counts_of,
+    mapped,
+    relabelled,
+    subfolders,
+)
 from launcher.lists.files import Lines
 
 Rules = Mapping[str, tuple[str, ...]]  # a map's lines
@@ -155,7 +165,8 @@ def _parts(title: str, paths: Collection[str], rules: Rules) -> dict[str, str]:
 
 def _number(data: DataSet, word: str) -> int:
     """Return a class that a map assigns, which may be a new one."""
-    return int(word) if word.isdecimal() and word not in data.names else data.number(word)
+    is_new = word.isdecimal() and int(word) < MOST_CLASSES and word not in data.names
+    return int(word) if is_new else data.number(word)
 
 
 def _changed(data: DataSet, change: Change, count: int) -> list[Lines]:

@@ -123,7 +123,11 @@ def test_map_applies_paths_before_folders_before_classes() -> None:
     rules = {"2": ("0",), "a/": ("1",), "a/b/": ("x", "y"), "a/b/3.jpg": ("y",)}
     (new,) = relabel(DataSet.of([lines], ["x", "y", "z"]), rules).lists
     assert [line.labels for line in new.values()] == [(1,), (0, 1), (1,), (0,)]
-    for wrong, message in (({"d/": ("0",)}, "neither a path nor a folder"), ({"9": ("0",)}, "'9' does not exist")):
+    for wrong, message in (
+        ({"d/": ("0",)}, "neither a path nor a folder"),
+        ({"9": ("0",)}, "'9' does not exist"),
+        ({"a/": ("1000000",)}, "'1000000' does not exist"),
+    ):
         with pytest.raises(InputError, match=message):
             relabel(DataSet.of([lines], []), wrong)
 
