@@ -178,6 +178,11 @@ def human_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return `1 line`, `2 lines` or `3,000 classes`."""
+    return f"{count:,} {noun}" + ("es" if noun.endswith("s") else "s") * (count != 1)
+
+
 def duration(seconds: float) -> str:
     """Return `45 s`, `3 min 20 s`, `1 h 5 min` or `2 d 3 h`: the two largest units."""
     left = round(seconds)

@@ -16,7 +16,7 @@ import click
 
 from launcher.commands.card import Command
 from launcher.commands.options import LocalPath, argument, flag, option
-from launcher.console import Console, human_bytes
+from launcher.console import Console, counted, human_bytes
 from launcher.errors import RefusedError
 
 _SHARD = re.compile(r"\d{5,}\.(tar|zip|parquet|tfrecord)")
@@ -88,8 +88,8 @@ class ToyData(Command):
             shards = [{"name": name, "count": self.samples, "bytes": size} for name, size in files]
             click.echo(json.dumps({"directory": str(self.directory), "shards": shards}, indent=2))
         else:
-            size = human_bytes(sum(size for _, size in files))
-            click.echo(f"{self.directory}: {len(files):,} shards of {self.samples:,} samples, {size}")
+            what = f"{counted(len(files), 'shard')} of {counted(self.samples, 'sample')}"
+            click.echo(f"{self.directory}: {what}, {human_bytes(sum(size for _, size in files))}")
         return 0
 
     def _images(self, advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from launcher.console import counted
 from launcher.errors import InputError, did_you_mean
 from launcher.lists.classes import (
     MOST_CLASSES,
@@ -96,8 +97,8 @@ def split_class(data: DataSet, split: int, rules: Rules | None) -> Edited:
     names = dict(enumerate(data.names))
     for part, number in numbers.items():
         names[number] = f"{data.names[split]}/{part}" if part in data.names and names.get(number) != part else part
-    notes = [f"class {number} is {part}: {sizes[part]:,} images" for part, number in numbers.items()]
-    notes += [f"{data.title(split)} keeps {stay:,} images"] * bool(stay)
+    notes = [f"class {number} is {part}: {counted(sizes[part], 'image')}" for part, number in numbers.items()]
+    notes += [f"{data.title(split)} keeps {counted(stay, 'image')}"] * bool(stay)
     return Edited(lists, list(names.values()) if data.names else [], notes)
 
 

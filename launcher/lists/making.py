@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from entrypoints.samples.lst import Line
+from launcher.console import counted
 from launcher.errors import InputError, did_you_mean
 from launcher.lists.classes import as_labels
 from launcher.lists.files import Lines
@@ -21,7 +22,7 @@ def class_names(paths: Iterable[str], place: str) -> list[str]:
     if "" in folders:
         outside = [path for path in paths if "/" not in path]
         raise InputError(
-            f"{place}: {len(outside):,} image(s) are in no folder, first {outside[0]!r}; the class is the first folder of the"
+            f"{place}: {counted(len(outside), 'image')} in no folder, first {outside[0]!r}; the class is the first folder of the"
             " path: move each image into its class's folder, or name the folder above"
         )
     for folder in folders:

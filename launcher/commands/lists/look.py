@@ -18,7 +18,7 @@ from launcher.commands.lists.options import (
     show_examples,
 )
 from launcher.commands.options import argument, option
-from launcher.console import say, shown_path
+from launcher.console import counted, say, shown_path
 from launcher.lists.classes import columns
 from launcher.lists.comparing import Problem, compare, problems_of, problems_with_images
 from launcher.lists.files import Lines, read_bytes, read_names
@@ -56,13 +56,13 @@ class Check(ListCommand):
         with self.working("comparing the lines"):
             problems += problems_of(lists, names, file)
         count = sum(map(len, lists.values()))
-        notes = f"{count:,} lines"
+        notes = counted(count, "line")
         if self.images:
             endings = {*ENDINGS, *(ending_of(path) for lines in lists.values() for path in lines)} - {""}
             with self.working(f"listing {self.images}"):
                 found = find_images(self.images, endings, self.account)
                 problems += problems_with_images(lists.values(), found.paths)
-            notes += f", {len(found.paths):,} images" + f", {described(found.skipped)}" * bool(found.skipped)
+            notes += f", {counted(len(found.paths), 'image')}" + f", {described(found.skipped)}" * bool(found.skipped)
         if self.as_json:
             shown = [{"problem": what, "count": len(which), "examples": list(which)} for what, which in problems]
             self.print_json({"lines": count, "problems": shown})
@@ -104,7 +104,8 @@ class DiffLists(ListCommand):
         )
         show_examples("> ", [f"{before.path} -> {_in_words(after)}" for before, after in changes.moved], "cyan")
         show_classes(classes)
-        click.echo(f"from {self.old} ({len(old):,} lines) to {self.new} ({len(new):,} lines): {in_words(changes)}")
+        before, after = (counted(len(lines), "line") for lines in (old, new))
+        click.echo(f"from {self.old} ({before}) to {self.new} ({after}): {in_words(changes)}")
         return 0
 
 

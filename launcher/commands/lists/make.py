@@ -12,6 +12,7 @@ import click
 from entrypoints.samples.lst import Line
 from launcher.commands.lists.options import CLASS_FILE, LISTS, NEW_CLASSES, WritingCommand
 from launcher.commands.options import LocalPath, argument, flag, option, repeatable
+from launcher.console import counted
 from launcher.errors import InputError
 from launcher.lists.classes import columns
 from launcher.lists.files import Lines, Stamp, is_s3, read_names, stamp
@@ -104,7 +105,7 @@ class Make(_Writes):
             units = "folders" if self.by == "folder" else "images"
             raise InputError(f"{', '.join(empty)} would be empty: there are too few {units} for these shares")
         folder = next(iter(lists)).parent
-        notes = [f"{self.images}: {len(found.paths):,} images in {len(names):,} classes"]
+        notes = [f"{self.images}: {counted(len(found.paths), 'image')} in {counted(len(names), 'class')}"]
         notes += [f"left out: {described(found.skipped)}"] if found.skipped else []
         stale = [folder / f"{name}.lst" for name in NAMES if self.split and folder / f"{name}.lst" not in lists]
         notes += [
@@ -162,7 +163,7 @@ class Merge(_Writes):
                 raise InputError(f"the numbers of one-hot columns differ: {found}; make all lists in one form")
             merged, left_out = merge(list(lists.items()), self.keep)
         notes = [
-            f"{name}: {count:,} line(s) left out, since another list has their paths"
+            f"{name}: {counted(count, 'line')} left out, since another list has their paths"
             for name, count in left_out.items()
         ]
         return self.write({self.output: merged}, {}, notes)

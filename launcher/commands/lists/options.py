@@ -13,7 +13,7 @@ import click
 
 from launcher.commands.card import Command
 from launcher.commands.options import AccountOptions, argument, flag, option
-from launcher.console import COLOUR, Console, say
+from launcher.console import COLOUR, Console, counted, say
 from launcher.lists.classes import columns
 from launcher.lists.comparing import Changes, compare
 from launcher.lists.files import Lines, Stamp, is_s3, read_list, read_names, replace_files
@@ -96,12 +96,12 @@ class WritingCommand(ListCommand):
             self.print_json({"lists": reports, "class_files": [str(file) for file in named], "notes": notes})
             return 0
         for file, found in changes.items():
-            lines = f"{file}: {len(lists[file]):,} lines"
+            lines = f"{file}: {counted(len(lists[file]), 'line')}"
             click.echo(f"{lines}, {in_words(found)}" if file in old else f"{lines}, a new file")
             if file in old:
                 show_classes(reports[str(file)]["classes"])
         for file, new in named.items():
-            click.echo(f"{file}: {len(new):,} classes")
+            click.echo(f"{file}: {counted(len(new), 'class')}")
         for note in notes:
             click.echo(note)
         if self.dry_run:

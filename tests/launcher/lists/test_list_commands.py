@@ -63,7 +63,7 @@ def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str)
     ("words", "message"),
     [
         (["make", "photo"], "there is no such folder; did you mean photos?"),
-        (["make", "photos/cat"], "20 image(s) are in no folder"),
+        (["make", "photos/cat"], "20 images in no folder"),
         (["make", "photos", "--ending", "webp"], "no images below it, only 32 other files (.jpg 20"),
         (
             ["make", "photos", "--split", "0.8,0.2", "--by", "folder"],
@@ -199,7 +199,7 @@ def test_merge_refuses_lists_that_contradict_each_other(lst: Launch) -> None:
     Path("a.lst").write_text("0\t0\ta.jpg\n1\t0\tb.jpg\n")
     Path("b.lst").write_text("0\t1\tb.jpg\n1\t1\tc.jpg\n")
     assert "b.lst: 'b.jpg' has other labels in a.lst" in lst("merge", "a.lst", "b.lst", "-o", "m.lst", code=2)
-    assert "a.lst: 1 line(s) left out" in lst("merge", "a.lst", "b.lst", "-o", "m.lst", "--keep", "last")
+    assert "a.lst: 1 line left out" in lst("merge", "a.lst", "b.lst", "-o", "m.lst", "--keep", "last")
     assert Path("m.lst").read_text() == "0\t0\ta.jpg\n1\t1\tb.jpg\n2\t1\tc.jpg\n"
 
 
