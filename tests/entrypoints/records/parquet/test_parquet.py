@@ -67,7 +67,7 @@ def test_file_of_pyarrow_is_read_from_any_row(options: dict[str, Any], tmp_path:
 def test_arrow_values_become_python_and_numpy_values() -> None:
     table = {
         "list": pyarrow.array([[1, 2], None, [], [3, None]], pyarrow.list_(pyarrow.int16())),
-        "fixed": pyarrow.array([[1, 2], None, [3, 4], [None, 5]], pyarrow.list_(pyarrow.float32(), 2)),
+        "fixed": pyarrow.array([[1, 2], [0, 0], [3, 4], [None, 5]], pyarrow.list_(pyarrow.float32(), 2)),
         "ns": pyarrow.array([1, None, 3, 4], pyarrow.timestamp("ns")),
         "us": pyarrow.array([0, None, 0, 0], pyarrow.timestamp("us")),
         "took": pyarrow.array([1, None, 3, 4], pyarrow.duration("ns")),
@@ -81,11 +81,20 @@ def test_arrow_values_become_python_and_numpy_values() -> None:
     assert first["ns"] == np.datetime64(1, "ns")
     assert first["us"] == datetime.datetime(1970, 1, 1)
     assert first["took"] == np.timedelta64(1, "ns")
-    assert second == {"list": None, "fixed": None, "ns": None, "us": None, "took": None, "__key__": "b"}
+    assert second.pop("fixed").tolist() == [0, 0]
+    assert second == {"list": None, "ns": None, "us": None, "took": None, "__key__": "b"}
     assert third["list"].tolist() == []
     assert third["fixed"].tolist() == [3, 4]
     assert fourth["list"] == [3, None]
     assert fourth["fixed"] == [None, 5]
+
+
+@pytest.mark.skipif(
+    int(pyarrow.__version__.partition(".")[0]) < 26, reason="pyarrow 25, the last for Python 3.10, cannot"
+)
+def test_missing_list_of_a_fixed_size_is_none() -> None:
+    lists = pyarrow.array([[1, 2], None], pyarrow.list_(pyarrow.float32(), 2))
+    assert [sample["a"] is None for sample in read(data_of({"a": lists}))] == [False, True]
 
 
 def test_values_beyond_pythons_types_are_numpy_or_refused() -> None:
