@@ -12,6 +12,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -126,6 +127,10 @@ def record() -> list[str]:
         environ = {**os.environ, **aws.environ, "PATH": path, "COLUMNS": str(COLUMNS)}
         environ["TERM"] = "unknown"  # colours, and nothing that moves the cursor
         fill_account(aws)
+        # moto imports a service at its first call, which can take longer than a check may.
+        subprocess.run(
+            ["launch", "job.yaml", "--check", *shlex.split(_FIX)], env=environ, capture_output=True, check=False
+        )
         parts = [shown("launch job.yaml", environ)]
         with running(aws, "digits-1", {"status": "Completed"}, []):
             parts.append(shown(f"launch job.yaml --yes --name digits-1 {_FIX}", environ))
