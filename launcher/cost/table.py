@@ -1,6 +1,6 @@
 """The bundled on-demand prices for training: per instance hour and per GB of storage, each with source and date.
 
-AWS publishes its price list (launcher/data/make_prices.py reads it). prices.json holds sheets, each with the prices of one
+AWS publishes its price list (tests/data/make_prices.py reads it). prices.json holds sheets, each with the prices of one
 source, region and day; the newest sheet of a region overrides older ones. If a region has no price, us-east-1's is used and
 named as such: most regions cost more.
 """

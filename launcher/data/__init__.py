@@ -1,4 +1,4 @@
-"""Tables of facts about AWS, as JSON, and the scripts that write them.
+"""Tables of facts about AWS, as JSON; scripts in tests/data write them.
 
-Not here: code that the launcher runs.
+Not here: code.
 """

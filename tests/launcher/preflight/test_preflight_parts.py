@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import launcher
+import make_quota_codes
 from launcher.aws.account import Account, AwsError
-from launcher.data import make_quota_codes
 from launcher.preflight import caller
 from launcher.preflight.check import Subject
 from launcher.preflight.iam import keys

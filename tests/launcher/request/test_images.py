@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from launcher.data.make_images import OUTPUT, make_images, to_text
 from launcher.request import image_uris
 from launcher.request.image_uris import ImageError, built_in_algorithm, image_region, registry_domain, resolve_image
+from make_images import OUTPUT, make_images, to_text
 
 SAMPLE = json.loads((Path(__file__).parents[2] / "data" / "sdk_images.json").read_text())["images"]
 TABLE = json.loads(OUTPUT.read_text())

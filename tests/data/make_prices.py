@@ -1,7 +1,7 @@
 """Update prices.json from AWS's own price list, which can be fetched without an account, one region at a time.
 
     curl -O https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/current/us-east-1/index.json
-    python -m launcher.data.make_prices index.json
+    python tests/data/make_prices.py index.json
 
 A region's list is complete, so it replaces every sheet of the region. Sheets with `read_in` were read from pages that quote
 such a list or a bill, named there.
@@ -17,10 +17,10 @@ from typing import Any
 
 from launcher.cost.online import is_training_volume, trained_type, usd_of
 
-OUTPUT = Path(__file__).with_name("prices.json")
+OUTPUT = Path(__file__).parents[2] / "launcher/data/prices.json"
 _ABOUT = (
     "On-demand prices of SageMaker training in US dollars: per instance hour, and per GB and month of storage. A sheet has "
-    "the prices of one region from one source on one day; newer sheets replace older ones. See launcher/data/make_prices.py."
+    "the prices of one region from one source on one day; newer sheets replace older ones. See tests/data/make_prices.py."
 )
 _URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/{version}/{region}/index.json"
 

@@ -4,7 +4,7 @@ The codes are the same in every account and region. Service Quotas cannot look u
 two thousand takes too long for preflight. Run by hand when there are new instance types, with any account's credentials:
 
     aws service-quotas list-aws-default-service-quotas --service-code sagemaker > quotas.json
-    python -m launcher.data.make_quota_codes quotas.json 2026-11-21
+    python tests/data/make_quota_codes.py quotas.json 2026-11-21
 
 The first table was read from such a list, published with gruntwork-io/terraform-aws-utilities
 (modules/request-quota-increase, of 2026-03-26), and agrees with codes quoted elsewhere. Preflight uses a code only if
@@ -21,7 +21,7 @@ from typing import Any
 
 from launcher.preflight.quota.service_quotas import USES
 
-_OUTPUT = Path(__file__).with_name("quota_codes.json")
+_OUTPUT = Path(__file__).parents[2] / "launcher/data/quota_codes.json"
 
 
 def table(quotas: list[dict[str, Any]]) -> dict[str, list[str | None]]:
@@ -39,7 +39,7 @@ def main(answer: str, date: str) -> None:
     """Write the table for a response of ListAWSDefaultServiceQuotas, with one instance type per line."""
     codes = table(json.loads(Path(answer).read_text(encoding="utf-8"))["Quotas"])
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in codes.items())
-    about = json.dumps("Codes (without L-) of SageMaker's quotas; see make_quota_codes.py")
+    about = json.dumps("Codes (without L-) of SageMaker's quotas; see tests/data/make_quota_codes.py")
     text = f'{{\n "about": {about},\n "date": "{date}",\n "uses": {json.dumps(USES)},\n "codes": {{\n{lines}\n }}\n}}\n'
     _OUTPUT.write_text(text, encoding="utf-8")
 

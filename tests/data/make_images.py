@@ -2,7 +2,7 @@
 
 Run by hand when a new SDK appears, on the tables of its wheel (`pip download --no-deps sagemaker-core`, unzipped):
 
-    python -m launcher.data.make_images <wheel>/sagemaker/core/image_uri_config "sagemaker-core 2.27.0" 2026-10-21
+    python tests/data/make_images.py <wheel>/sagemaker/core/image_uri_config "sagemaker-core 2.27.0" 2026-10-21
 
 The SDK composes a tag at each call, from a table and from rules in its code (sagemaker/core/image_uris.py). This script
 applies those rules once, so that `launcher.request.image_uris` only looks images up. Each image was compared with the SDK's
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-OUTPUT = Path(__file__).with_name("images.json")
+OUTPUT = Path(__file__).parents[2] / "launcher/data/images.json"
 
 _Build = dict[str, Any]
 
@@ -85,7 +85,7 @@ def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
             registries.append(build["registries"])
         build["registries"] = registries.index(build["registries"])
     return {
-        "about": "Training images by framework or algorithm, version and processor. Made by launcher/data/make_images.py.",
+        "about": "Training images by framework or algorithm, version and processor. Made by tests/data/make_images.py.",
         "source": source,
         "date": date,
         # A built-in algorithm has one image for all processors, and no choice of Python.
