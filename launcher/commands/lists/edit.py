@@ -46,9 +46,7 @@ class EditingCommand(WritingCommand):
             new.notes.append(f"warning: classes without a line, although a higher one has some: {shown}; {CLOSE_GAPS}")
         others = [file.name for file in sorted(files[0].parent.glob("*.lst")) if file not in files]
         if others and self.renumbers:
-            new.notes.append(
-                f"warning: beside it, {', '.join(others)} keep the old classes; pass all lists of a data set"
-            )
+            new.notes.append(f"warning: lists beside it, not passed, have the old classes: {', '.join(others)}")
         return self.replace(lists, {Path(names): new.names} if names else {}, new.notes, old, stamps)
 
 

@@ -146,7 +146,7 @@ def test_class_file_beside_the_lists_changes_with_them(lst: Launch) -> None:
     """By default, and a list of the data set that is not passed is named."""
     lst("make", "photos", "--split", "0.5,0.5")
     said = lst("merge-classes", "train.lst", "--class", "dog", "--into", "cat")
-    assert "warning: beside it, validation.lst keep the old classes" in said
+    assert "warning: lists beside it, not passed, have the old classes: validation.lst\n" in said
     assert Path("classes.txt").read_text() == "cat\n"
     assert "0 cat" in lst("stats", "train.lst")
     assert "classes have no name in classes.txt: 1" in lst("check", "validation.lst", code=3)
