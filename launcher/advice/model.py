@@ -230,7 +230,8 @@ class _Job:
         known, way, seconds = self.known, self.way, 0.0
         reader = replace(self, way=WAYS["S3Connector"], data=self.source)
         number, size = self.source.objects / self.use.instances, self.source.bytes / self.use.instances
-        copy = known["instance_s"] + known["image_s"] + reader._read_s(number, size)
+        first = 2 * known["s3_latency_s"]  # a listing and an object
+        copy = known["instance_s"] + known["image_s"] + first + reader._read_s(number, size)
         if self.shards:
             seconds += copy + size / known["network_bytes_per_s"]
         if self._moves():
