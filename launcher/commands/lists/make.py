@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from entrypoints.samples.lst import Line
-from launcher.commands.lists.options import CLASS_FILE, LISTS, NEW_CLASSES, WritingCommand
+from launcher.commands.lists.options import CLASS_FILE, LISTS, NEW_CLASSES, WritingCommand, class_file
 from launcher.commands.options import LocalPath, argument, flag, option, repeatable
 from launcher.console import counted
 from launcher.errors import InputError
@@ -136,8 +136,9 @@ class Make(_Writes):
 class Merge(_Writes):
     """Merge lists into one.
 
-    Merge LISTs whose classes have the same numbers. A path that several lists contain is written once; different labels are
-    refused, unless you pass --keep. Lines keep their row numbers; one that an earlier list uses is replaced by a free one.
+    Merge LISTs whose classes have the same numbers; classes.txt beside each, if it exists, must have the same names. A path that
+    several lists contain is written once; different labels are refused, unless you pass --keep. Lines keep their row numbers;
+    one that an earlier list uses is replaced by a free one.
     """
 
     example = "lst merge train.lst more.lst -o all.lst"
@@ -155,6 +156,12 @@ class Merge(_Writes):
 
     def run(self) -> int:
         """Merge the lists, and report how many lines of each were in another."""
+        files = [file for place in (*self.lists, str(self.output)) if (file := class_file(None, [place]))]
+        for file in files[1:]:
+            if read_names(file, self.account) != read_names(files[0], self.account):
+                raise InputError(
+                    f"{file}: has other classes than {files[0]}; make lists that you merge with the same --classes"
+                )
         lists = self.read(self.lists)
         with self.working("merging the lists"):
             widths = {name: columns([lines]) for name, lines in lists.items() if lines}

@@ -162,6 +162,10 @@ def test_class_file_of_other_lists_is_not_replaced(lst: Launch) -> None:
     Path("names.txt").write_bytes(b"\xef\xbb\xbfowl\r\ndog\r\ncat\r\n")  # as Windows' editors write it
     lst("make", "photos", "-o", "out/a.lst", "--classes", "names.txt")
     assert Path("out/classes.txt").read_text() == "owl\ndog\ncat\n"
+    said = lst("merge", "photos.lst", "out/a.lst", "-o", "m.lst", "--keep", "first", code=2)
+    assert (
+        "out/classes.txt: has other classes than classes.txt; make lists that you merge with the same --classes" in said
+    )
     Path("names.txt").write_bytes(b"\xff\n")
     assert "names.txt: byte 0 is not UTF-8" in lst("make", "photos", "--classes", "names.txt", code=2)
 
