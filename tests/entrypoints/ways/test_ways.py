@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from entrypoints import contract
 from entrypoints.job.environment import load_environment
 from entrypoints.ways import REMOVED, WAYS
 from entrypoints.ways.card import ARRIVALS, Source, Way
+from entrypoints.ways.fuse import WAYS as FUSE
 from entrypoints.ways.measuring import batches_of, digest
 from served_bucket import served_bucket
 
@@ -45,6 +47,7 @@ def written(format: str, folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # for `aws`
     with served_bucket(tmp_path, monkeypatch) as folder:
         yield folder
     if "s3fs" in sys.modules:  # it keeps its connections, and the next test has a server of its own
@@ -80,10 +83,14 @@ def source_of(way: Way, format: str, bucket: Path, root: Path) -> Source:
     [(name, format) for name, way in WAYS.items() for format in FORMATS if format in (way.formats or OBJECTS)],
 )
 @pytest.mark.filterwarnings("default")  # other people's libraries warn of this and that
-def test_each_way_yields_the_same_samples(name: str, format: str, bucket: Path, tmp_path: Path) -> None:
+def test_each_way_yields_the_same_samples(
+    name: str, format: str, bucket: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     way = WAYS[name]
     if (install := way.missing()) is not None:
         pytest.skip(install)
+    if way in FUSE:
+        request.getfixturevalue("fuse")
     source = source_of(way, format, bucket, tmp_path / "ml")
     if way.start_method is not None:  # test_public_scripts.py has spawned workers, which take seconds to import torch
         assert pickle.dumps(way.open(source))
