@@ -33,17 +33,25 @@ def class_names(paths: Iterable[str], place: str) -> list[str]:
     return sorted(folders)
 
 
-def check_names(names: Sequence[str], folders: Sequence[str], file: str) -> None:
-    """Raise InputError unless the names of a class file are exactly the folders of images."""
+def check_names(names: Sequence[str], folders: Sequence[str], file: str, others: bool) -> list[str]:
+    """Return the names of a class file without a folder of images. Raises InputError for a folder without a name.
+
+    Args:
+        names: The names.
+        folders: The folders of images.
+        file: The class file.
+        others: Whether other lists may have images of the names without a folder; if not, those are an error.
+    """
     known, there = set(names), set(folders)
     for folder in folders:
         if folder not in known:
             near = did_you_mean(folder, known - there)
             raise InputError(f"{file}: folder {folder!r} has images and no line{near}; add it, or move the folder away")
-    for number, name in enumerate(names):
-        if name not in there:
-            remedy = "remove the line, or add images: classes have no gaps"
-            raise InputError(f"{file}:{number + 1}: class {name!r} has no image; {remedy}")
+    unused = [name for name in names if name not in there]
+    if unused and not others:
+        where = f"{file}:{names.index(unused[0]) + 1}: class {unused[0]!r}"
+        raise InputError(f"{where} has no image; remove the line, or add images: classes have no gaps")
+    return unused
 
 
 def make_lines(paths: Iterable[str], names: Sequence[str], *, one_hot: bool) -> list[Line]:

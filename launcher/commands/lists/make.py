@@ -98,15 +98,18 @@ class Make(_Writes):
             )
         folders = class_names(found.paths, self.images)
         names = read_names(self.classes, self.account) or folders
-        check_names(names, folders, str(self.classes))
+        files = self._files()
+        folder = files[0].parent
+        has_others = any(file not in files for file in folder.glob("*.lst"))
+        unused = check_names(names, folders, str(self.classes), has_others)
         with self.working("dividing the images"):
-            lists = self._lists(make_lines(found.paths, names, one_hot=self.one_hot))
+            lists = dict(zip(files, self._parts(make_lines(found.paths, names, one_hot=self.one_hot)), strict=True))
         if empty := [str(file) for file, part in lists.items() if not part]:
             units = "folders" if self.by == "folder" else "images"
             raise InputError(f"{', '.join(empty)} would be empty: there are too few {units} for these shares")
-        folder = next(iter(lists)).parent
         notes = [f"{self.images}: {counted(len(found.paths), 'image')} in {counted(len(names), 'class')}"]
         notes += [f"left out: {described(found.skipped)}"] if found.skipped else []
+        notes += [f"warning: no image of class {', '.join(unused)}"] if unused else []
         stale = [folder / f"{name}.lst" for name in NAMES if self.split and folder / f"{name}.lst" not in lists]
         notes += [
             f"warning: {file} is of an earlier division, and may have images of the new lists"
@@ -121,16 +124,20 @@ class Make(_Writes):
             )
         return self.write(lists, {file: names}, notes)
 
-    def _lists(self, lines: list[Line]) -> dict[Path, Lines]:
+    def _files(self) -> list[Path]:
+        """Return the lists to write."""
+        if self.split:
+            return [(self.output or Path()) / f"{name}.lst" for name in NAMES[: len(self.split)]]
+        place = self.images if is_s3(self.images) else str(Path(self.images).resolve())
+        return [self.output or Path(f"{place.rstrip('/').rpartition('/')[2]}.lst")]
+
+    def _parts(self, lines: list[Line]) -> list[Lines]:
         """Return the lines of each list."""
         if self.split:
-            parts = divide(lines, self.split, self.seed or 0, self.by or "class")
-            folder = self.output or Path()
-            return {folder / f"{name}.lst": by_path(part) for name, part in zip(NAMES, parts, strict=False)}
+            return list(map(by_path, divide(lines, self.split, self.seed or 0, self.by or "class")))
         if self.seed is not None:
             random.Random(self.seed).shuffle(lines)
-        place = self.images if is_s3(self.images) else str(Path(self.images).resolve())
-        return {self.output or Path(f"{place.rstrip('/').rpartition('/')[2]}.lst"): by_path(lines)}
+        return [by_path(lines)]
 
 
 class Merge(_Writes):

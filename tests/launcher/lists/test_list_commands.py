@@ -154,6 +154,19 @@ def test_class_file_beside_the_lists_changes_with_them(lst: Launch) -> None:
     assert "the lists have 2 classes, and the class file has 1" in said
 
 
+def test_list_beside_others_may_lack_a_class_of_their_class_file(lst: Launch) -> None:
+    """As the list of a folder `val` that has no dogs, beside that of `train`."""
+    lst("make", "photos", "-o", "lists/train.lst")
+    Path("val/dog").mkdir(parents=True)
+    Path("val/dog/1.jpg").touch()
+    assert "classes.txt: has other classes (cat, dog); pass --classes" in lst(
+        "make", "val", "-o", "lists/val.lst", code=2
+    )
+    said = lst("make", "val", "-o", "lists/val.lst", "--classes", "lists/classes.txt")
+    assert "warning: no image of class cat\n" in said
+    assert Path("lists/val.lst").read_text() == "0\t1\tdog/1.jpg\n"
+
+
 def test_class_file_of_other_lists_is_not_replaced(lst: Launch) -> None:
     lst("make", "photos")
     Path("photos/owl").mkdir()
