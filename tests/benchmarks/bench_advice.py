@@ -280,9 +280,9 @@ def calibrated(site: Site) -> dict[str, float]:
         taken = [statistics.mean(each) for each in zip(*rounds, strict=True)]
         free = known | {f"{way}/{name}": 1e12 for name in (objects, size)}
         expected = [next(e for e in estimates(each, free) if e.name == way).job_s for each in jobs]
-        epoch = (taken[1] - taken[0]) / (expected[1] - expected[0])
-        if way != "File":
-            known[f"{way}/s3_latency_s"] = site.latency * max(epoch, 1)
+        if way != "File":  # whose epochs read the disk
+            ratio = (taken[1] - taken[0]) / (expected[1] - expected[0])
+            known[f"{way}/s3_latency_s"] = site.latency * max(ratio, 1)
         if way != "S3Connector":
             known[f"{way}/mount_s"] = max(taken[0] - expected[0], 0)
         once = taken[0] - site.latency * (way == "File")  # before objects and bytes count
