@@ -22,6 +22,7 @@ from launcher.advice.ways import WAYS, Way
 
 Constants = Mapping[str, float]
 _REPACKED = ("recordio", "tfrecord", "zip", "parquet")  # formats that resharding keeps; others become members of a tar
+_FEW_ROUNDS = 8  # of all streams reading an object each
 _FREE = 0.7  # of what streams could reach alone
 
 
@@ -182,15 +183,15 @@ class _Job:
             number = number * max(ceil(each / known["reader_piece_bytes"]), 1)
             each = size / number
             streams = min(streams, max(1.0, known["reader_ahead_bytes"] / max(each, 1)))
-        elif not way.is_sequential and self.data.objects < 8 * streams:
-            number = ceil(number / streams) * min(streams, number)  # the last round leaves streams idle
-        streams = min(streams, number)
+        rounds = number / streams
+        if not way.is_sequential and rounds < _FEW_ROUNDS:
+            rounds = ceil(rounds)  # the last one leaves streams idle
         bandwidth, stream = known[way.bandwidth], known[way.stream_bandwidth]
         if self._is_cached():
             bandwidth = stream = known["memory_bytes_per_s"]
         if way.least_bytes:  # bandwidth grows with the storage that is paid for
             bandwidth *= max(self.data.bytes, known[way.least_bytes]) / 2**40
-        seconds = number * (known[way.latency] + each / min(stream, bandwidth)) / streams
+        seconds = max(rounds, 1) * (known[way.latency] + each / min(stream, bandwidth))
         limit = number / known[way.most] if way.most else 0.0
         return max(seconds, size / bandwidth, limit)
 
