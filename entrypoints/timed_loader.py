@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 
 from entrypoints.errors import expect
@@ -37,18 +38,19 @@ class Timed:
             return
         workers = getattr(self._loader, "num_workers", 0)
         if self._shared is not None:
-            yield from self._shared.loop(workers, self._write).over(self._loader)
+            # `chain` starts the workers when the first batch is waited for.
+            yield from self._shared.loop(workers, write=self._write).over(chain.from_iterable([self._loader]))
             return
         seen = Work()
 
-        def count(batches: Iterable[Any]) -> Iterator[Any]:
-            for batch in batches:
+        def count() -> Iterator[Any]:
+            for batch in self._loader:
                 seen.samples += getattr(self._loader, "batch_size", None) or 1
                 seen.bytes += weight({"": tuple(batch) if isinstance(batch, list) else batch})
                 yield batch
 
         abouts = [about(self._channel, "unknown", workers)]
-        yield from Waits(abouts, self._write or write_record, lambda: [replace(seen)]).over(count(self._loader))
+        yield from Waits(abouts, self._write or write_record, lambda: [replace(seen)]).over(count())
 
 
 def timed(loader: Iterable[T], channel: str | None = None, *, write: Write | None = None) -> Iterable[T]:

@@ -48,8 +48,7 @@ class Waits:
     """The waits of one loop since the last record.
 
     Args:
-        about: What is read, for each channel: a record's first members; `workers` is the number of threads or processes that make
-            the batches, 0 if the loop's own thread does.
+        about: What is read, for each channel: a record's first members.
         write: Receives the records.
         done: Returns the work so far, for each channel.
         publish: Adds to that what the loop's own thread does; without it, only others do.
@@ -154,13 +153,14 @@ class WorkerWaits:
             return
         before, self._before, self._written = self._before, self._done(), time.perf_counter()
         works = [_since(now, then) for now, then in zip(self._before, before, strict=True)]
-        every = sum(work.busy + work.blocked + work.idle for work in works)
+        busy = sum(work.busy + work.blocked for work in works)
+        every = busy + sum(work.idle for work in works)
         for about, work in zip(self._about, works, strict=True):
             if work.items:
                 self._write(
                     {
                         **about,
-                        "busy_share": (work.busy + work.blocked) / every,
+                        "busy_share": busy / every,
                         **{
                             f"{name}_share": spent / every for name, spent in _parts(work).items() if name != "handover"
                         },
@@ -195,14 +195,15 @@ def _parts(work: Work) -> dict[str, float]:
     }
 
 
-def about(channel: str, mode: str, workers: int) -> dict[str, Any]:
-    """Return a record's first members."""
+def about(channel: str, mode: str, workers: int, threads: int = 0) -> Record:
+    """Return a record's first members; `workers` are processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "channel": channel,
         "mode": mode,
         "rank": int(os.environ.get("RANK", "0")),
         "workers": workers,
+        "threads": threads,
         "cores": cores,
     }
 

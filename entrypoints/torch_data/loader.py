@@ -110,7 +110,7 @@ class ThreadLoader:
         states = [each.state_dict() for each in samples]
         self._state = begin or {"epoch": self.dataset.epoch, "threads": states, "ended": [], "turn": 0}
         batches = self._batches(samples, self._state)
-        return self.dataset.shared_work.loop(self._threads).over(batches) if are_recorded() else batches
+        return self.dataset.shared_work.loop(threads=self._threads).over(batches) if are_recorded() else batches
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
@@ -168,7 +168,7 @@ class ThreadLoader:
         error: BaseException | None = None
         items = self._items(samples, stop)
         if are_recorded():
-            items = self.dataset.shared_work.thread(number).over(items, attrgetter("samples"))
+            items = self.dataset.shared_work.worker(number).over(items, attrgetter("samples"))
         try:
             with closing(items):
                 for item in items:

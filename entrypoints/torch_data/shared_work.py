@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, fields
 from functools import partial
 from typing import Any
 
@@ -46,15 +46,13 @@ class SharedWork:
         """Return what all workers have done, for each channel."""
         return [Work(*row) for row in self._rows.sum(0).tolist()]
 
-    def loop(self, workers: int, write: Write | None = None) -> Waits:
-        """Return the waits of a loop for which workers, threads or processes, make the batches."""
-        return Waits(self._abouts(workers), write or self._write, self.totals)
+    def loop(self, workers: int = 0, threads: int = 0, write: Write | None = None) -> Waits:
+        """Return the waits of a loop for which others make the batches: processes, threads, or a loader in its own thread."""
+        return Waits(self._abouts(workers, threads), write or self._write, self.totals)
 
-    def thread(self, number: int) -> Meter:
-        """Return the meter of a thread that makes batches; its queue is no hand-over, so it counts as never idle."""
-        return worker_meter(
-            lambda works: self.add(number, [replace(work, idle=0.0) for work in works]), len(self.sources)
-        )
+    def worker(self, number: int, own: WorkerWaits | None = None) -> Meter:
+        """Return the meter of one of these."""
+        return worker_meter(partial(self.add, number), len(self.sources), own)
 
     def meter(self) -> tuple[Meter, Callable[[], object] | None]:
         """Return the meter for a loop over the dataset in this process, and what to call at the loop's end."""
@@ -66,7 +64,7 @@ class SharedWork:
         own = (
             WorkerWaits(self._abouts(workers), self._write, self.totals) if number == 0 and not self.is_timed else None
         )
-        return worker_meter(partial(self.add, number), len(self.sources), own), own.flush if own else None
+        return self.worker(number, own), own.flush if own else None
 
-    def _abouts(self, workers: int) -> list[Record]:
-        return [about(*source, workers) for source in self.sources]
+    def _abouts(self, workers: int, threads: int = 0) -> list[Record]:
+        return [about(*source, workers, threads) for source in self.sources]

@@ -13,9 +13,10 @@ _PARTS = ("source", "parse", "transform", "handover")
 _CAUSES = {"parse": "parsing", "transform": "the transform", "handover": "the hand-over between processes"}
 _SOURCES = {"S3Connector": "S3", "File": "the disk", "Pipe": "the Pipe's feeder"}  # by input mode; others are their own
 _LEAST_SHARE = 0.05  # of a step, to be worth a word
-_LEAST_BUSY = 0.9  # of the workers of a loop that is not timed
+_LEAST_BUSY = 0.75  # of the workers of a loop that is not timed
 _SHOWN = 3  # channels
 _FIRST_WORKERS = 4  # for a loop without any
+_CLIENT_THREADS = 2  # threads that use all connections of their process's S3 client
 
 
 @dataclass
@@ -24,7 +25,8 @@ class ChannelWaits:
 
     channel: str
     mode: str
-    workers: int
+    workers: int  # processes
+    threads: int
     cores: int
     seconds: float = 0.0  # of all steps
     own: float = 0.0  # of the loops' own work
@@ -53,20 +55,23 @@ class ChannelWaits:
     def removable(self) -> float:
         """The part of a step that twice the workers would remove, or the first ones; an estimate.
 
-        Workers wait for S3 or a mount in parallel, but a Pipe has one feeder, and a core parses for one worker at a time. While a
-        loop waits for its workers, all of them are busy, so their samples take as long as the loop's steps.
+        Workers wait for S3 or a mount in parallel, but a Pipe has one feeder, a core parses for one worker at a time, and threads
+        share an S3 client and parse one after the other. While a loop waits for its workers, all are busy, so their samples take
+        as long as its steps.
         """
         known = sum(self.parts.values())
         if not known or not self.waited:
             return 0.0
-        now = max(1, self.workers)
-        more = 2 * self.workers or _FIRST_WORKERS
-        source = self.parts["source"] / known
-        waiting = source if self.mode == "Pipe" else source * now / more
-        working = (1 - source) * now / min(more, max(now, self.cores))
-        making = self.seconds if self.workers else self.seconds - self.own
+        now = self.workers or self.threads or 1
+        more = 2 * now if self.workers or self.threads else _FIRST_WORKERS
+        speed, cores = now / more, now / min(more, max(now, self.cores))
+        if self.threads and self.mode == "S3Connector":
+            speed = min(now, _CLIENT_THREADS) / min(more, _CLIENT_THREADS)
+        factors = {"source": 1.0 if self.mode == "Pipe" else speed, "parse": 1.0 if self.threads else cores}
+        making = self.seconds if self.workers or self.threads else self.seconds - self.own
+        making *= sum(spent * factors.get(part, cores) for part, spent in self.parts.items()) / known
         every = self.seconds - self.own
-        left = max(0.0, making * (waiting + working) - self.own)
+        left = max(0.0, making - self.own)
         return max(0.0, every - left) * self.waited / every / self.seconds
 
     def __str__(self) -> str:
@@ -80,9 +85,11 @@ class ChannelWaits:
         text = f"{100 * self.share:.0f} % of each step waits for channel {self.channel}" + f" ({cause})" * bool(cause)
         if cause == _CAUSES["handover"]:
             return f"{text}; a ThreadLoader sends nothing between processes"
+        makers = "threads" if self.threads else "workers"
         if removable:
-            return f"{text}; more workers would remove about {min(removable, round(100 * self.share))} %"
-        return f"{text}; more workers would not help" if cause else text
+            return f"{text}; more {makers} would remove about {min(removable, round(100 * self.share))} %"
+        remedy = ", but a DataLoader's processes may" * bool(self.threads and self.mode != "Pipe")
+        return f"{text}; more {makers} would not help{remedy}" if cause else text
 
     def as_data(self) -> dict[str, Any]:
         if not self.seconds:
@@ -106,11 +113,11 @@ class LoopWaits:
         try:
             seconds = float(fields.get("steps", 0)) * float(fields.get("step_s", 0))
             shares = {name: float(fields.get(f"{name}_share", 0)) for name in ("own", "wait", "busy", *_PARTS)}
-            workers, cores = int(fields["workers"]), int(fields["cores"])
+            workers, threads, cores = (int(fields[name]) for name in ("workers", "threads", "cores"))
         except (KeyError, ValueError):  # The line was cut, or is the script's own.
             return
         name = fields["channel"]
-        waits = self._channels.setdefault(name, ChannelWaits(name, fields["mode"], workers, cores))
+        waits = self._channels.setdefault(name, ChannelWaits(name, fields["mode"], workers, threads, cores))
         if shares["busy"]:
             waits.busy.append(shares["busy"])
         waits.seconds += seconds

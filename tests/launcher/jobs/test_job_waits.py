@@ -18,7 +18,15 @@ PARTS = ("source", "parse", "transform", "handover")
 
 def line(channel: str, share: float, cause: str = "source", **changes: Any) -> str:
     """The line of 100 steps of 0.1 seconds each, as entrypoints writes it."""
-    record = {"channel": channel, "mode": "S3Connector", "rank": 0, "workers": 4, "cores": 8, "steps": 100}
+    record = {
+        "channel": channel,
+        "mode": "S3Connector",
+        "rank": 0,
+        "workers": 4,
+        "threads": 0,
+        "cores": 8,
+        "steps": 100,
+    }
     record |= {
         "step_s": 0.1,
         "wait_s": 0.1 * share,
@@ -59,6 +67,21 @@ def simulated_share(workers: int, waiting: float, working: float, own: float, co
             "41 % of each step waits for channel train (parsing); more workers would remove about 20 %",
         ),
         (
+            "parse",
+            {"workers": 0, "threads": 2},
+            "41 % of each step waits for channel train (parsing); more threads would not help, but a DataLoader's processes may",
+        ),
+        (
+            "source",
+            {"workers": 0, "threads": 1},
+            "41 % of each step waits for channel train (S3); more threads would remove about 40 %",
+        ),
+        (
+            "source",
+            {"workers": 0, "threads": 2},
+            "41 % of each step waits for channel train (S3); more threads would not help, but a DataLoader's processes may",
+        ),
+        (
             "handover",
             {},
             "41 % of each step waits for channel train (the hand-over between processes); a ThreadLoader sends nothing"
@@ -77,7 +100,7 @@ def test_removable_part_is_that_of_a_loop_with_twice_the_workers(workers: int, w
     own, cores = 0.05, 6
     share = simulated_share(workers, waiting, working, own, cores)
     seconds = own / (1 - share)
-    waits = ChannelWaits("train", "S3Connector", workers, cores, seconds, own, seconds * share)
+    waits = ChannelWaits("train", "S3Connector", workers, 0, cores, seconds, own, seconds * share)
     known = waiting / workers + working / min(workers, cores)
     waits.parts |= {
         "source": waits.waited * waiting / workers / known,
@@ -95,7 +118,15 @@ def test_lines_of_all_hosts_add_up_and_the_longest_wait_is_first() -> None:
 
 
 def test_workers_of_an_untimed_loop_are_reported_if_they_are_busy() -> None:
-    record = {"channel": "train", "mode": "S3Connector", "rank": 0, "workers": 2, "cores": 8, "busy_share": 0.97}
+    record = {
+        "channel": "train",
+        "mode": "S3Connector",
+        "rank": 0,
+        "workers": 2,
+        "threads": 0,
+        "cores": 8,
+        "busy_share": 0.97,
+    }
     shares = {"source_share": 0.9, "parse_share": 0.07, "transform_share": 0.0}
     text = "the workers of channel train are busy 97 % of the time (S3), so the loop may wait for them;"
     assert reported(line_of(record | shares)) == [f"{text} entrypoints.timed(loader) records how long"]
