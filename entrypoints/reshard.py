@@ -2,26 +2,31 @@
 
     python -m entrypoints.reshard --output s3://bucket/folder --format tar --shard-bytes 256000000 [--seed N]
 
-`launch reshard` runs it on any number of hosts. A channel `labels` with `.lst` lists adds their labels to the samples. The options
-can be hyperparameters.
+`launch reshard` runs it on any number of hosts. A channel `labels` with `.lst` lists adds their labels to the samples;
+`--sidecars json,txt` joins a/1.json and a/1.txt to a/1.jpg. The options can be hyperparameters.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from entrypoints.errors import ChannelError, ConfigError
-from entrypoints.job.environment import load_environment
-from entrypoints.order.sampling import Reading
+from entrypoints.job.environment import S3_CONNECTOR, Channel, load_environment
+from entrypoints.order.sampling import Order, Reading, Samples
+from entrypoints.order.sharding import Placement
 from entrypoints.readers import mounted, s3_client
+from entrypoints.readers.sidecars import FORMAT, Sidecars
 from entrypoints.records import format_of
-from entrypoints.samples.channel import find_channel, open_channel, placement_of
+from entrypoints.samples.channel import default_shard, find_channel, open_channel, placement_of
 from entrypoints.samples.fitting import FORMATS, LABELLED, NAMED
 from entrypoints.samples.lst import Line, read_lst
+from entrypoints.samples.pipeline import Pipeline
 from entrypoints.samples.resharding import Target, finish, write_host
 
 _BLOCK_BYTES = 32 << 20  # that are shuffled together
@@ -34,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--format", choices=FORMATS, default="tar")
     parser.add_argument("--shard-bytes", type=int, default=256_000_000)
     parser.add_argument("--source", help="what the channel reads; a run with another one does not continue this one")
+    parser.add_argument("--sidecars", default="", help="endings, such as json,txt")
     parser.add_argument("--seed", type=int, help="shuffle by this number")
     options = parser.parse_args(arguments)
     try:
@@ -53,7 +59,8 @@ def _run(options: argparse.Namespace) -> None:
         lists = [labels.path / path for path in mounted.objects(labels) if path.endswith(".lst")]
         lines = {path: line for file in lists for path, line in read_lst(file).items()}
     read = format_of(channel.content_type).name
-    labelled = lines is not None or read in LABELLED.values()
+    endings = frozenset(filter(None, re.split(r"[\s,.]+", options.sidecars)))
+    labelled = lines is not None or endings or read in LABELLED.values()
     format = LABELLED.get(options.format, options.format) if labelled else options.format
     placement = placement_of(environment)
     settings = {
@@ -64,15 +71,27 @@ def _run(options: argparse.Namespace) -> None:
         "hosts": placement.world_size,
         "content-type": channel.content_type,
         "labels": lines is not None,
+        "sidecars": ",".join(sorted(endings)),
     }
     uri = options.output.rstrip("/") + "/"
     target = Target(uri, format, options.shard_bytes, settings, placement.rank, placement.world_size, read in NAMED)
     reading = Reading(seed=options.seed, block_bytes=_BLOCK_BYTES)
-    write_host(open_channel("data", environment=environment, reading=reading), target, lines, _say)
+    samples = _joined(channel, endings, placement, reading) if endings else None
+    write_host(samples or open_channel("data", environment=environment, reading=reading), target, lines, _say)
     index: dict[str, Any] = finish(target, _say) or {}
     total = {name: value for name, value in index.items() if name != "shards"}
     environment.model_dir.mkdir(parents=True, exist_ok=True)
     (environment.model_dir / "reshard.json").write_text(json.dumps(total) + "\n", encoding="utf-8")
+
+
+def _joined(channel: Channel, endings: frozenset[str], placement: Placement, reading: Reading) -> Samples:
+    """Return this host's samples of objects and their sidecars."""
+    if channel.mode != S3_CONNECTOR:  # SageMaker could assign them to different hosts.
+        raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars; use source: S3Connector")
+    shard = default_shard(channel, placement)
+    pipeline = Pipeline(channel, 0, Sidecars(endings), FORMAT, shard, reading, None)
+    about = {"channel": channel.name, "format": str(FORMAT)}
+    return Samples(pipeline.samples, Order(0, shard, reading, assigned=False, unrepeatable=False), about)
 
 
 def _say(text: str) -> None:
@@ -80,4 +99,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("reshard: stopped; start it again to continue"))
     main()

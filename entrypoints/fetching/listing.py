@@ -62,7 +62,7 @@ class _Page(NamedTuple):
     key_bytes: int
 
 
-class _Items(Sequence[T]):
+class Items(Sequence[T]):
     """A sequence with slices and negative indices, of which a subclass has the length and the items from 0 on."""
 
     @overload
@@ -79,7 +79,7 @@ class _Items(Sequence[T]):
         """Return an item. Raises IndexError."""
 
 
-class Listing(_Items[Listed]):
+class Listing(Items[Listed]):
     """The objects in the order of their keys: a sequence that grows as it is read.
 
     `len` and negative indices list to the end first. It pickles as the file's path. An access that needs another page raises what
@@ -202,7 +202,7 @@ def _encode(objects: Sequence[Listed], token: str | None) -> bytes:
     return b"".join([header, numbers, struct.pack(f"<{len(ends)}I", *ends), *keys, after])
 
 
-class Keys(_Items[str]):
+class Keys(Items[str]):
     """Many strings in two blocks of memory: a tenth of a list's memory, and not copied when workers are forked."""
 
     def __init__(self, keys: Iterable[str]) -> None:

@@ -113,7 +113,13 @@ def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | Non
             rest = iter(samples)
             first = list(islice(rest, 1))
             if first:
-                prepared = _prepared(chain(first, rest), target, lines, before, _reported(tally, number, say))
+                prepared = _prepared(
+                    chain(first, rest),
+                    target,
+                    lines,
+                    before,
+                    _reported(tally, f"shards/{target.host:04d}-{number:06d}", say),
+                )
                 try:
                     before += write_shard(prepared, file, target.format, target.shard_bytes)
                 except SampleError as error:
@@ -239,7 +245,7 @@ def _prepared(
         yield fitting
 
 
-def _reported(tally: Tally, number: int, say: Say) -> Callable[[Sample], None]:
+def _reported(tally: Tally, shard: str, say: Say) -> Callable[[Sample], None]:
     """Return a function that adds a sample to the tally of a shard, and now and then prints how far it is."""
     reported = time.monotonic()
 
@@ -248,6 +254,6 @@ def _reported(tally: Tally, number: int, say: Say) -> Callable[[Sample], None]:
         tally.add(sample)
         if time.monotonic() > reported + _REPORT_SECONDS:
             reported = time.monotonic()
-            say(f"shard {number}: {tally.count:,} samples, {tally.bytes / 1e6:,.1f} MB so far")
+            say(f"{shard}: {tally.count:,} samples, {tally.bytes / 1e6:,.1f} MB so far")
 
     return add

@@ -74,6 +74,10 @@ class Reshard(SpecOptions, Command):
     labels: str | None = option(
         type=_Place(), metavar="URI", help="A prefix with .lst lists, whose labels are added to the samples."
     )
+    sidecars: str | None = option(
+        metavar="ENDINGS",
+        help="Endings of files that belong to the object of the same name, such as json,txt: one sample.",
+    )
     content_type: str | None = option(
         metavar="FORMAT",
         help="What an object of IN holds, such as tar or application/x-recordio; by default one sample.",
@@ -85,17 +89,26 @@ class Reshard(SpecOptions, Command):
         """Fill in the bundled spec, and carry out the chosen effect."""
         if self.output.startswith(self.source) or self.source.startswith(self.output):
             raise click.UsageError(f"{self.source} and {self.output} contain each other; write to a prefix beside IN")
+        if self.sidecars and (self.content_type or self.format == "recordio"):
+            raise click.UsageError(
+                "--sidecars joins whole objects, which RecordIO has no names for; use another format, no --content-type"
+            )
+        # SageMaker assigns keys to hosts; one host, and one that joins objects, reads S3 itself, which is faster than FastFile.
+        if self.hosts == 1 or self.sidecars:
+            data = {"source": "S3Connector"}
+        else:
+            data = {"source": "S3", "input_mode": "FastFile", "s3_data_distribution_type": "ShardedByS3Key"}
+        content_type = {"content_type": self.content_type} if self.content_type else {}
         labels = {"s3_uri": self.labels, "input_mode": "File"} if self.labels else None
         values = {
-            "channels.data.s3_uri": self.source,
-            "channels.data.s3_data_distribution_type": "ShardedByS3Key" if self.hosts > 1 else "FullyReplicated",
-            "channels.data.content_type": self.content_type,
+            "channels.data": {**data, "s3_uri": self.source, **content_type},
             "channels.labels": labels,
             "hyperparameters.source": self.source,
             "hyperparameters.output": self.output,
             "hyperparameters.format": self.format,
             "hyperparameters.shard-bytes": self.shard_size,
             "hyperparameters.seed": self.shuffle_seed,
+            "hyperparameters.sidecars": self.sidecars,
             "output_data_config.s3_output_path": f"{self.output}job/",
             "resource_config.instance_count": self.hosts,
         }
