@@ -26,6 +26,7 @@ import bench_loaders
 import bench_memory
 import bench_pipe_broker
 import bench_recordio_protobuf
+import bench_resharding
 import bench_resume
 import bench_sequential
 import bench_tfrecord
@@ -47,12 +48,13 @@ BENCHMARKS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
     "far-files": far_files.measure,
     "loaders": bench_loaders.measure,
     "cache": bench_cache.measure,
+    "reshard": bench_resharding.measure,
     "resume": bench_resume.measure,
     "memory": bench_memory.measure,
 }
 HERE = Path(__file__).parent
 PACKAGES = ("torch", "numpy", "pyarrow", "s3torchconnector", "webdataset", "tfrecord")
-PEERS = ("litdata", "mosaicml-streaming", "awscli")
+PEERS = ("litdata", "mosaicml-streaming", "awscli", "s5cmd")
 
 
 def main() -> None:
