@@ -44,7 +44,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
         copied = {name: size for name, size in sizes.items() if _is_copied_to(subject, name, machines.path)}
         if any(size.bytes for size in copied.values()):
             try:
-                space = _space(subject, machines.instance_type, machines.path)
+                space = disk_space(subject, machines.instance_type, machines.path)
             except AwsError as error:
                 subject.could_not_ask(machines.path, error)
             else:
@@ -90,7 +90,7 @@ def _is_copied_to(subject: Subject, name: str, machine: SpecPath) -> bool:
     return subject.draft.groups[int(machine[2])].get("InstanceGroupName") in names
 
 
-def _space(subject: Subject, name: str, path: SpecPath) -> tuple[SpecPath, float, str]:
+def disk_space(subject: Subject, name: str, path: SpecPath) -> tuple[SpecPath, float, str]:
     """Return the path that sets the space, its bytes, and what it is. Raises AwsError."""
     volume = subject.draft.get("ResourceConfig.VolumeSizeInGB") or 0
     disks = 0

@@ -1,0 +1,190 @@
+"""How a channel's data are used: by the job of the spec, on its instances, and by the account's jobs of the last 90 days."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta, timezone
+from statistics import median
+from typing import Any
+
+from entrypoints import contract
+from launcher.advice.constants import VALUES
+from launcher.advice.facts import Inventory, Observed, Use
+from launcher.aws.account import Account, AwsError
+from launcher.aws.threads import concurrently
+from launcher.cost.estimate import estimate
+from launcher.errors import InputError, did_you_mean
+from launcher.jobs.lookup import describe, jobs
+from launcher.preflight.check import Subject, why_not
+from launcher.preflight.storage.disk import disk_space
+from launcher.request.view import file_system_source, s3_source
+from launcher.survey.channels import Channel
+
+DAYS = 90
+MOST_JOBS = 200  # that are described
+_AT_ONCE = 8
+_EPOCHS = re.compile(r"(num|n|max)?[-_]?(train[-_])?epochs?")
+_Way = tuple[str, str]  # way, and URI or ID of a file system
+
+
+@dataclass(frozen=True)
+class PastJob:
+    """A job that read a channel's data."""
+
+    name: str
+    way: str
+    status: str
+    created: datetime
+    epochs: int | None
+    download_s: float | None  # of the stage Downloading, which is File's copy
+    training_s: float | None  # of the stage Training
+    is_alone: bool  # whether it read nothing else
+
+
+def recent_jobs(account: Account) -> tuple[list[dict[str, Any]] | None, str]:
+    """Return the descriptions of the last 90 days' jobs, None if they are unknown; and what of them is unknown.
+
+    Raises:
+        AwsError: The credentials have expired.
+    """
+    since = datetime.now(timezone.utc) - timedelta(days=DAYS)
+    try:
+        names = [each["TrainingJobName"] for each in jobs(account, MOST_JOBS, CreationTimeAfter=since)]
+        answers = concurrently(lambda name: describe(account, name), names, _AT_ONCE)
+        found = [answer.result() for _, answer in answers]
+    except AwsError as error:
+        if error.is_expired:
+            raise
+        return None, f"which jobs read the data is unknown: {why_not(error)}; pass --use jobs=N"
+    more = f"only the latest {MOST_JOBS} jobs of the last {DAYS} days were looked at" if len(names) == MOST_JOBS else ""
+    return found, more
+
+
+def past_jobs(channel: Channel, descriptions: Sequence[Mapping[str, Any]]) -> list[PastJob]:
+    """Return the jobs that read a channel's data, or a part of them, the latest first."""
+    place = channel.place.bucket if channel.storage != "S3" else channel.shown
+    found = []
+    for job in descriptions:
+        ways = list(_ways(job))
+        reads = [way for way, uri in ways if uri and (uri.startswith(place) or place.startswith(uri))]
+        if reads:
+            stages = {
+                each["Status"]: (each["EndTime"] - each["StartTime"]).total_seconds()
+                for each in job.get("SecondaryStatusTransitions", ())
+                if each.get("EndTime")
+            }
+            found.append(
+                PastJob(
+                    job["TrainingJobName"],
+                    reads[0],
+                    job["TrainingJobStatus"],
+                    job["CreationTime"],
+                    epochs_of(job.get("HyperParameters", {})),
+                    stages.get("Downloading"),
+                    stages.get("Training"),
+                    is_alone=len(ways) == 1,
+                )
+            )
+    return sorted(found, key=lambda each: each.created, reverse=True)
+
+
+def _ways(job: Mapping[str, Any]) -> Iterator[_Way]:
+    """Yield what a job reads, except its code."""
+    for entry in job.get("InputDataConfig", ()):
+        if entry["ChannelName"] == contract.CODE_CHANNEL:
+            continue
+        system = file_system_source(entry)
+        mode = entry.get("InputMode") or job.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
+        way = system.get("FileSystemType") or mode
+        yield way, system.get("FileSystemId") or s3_source(entry).get("S3Uri", "")
+    for name, value in job.get("Environment", {}).items():
+        if name.startswith(contract.CONNECTOR_VARIABLE):
+            yield "S3Connector", json.loads(value).get(contract.CONNECTOR_S3_URI, "")
+
+
+def epochs_of(hyperparameters: Mapping[str, str]) -> int | None:
+    """Return the epochs that hyperparameters state."""
+    texts = (str(text).strip("\"'") for name, text in hyperparameters.items() if _EPOCHS.fullmatch(name.lower()))
+    return next((int(text) for text in texts if text.isdigit() and int(text)), None)
+
+
+def use_of(channel: Channel, subject: Subject | None, past: Sequence[PastJob] | None, ask: bool) -> Use:
+    """Return how a channel's data are used.
+
+    Args:
+        channel: The channel.
+        subject: The job of the spec; None for a URI without one.
+        past: The jobs that read the data; None if they are unknown.
+        ask: Whether AWS is asked about the instance type.
+    """
+    known = [each.epochs for each in past or () if each.epochs]
+    use = Use(epochs=round(median(known)) if known else 1, jobs=None if past is None else len(past))
+    if subject is None:
+        return use
+    draft = subject.draft
+    use = replace(
+        use,
+        epochs=epochs_of(draft.get("HyperParameters") or {}) or use.epochs,
+        instances=channel.instances,
+        sharded=channel.is_sharded,
+        has_vpc=draft.get("VpcConfig") is not None,
+        is_built_in=draft.built_in is not None,
+        present=channel.present,
+    )
+    cost = estimate(draft.request, subject.account.region if ask else draft.spec.region)
+    if cost is not None and cost.per_hour:
+        use = replace(use, usd_per_hour=float(cost.per_hour[1]))
+    if not draft.instance_types:
+        return use
+    path, machine = draft.instance_types[0]
+    size = (draft.get("ResourceConfig.VolumeSizeInGB") or 0) * 2**30
+    if not ask:
+        return replace(use, disk_bytes=size if machine.storage == "EBS" else None)
+    name = machine.name.removeprefix("ml.")
+    answer = subject.try_to_ask("ec2", "describe_instance_types", InstanceTypes=[name]).get("InstanceTypes") or [{}]
+    memory, vcpus = answer[0].get("MemoryInfo", {}).get("SizeInMiB"), answer[0].get("VCpuInfo", {}).get("DefaultVCpus")
+    try:
+        disk = disk_space(subject, machine.name, path)[1]
+    except AwsError:
+        disk = 0
+    return replace(use, vcpus=vcpus, memory_bytes=memory and memory * 2**20, disk_bytes=int(disk) or None)
+
+
+def observed_in(past: Sequence[PastJob], inventory: Inventory, use: Use, observed: Observed) -> Observed:
+    """Add what the latest completed job that copied just these data shows: time per object, and speed of the training."""
+    for job in past:
+        unchanged = inventory.newest is not None and inventory.newest < job.created
+        if not (unchanged and job.is_alone and job.status == "Completed" and job.way == "File"):
+            continue
+        seen: dict[str, Any] = {}
+        copying = (job.download_s or 0.0) - VALUES["mount_s"]
+        if observed.latency_s is None and copying > 2 * inventory.bytes / VALUES["copy_bytes_per_s"]:
+            seen["latency_s"] = copying * VALUES["copy_streams"] / inventory.objects
+        if observed.samples_per_s is None and job.epochs and job.training_s:
+            seen["samples_per_s"] = (use.samples or inventory.objects) * job.epochs / job.training_s
+        if seen:
+            source = "; ".join(filter(None, (observed.source, f"the copy and training of job {job.name}")))
+            return replace(observed, source=source, **seen)
+    return observed
+
+
+def with_answers(use: Use, answers: Sequence[str]) -> Use:
+    """Return the use with what the user states as `NAME=VALUE`. Raises InputError."""
+    kinds = {each.name: str(each.type) for each in fields(Use) if each.name != "present"}
+    for text in answers:
+        name, _, value = text.partition("=")
+        if name not in kinds:
+            raise InputError(
+                f"--use {text}: expected NAME=VALUE{did_you_mean(name, kinds)}; NAME is one of {', '.join(kinds)}"
+            )
+        is_flag, is_whole, value = "bool" in kinds[name], "int" in kinds[name], value.strip().lower()
+        pattern = "yes|true|no|false" if is_flag else r"\d+" if is_whole else r"\d+(\.\d*)?"
+        if not re.fullmatch(pattern, value) or (not is_flag and not float(value) and name != "jobs"):
+            what = "yes or no" if is_flag else "a whole number above 0" if is_whole else "a number above 0"
+            raise InputError(f"--use {text}: expected {what}, got {value!r}")
+        answer: Any = value in ("yes", "true") if is_flag else int(value) if is_whole else float(value)
+        use = replace(use, **{name: answer})
+    return use
