@@ -36,6 +36,7 @@ class Inventory:
     storage_classes: Mapping[str, int] = field(default_factory=dict)  # objects by class: STANDARD, GLACIER, ...
     place: str = "S3"  # where the data is now: S3, S3Express, EFS or FSxLustre
     region: str | None = None
+    is_complete: bool = True  # False: the listing ended early, and the numbers are the least there is
     unknown: tuple[str, ...] = ()
     """Facts that could not be found, each a sentence that says how to find out."""
 

@@ -74,11 +74,12 @@ def take_inventory(
     least, largest, oldest, newest = 1 << 62, 0, float("inf"), 0.0
     classes, unknown, now = Counter[str](), [], time.time()
     sample: list[tuple[str, int]] = []
-    choice = random.Random(0)
+    choice, is_complete = random.Random(0), True
     for key, size, changed, storage_class in objects.entries(place):
         if (key.endswith("/") and not size) or (named is not None and key not in named):
             continue
         if count == most:
+            is_complete = False
             unknown.append(f"there are more than {count:,} objects; --full lists them all")
             break
         count, total, recent = count + 1, total + size, recent + (now - changed < _RECENT)
@@ -113,6 +114,7 @@ def take_inventory(
         changed=recent / count,
         storage_classes={name: number for name, number in classes.most_common() if name},
         place="S3Express" if zone_of(place.bucket) else storage,
+        is_complete=is_complete,
         unknown=tuple(unknown),
     )
     return inventory, opened

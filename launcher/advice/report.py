@@ -1,0 +1,113 @@
+"""Advice as text, as data for programs and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from launcher.advice.facts import Advice, Estimate, Inventory, Use
+from launcher.console import duration, human_bytes
+from launcher.plot import new_figure, save
+
+_TITLES = ("way", "start", "first batch", "epoch", "waits", "whole job", "disk", "memory", "requests", "job", "a month")
+_SHOWN_WAYS = 12
+
+
+def advice_as_text(advice: Advice) -> Iterator[str]:
+    """Yield the lines of a table of the ways, the recommendation with its reasons, and what is unknown."""
+    usable = [each for each in advice.estimates if not each.problems]
+    rows = [_TITLES, *map(_row, usable[:_SHOWN_WAYS])]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    yield "by estimate (waits: part of an epoch in which the model waits; a month: storage):"
+    for row in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+        yield f"  {row[0]:<{widths[0]}}  {'  '.join(cells)}"
+    yield from (f"  {each.name}: no: {'; '.join(each.problems)}" for each in advice.estimates if each.problems)
+    yield f"advice: {described(advice.best)}"
+    yield from (f"  {each}" for each in advice.reasons)
+    if advice.runner_up is not None:
+        yield f"runner-up: {described(advice.runner_up)}"
+    if advice.unknown:
+        yield "unknown (--use NAME=VALUE states what you know):"
+    yield from (f"  {each}" for each in advice.unknown)
+
+
+def described(found: Estimate) -> str:
+    """Return a way in words: `FastFile, after resharding into 540 tar shards of 100.0 MB`."""
+    if found.shards is None:
+        return found.way
+    number = f"{found.shards.number:,} {found.shards.format} shard{'s' * (found.shards.number != 1)}"
+    return f"{found.way}, after resharding into {number} of {human_bytes(found.shards.bytes)}"
+
+
+def _row(found: Estimate) -> tuple[str, ...]:
+    start, first, epoch, job = map(duration, (found.start_s, found.first_batch_s, found.epoch_s, found.job_s))
+    waits = "?" if found.wait_share is None else f"{found.wait_share:.0%}"
+    disk, memory = (human_bytes(each) if each else "-" for each in (found.disk_bytes, found.memory_bytes))
+    usd = None if found.instance_usd is None else found.instance_usd + (found.requests_usd or 0)
+    prices = _dollars(usd), _dollars(found.storage_usd_month)
+    return (found.name, start, first, epoch, waits, job, disk, memory, f"{found.requests:,}", *prices)
+
+
+def _dollars(usd: float | None) -> str:
+    return "?" if usd is None else f"${usd:,.2f}" if usd else "-"
+
+
+def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
+    """Yield what is there: amount, formats, age, and whether it fits."""
+    sizes, least = inventory.sizes, "" if inventory.is_complete else "at least "
+    objects = f"{least}{inventory.objects:,} object{'s' * (inventory.objects != 1)}, {human_bytes(inventory.bytes)}"
+    formats = ", ".join(inventory.formats) or "of an unknown format"
+    yield f"there: {objects}, {formats}"
+    spread = f"from {human_bytes(sizes.min)} to {human_bytes(sizes.max)}, half of them up to {human_bytes(sizes.p50)}"
+    yield f"  sizes: {spread}" if inventory.objects > 1 else f"  size: {human_bytes(sizes.p50)}"
+    if inventory.newest and inventory.oldest and inventory.changed is not None:
+        when = f"{inventory.oldest:%Y-%m-%d} to {inventory.newest:%Y-%m-%d}"
+        yield f"  changed: {when}, {inventory.changed:.0%} in the last 30 days"
+    classes = ", ".join(f"{name} {count:,}" for name, count in inventory.storage_classes.items())
+    place = " in ".join(each for each in (inventory.place, inventory.region) if each)
+    yield f"  stored: {place}{f' ({classes})' if classes else ''}"
+    share = inventory.bytes / (use.instances if use.sharded else 1)
+    for what, room in (("disk", use.disk_bytes), ("memory", use.memory_bytes)):
+        if room:
+            yield f"  {'fits' if share < 0.9 * room else 'does not fit'} into the {human_bytes(room)} of {what}"
+
+
+def advice_as_data(advice: Advice) -> dict[str, Any]:
+    """Return advice for `--json`."""
+    estimates = [_as_data(each) for each in advice.estimates]
+    about = {
+        "is_present_good_enough": advice.is_present_good_enough,
+        "reasons": advice.reasons,
+        "unknown": advice.unknown,
+    }
+    runner_up = None if advice.runner_up is None else _as_data(advice.runner_up)
+    return {"best": _as_data(advice.best), "runner_up": runner_up, **about, "estimates": estimates}
+
+
+def _as_data(found: Estimate) -> dict[str, Any]:
+    return {"name": found.name, **asdict(found), "shards": found.shards and found.shards._asdict()}
+
+
+def draw(advice: Mapping[str, Advice], file: Path) -> None:
+    """Draw a bar for each way of each channel: start, first batch and epochs. Raises RefusedError if that cannot be written."""
+    shown = {name: [way for way in each.estimates if not way.problems][:_SHOWN_WAYS] for name, each in advice.items()}
+    heights = [len(ways) + 2 for ways in shown.values()]
+    figure = new_figure(9, 1 + 0.35 * sum(heights))
+    panels = figure.subplots(len(shown), squeeze=False, height_ratios=heights).ravel()
+    for axes, (name, ways) in zip(panels, shown.items(), strict=True):
+        names = [each.name for each in ways]
+        starts, firsts = [each.start_s for each in ways], [each.start_s + each.first_batch_s for each in ways]
+        axes.barh(names, starts, label="start")
+        axes.barh(names, [each.first_batch_s for each in ways], left=starts, label="first batch")
+        axes.barh(
+            names, [max(each.job_s - at, 0) for each, at in zip(ways, firsts, strict=True)], left=firsts, label="epochs"
+        )
+        axes.invert_yaxis()
+        axes.set_title(f"{name}: the advice is {advice[name].best.name}", fontsize=9)
+        axes.set_xlabel("seconds of a job, by estimate", fontsize=8)
+        axes.tick_params(labelsize=8)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+    save(figure, file)

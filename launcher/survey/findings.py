@@ -1,0 +1,142 @@
+"""Everything found out about one channel, and the advice that follows from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from launcher.advice.facts import Advice, Inventory, Observed, Shards, Use
+from launcher.advice.model import predict
+from launcher.advice.recommendation import recommend
+from launcher.advice.report import advice_as_data, advice_as_text, inventory_as_text
+from launcher.aws.account import Account, AwsError
+from launcher.console import Console, duration
+from launcher.errors import RefusedError
+from launcher.preflight.check import Subject
+from launcher.survey.channels import Channel, named_keys, objects_of
+from launcher.survey.file_systems import known_of
+from launcher.survey.inventory import MAX_KEYS, take_inventory
+from launcher.survey.probe import Probe
+from launcher.survey.use import DAYS, PastJob, observed_in, past_jobs, use_of, with_answers
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the command line asks, for all channels."""
+
+    account: Account
+    subject: Subject | None  # the job of the spec
+    data: Path | None  # the folder in place of AWS, which is then not asked
+    use: Sequence[str]  # answers of the user, NAME=VALUE
+    probe: float | None  # seconds
+    full: bool
+    measured: Observed
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found out about a channel; without inventory and advice if its data cannot be listed from here."""
+
+    channel: Channel
+    past: list[PastJob] | None
+    use: Use
+    observed: Observed
+    notes: tuple[str, ...]
+    inventory: Inventory | None = None
+    advice: Advice | None = None
+    is_interrupted: bool = False  # whether Ctrl-C ended the probe
+
+    def as_text(self) -> Iterator[str]:
+        """Yield the lines of the channel's section."""
+        by = f" by {self.channel.present}" if self.channel.storage == "S3" and self.channel.present else ""
+        yield f"{self.channel.name}: {self.channel.shown}{by}"
+        if self.inventory is not None:
+            yield from inventory_as_text(self.inventory, self.use)
+        epochs = f"{self.use.epochs} epoch{'s' * (self.use.epochs != 1)} a job"
+        yield f"read: {epochs}" + ("" if self.past is None else f"; {_in_words(self.past)}")
+        if self.observed.source:
+            yield f"observed: {self.observed.source}"
+        yield from self.notes
+        if self.advice is not None:
+            yield from advice_as_text(self.advice)
+            if self.advice.best.shards:
+                yield f"  first run: {reshard_command(self.channel, self.advice.best.shards)}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the findings for `--json`."""
+        return {
+            "data": self.channel.shown,
+            "inventory": self.inventory and {**asdict(self.inventory), "sizes": self.inventory.sizes._asdict()},
+            "jobs": None if self.past is None else [asdict(each) for each in self.past],
+            "use": asdict(self.use),
+            "observed": asdict(self.observed),
+            "notes": self.notes,
+            "advice": self.advice and advice_as_data(self.advice),
+        }
+
+
+def reshard_command(channel: Channel, shards: Shards) -> str:
+    """Return the command that makes the advised shards beside the data."""
+    output = f"{str(channel.place).rstrip('/')}-shards/"
+    return f"launch reshard {channel.place} {output} --format {shards.format} --shard-size {shards.bytes / 1e6:.0f}MB"
+
+
+def _in_words(past: Sequence[PastJob]) -> str:
+    ways = ", ".join(f"{count} by {way}" for way, count in Counter(each.way for each in past).most_common())
+    times = {
+        "copied": [each.download_s for each in past if each.way == "File" and each.download_s],
+        "trained": [each.training_s for each in past if each.training_s],
+    }
+    medians = ", ".join(f"{what} {duration(median(seconds))}" for what, seconds in times.items() if seconds)
+    count = f"{len(past) or 'no'} job{'s' * (len(past) != 1)} in the last {DAYS} days"
+    return f"{count} ({ways}{'; median: ' * bool(medians)}{medians}), the latest {past[0].name}" if past else count
+
+
+def look_at(
+    channel: Channel, question: Question, jobs: Sequence[Mapping[str, Any]] | None, console: Console
+) -> Findings:
+    """Find out about a channel.
+
+    Args:
+        channel: The channel.
+        question: What the command line asks.
+        jobs: The descriptions of the account's latest jobs; None if they are unknown.
+        console: Where progress is shown.
+
+    Raises:
+        RefusedError: The data cannot be listed, or there are none.
+    """
+    account, is_here = question.account, question.data is not None
+    past = None if jobs is None else past_jobs(channel, jobs)
+    use = with_answers(use_of(channel, question.subject, past, ask=not is_here), question.use)
+    found = Findings(channel, past, use, question.measured, ())
+    if channel.storage != "S3" and not is_here:
+        return replace(found, notes=tuple(known_of(account, channel)))
+    with objects_of(channel, account, question.data) as (objects, place):
+        with console.progress(f"listing {channel.shown}", counted=False):
+            prefix, named = named_keys(channel, objects) or (place, None)
+            most = None if question.full else MAX_KEYS
+            inventory, sample = take_inventory(objects, prefix, channel.storage, named=named, most=most)
+        if question.probe and sample:
+            with console.progress(f"reading from {channel.shown}", counted=False):
+                probe = Probe(objects, sample, question.probe)
+                try:
+                    found = replace(found, observed=probe.run(found.observed), is_interrupted=probe.interrupted)
+                except RefusedError as error:
+                    found = replace(found, notes=(f"unknown: how fast the data can be read: {error}",))
+    inventory = replace(inventory, region=None if is_here else _region(account, place.bucket))
+    observed = observed_in(past or (), inventory, use, found.observed)
+    advice = recommend(predict(inventory, use, observed), inventory, use)
+    return replace(found, inventory=inventory, observed=observed, advice=advice)
+
+
+def _region(account: Account, bucket: str) -> str | None:
+    try:
+        region: str | None = account.call("s3", "head_bucket", Bucket=bucket).get("BucketRegion")
+    except AwsError:  # what can be listed can be advised on
+        return None
+    return region
