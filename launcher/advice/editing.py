@@ -37,7 +37,9 @@ def set_key(text: str, path: Sequence[str], value: str) -> str:
             return _added(text, node, name, value)
         key, node = found
         if node.start_mark.index < key.start_mark.index:
-            raise _refusal(path, "it is an alias (*), whose mapping other keys share")
+            raise _refusal(path, "it is an alias (*), whose value other keys share")
+        if text[node.start_mark.index] in "&!":
+            raise _refusal(path, "it has an anchor (&) or a tag (!), and other keys may share its value")
     begin, end = node.start_mark.index, node.end_mark.index
     blank = " " * (begin > 0 and text[begin - 1] == ":")
     return f"{text[:begin]}{blank}{_quoted(text, value)}{text[end:]}"
@@ -61,9 +63,12 @@ def drop_key(text: str, path: Sequence[str]) -> str:
 
 
 def _root(text: str) -> Any:
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
-    assert node is not None, "a spec that was planned is not empty"
-    return node
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise RefusedError(
+            f"a key cannot be set there: {' '.join(str(error).split())}; edit the spec yourself"
+        ) from None
 
 
 def _pairs(node: Any, path: Sequence[str]) -> dict[str, tuple[Any, Any]]:
