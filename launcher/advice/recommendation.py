@@ -142,7 +142,10 @@ def _reuse(it: _Situation) -> Iterator[str]:
 
 
 def _ordinal(number: int) -> str:
-    return "first" if number <= 1 else f"{number:,}th" if number > 3 else ("second", "third")[number - 2]
+    if number <= 1:
+        return "first"
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
 
 
 def _objects(it: _Situation) -> Iterator[str]:

@@ -15,8 +15,8 @@ _TITLES = ("way", "start", "first batch", "epoch", "waits", "whole job", "disk",
 _SHOWN_WAYS = 12
 
 
-def advice_as_text(advice: Advice) -> Iterator[str]:
-    """Yield the lines of a table of the ways, the recommendation with its reasons, and what is unknown."""
+def advice_as_text(advice: Advice, command: str | None) -> Iterator[str]:
+    """Yield the lines of a table of the ways, the recommendation with its reasons and first command, and what is unknown."""
     usable = [each for each in advice.estimates if not each.problems]
     rows = [_TITLES, *map(_row, usable[:_SHOWN_WAYS])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -24,8 +24,11 @@ def advice_as_text(advice: Advice) -> Iterator[str]:
     for row in rows:
         cells = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
         yield f"  {row[0]:<{widths[0]}}  {'  '.join(cells)}"
-    yield from (f"  {each.name}: no: {'; '.join(each.problems)}" for each in advice.estimates if each.problems)
+    for problems in dict.fromkeys(each.problems for each in advice.estimates if each.problems):
+        names = ", ".join(each.name.replace(",", "") for each in advice.estimates if each.problems == problems)
+        yield f"  not {names}: {'; '.join(problems)}"
     yield f"advice: {described(advice.best)}"
+    yield from [f"  first: {command}"] if command else []
     yield from (f"  {each}" for each in advice.reasons)
     if advice.runner_up is not None:
         yield f"runner-up: {described(advice.runner_up)}"

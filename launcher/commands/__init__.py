@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = {
     "diff": "launcher.commands.diff:Diff",
     "cost": "launcher.commands.cost:Cost",
     "measure": "launcher.commands.measure:Measure",
+    "advise": "launcher.commands.advise:Advise",
     "reshard": "launcher.commands.reshard:Reshard",
     "toy-data": "launcher.commands.toy_data:ToyData",
     "lst make": "launcher.commands.lists.make:Make",

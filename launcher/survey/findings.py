@@ -62,9 +62,8 @@ class Findings:
             yield f"observed: {self.observed.source}"
         yield from self.notes
         if self.advice is not None:
-            yield from advice_as_text(self.advice)
-            if self.advice.best.shards:
-                yield f"  first run: {reshard_command(self.channel, self.advice.best.shards)}"
+            shards = self.advice.best.shards
+            yield from advice_as_text(self.advice, reshard_command(self.channel, shards) if shards else None)
 
     def as_data(self) -> dict[str, Any]:
         """Return the findings for `--json`."""

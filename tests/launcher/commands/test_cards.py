@@ -34,7 +34,7 @@ DEFAULTS = {name: each.settings["default"] for effect in EFFECTS for name, each 
 
 @pytest.fixture
 def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """An account with the running job digits-1, and a working directory with job.yaml, images and lists."""
+    """An account with the running job digits-1 and s3://mine/train/1.jpg, and a folder with job.yaml, images and lists."""
     (tmp_path / "job.yaml").write_text(SPEC)
     for name in (f"{kind}/{number}.jpg" for kind in ("cat/siamese", "cat/persian", "dog") for number in range(10)):
         (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -47,6 +47,8 @@ def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
     (tmp_path / "more.lst").write_text("".join(lines[1:]))
     (tmp_path / "classes.txt").write_text("cat\ndog\n")
     (tmp_path / "map.txt").write_text("cat/siamese/\t1\n")
+    aws.client("s3").create_bucket(Bucket="mine")
+    aws.client("s3").put_object(Bucket="mine", Key="train/1.jpg", Body=b"1")
     monkeypatch.chdir(tmp_path)
     aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name="digits-1").request)
     aws.job("digits-1", "Training")

@@ -1,0 +1,242 @@
+"""`launch advise` against the stand-in for AWS and against folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import launcher
+from aws_stand_in import StandIn
+from launcher.cli import cli
+from launcher.errors import InputError, LaunchError, RefusedError
+from launcher.local.data.object_stores import FolderObjects
+from launcher.s3.uri import S3Location
+
+SPEC = """\
+base_name: digits
+image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/mine:1
+role_arn: arn:aws:iam::123456789012:role/trainer
+region: us-east-1
+resource_config: {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 10}  # small
+stopping_condition: {max_runtime_in_seconds: 3600}
+output_data_config: {s3_output_path: s3://mine/out/}
+hyperparameters: {epochs: 5}
+vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}
+channels:
+  # shards of last year
+  train: s3://mine/train/   # by whom?
+"""
+EFS = "  shared: {source: EFS, file_system_id: %s, directory_path: /images}\n"
+RUN = {"samples": 30, "seconds": 2, "memory": None}
+MEASURED = {
+    "machine": {"date": "2026-11-22"},
+    "format": "objects",
+    "batch_size": 4,
+    "num_workers": 4,
+    "step": None,
+    "ways": [{"name": "fast-file", "title": "", "row": 2, "samples": 30, "bytes": 1_200_000, "runs": [RUN]}],
+}
+
+
+def launch(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["advise", *arguments], catch_exceptions=False, standalone_mode=False)
+
+
+def advised(*arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(launch(*arguments, "--json").stdout)
+    return found
+
+
+@pytest.fixture
+def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """An account with 40 shards of 1 GB at s3://mine/train/, and job.yaml in the working directory."""
+    aws.client("s3").create_bucket(Bucket="mine")
+    aws.objects("mine", pattern="train/{:05d}.tar", count=40, size=10**9)
+    (tmp_path / "job.yaml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    aws.clear_calls()
+    return aws
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for AWS's storage, and job.yaml beside it."""
+    for name in [f"s3/mine/train/{number}.png" for number in range(30)]:
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(b"\x89PNG" + bytes(40_000))
+    (tmp_path / "job.yaml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_section_has_data_use_estimates_advice_and_what_is_unknown(account: StandIn) -> None:
+    client = account.client("sagemaker")
+    client.create_training_job(**launcher.plan("job.yaml", name="digits-1").request)
+    account.script({"status": "Downloading", "after": 5}, {"status": "Training", "after": 300}, name="digits-1")
+    account.advance(400)
+    account.clear_calls()
+    text = launch("job.yaml").stdout
+    for part in (
+        "train: s3://mine/train/ by File",
+        "there: 40 objects, 40.0 GB",
+        "stored: S3 in us-east-1 (STANDARD 40)",
+        "does not fit into the 10.7 GB of disk",
+        "does not fit into the 17.2 GB of memory",
+        "read: 5 epochs a job; 1 job in the last 90 days (1 by File; median: copied 4 min 55 s), the latest digits-1",
+        "some formats are unknown: s3://mine/train/",
+        "not File: 40.0 GB do not fit the disk of 10.7 GB",
+        "runner-up: ",
+    ):
+        assert part in text
+    rows = [line.split("  ")[0] for line in re.findall(r"^    (\w.+\$\d.*)$", text, re.MULTILINE)]
+    assert {"FastFile", "S3Connector", "Pipe", "FSxLustre", "EFS"} <= {*rows}
+    assert account.writing_calls() == []
+
+
+def test_json_has_the_whole_advice(account: StandIn) -> None:
+    train = advised("s3://mine/train/", "--use", "samples_per_s=100", "--use", "epochs=5")["data"]
+    assert train["data"] == "s3://mine/train/"
+    assert train["inventory"]["sizes"]["p50"] == 10**9
+    assert (train["use"]["epochs"], train["use"]["samples_per_s"], train["use"]["jobs"]) == (5, 100, 0)
+    assert train["advice"]["best"]["name"] in {each["name"] for each in train["advice"]["estimates"]}
+
+
+def test_apply_changes_only_the_way_in_the_spec(account: StandIn, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    assert "job.yaml: channels.train is now read by FastFile" in launch("job.yaml", "--apply").stderr
+    old = "  train: s3://mine/train/   # by whom?"
+    new = "  train: {s3_uri: s3://mine/train/, input_mode: FastFile}   # by whom?"
+    assert file.read_text() == SPEC.replace(old, new)
+    assert launcher.plan(file).request["InputDataConfig"][0]["InputMode"] == "FastFile"
+    assert [each.name for each in tmp_path.iterdir()] == ["job.yaml"]
+
+
+def test_file_system_in_the_account_is_described_but_not_advised_on(account: StandIn, tmp_path: Path) -> None:
+    made = account.client("efs").create_file_system(CreationToken="a", PerformanceMode="generalPurpose")["FileSystemId"]
+    (tmp_path / "job.yaml").write_text(SPEC + EFS % made)
+    text = launch("job.yaml", "--channel", "shared").stdout
+    assert f"shared: EFS {made}:/images" in text
+    assert "there: 0 bytes on the whole file system, generalPurpose" in text
+    assert f"unknown: its files; mount it on a machine as DIR/efs/{made}" in text
+    with pytest.raises(
+        RefusedError, match=r"channels.shared: there is no advice on it; nothing is changed, and --channel NAME"
+    ):
+        launch("job.yaml", "--apply")
+
+
+def test_denied_prefix_is_one_error_with_its_place(account: StandIn) -> None:
+    account.deny("s3:ListObjectsV2")
+    with pytest.raises(
+        RefusedError, match=r"^job.yaml:12:3: s3://mine/train/ at http.*: access is denied; .*s3:ListBucket"
+    ) as caught:
+        launch("job.yaml")
+    assert caught.value.exit_code == 3
+
+
+def test_other_channels_are_advised_on_if_one_cannot_be_listed(account: StandIn, tmp_path: Path) -> None:
+    """And if AWS says nothing about jobs and instance types."""
+    (tmp_path / "job.yaml").write_text(SPEC + "  other: s3://mine/nothing/\n")
+    account.deny("sagemaker:*", "ec2:*")
+    done = launch("job.yaml", "--json")
+    assert done.return_value == 3
+    assert json.loads(done.stdout)["train"]["advice"]["best"]["name"] == "FastFile"
+    assert json.loads(done.stdout)["other"]["error"].startswith(
+        "job.yaml:13:3: s3://mine/nothing/: no object begins with this"
+    )
+    assert "error: job.yaml:13:3: s3://mine/nothing/: no object begins with this" in done.stderr
+    assert "which jobs read the data is unknown: you may not ask" in done.stderr
+
+
+def test_missing_credentials_are_one_error(account: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(LaunchError, match="no AWS credentials found; configure them") as caught:
+        launch("job.yaml")
+    assert caught.value.exit_code == 3
+
+
+def test_folder_stands_for_the_prefix(folder: Path) -> None:
+    name = "fs-0123456789abcdef0"
+    (folder / f"data/efs/{name}/images").mkdir(parents=True)
+    (folder / f"data/efs/{name}/images/1.png").write_bytes(b"\x89PNG")
+    (folder / "job.yaml").write_text(SPEC + EFS % name)
+    data = advised("job.yaml", "--local", "--data", "data", "--plot", "advice.png")
+    assert (data["train"]["inventory"]["objects"], data["train"]["inventory"]["formats"]) == (30, {"png": 24})
+    assert (data["shared"]["inventory"]["place"], data["shared"]["advice"]["best"]["name"]) == ("EFS", "EFS")
+    assert data["train"]["jobs"] is None
+    assert (folder / "advice.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(RefusedError, match=r"s3://mine/none/: there is no data/s3/mine/none/"):
+        launch("s3://mine/none/", "--local", "--data", "data")
+
+
+def test_probe_is_reported_as_one_from_here(folder: Path) -> None:
+    text = launch("s3://mine/train/", "--local", "--data", "data", "--probe", "1").stdout
+    assert re.search(r"observed: a probe of \d+ s on .* from this machine, which is not the job's instance", text)
+
+
+def test_ctrl_c_in_a_probe_prints_advice_from_what_was_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, signals = FolderObjects.read, [signal.SIGINT]
+
+    def read(self: FolderObjects, place: S3Location) -> Iterator[bytes]:
+        for each in signals[:]:
+            signals.clear()
+            os.kill(os.getpid(), each)
+        yield from whole(self, place)
+
+    monkeypatch.setattr(FolderObjects, "read", read)
+    (folder / "data/s3/mine/train/large.png").write_bytes(bytes(2 << 20))
+    done = launch("job.yaml", "--local", "--data", "data", "--probe", "1", "--apply")
+    assert done.return_value == 130
+    assert "advice: " in done.stdout
+    assert "interrupted; the advice is based on what was read until then" in done.stderr
+    assert (folder / "job.yaml").read_text() == SPEC
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("job.yaml --local", "--local and --data DIR need each other"),
+        ("job.yaml --local --data none", "there is no directory none"),
+        ("s3://mine/train/ --apply", "--set, --channel and --apply need a spec"),
+        ("job.yaml --apply --set base_name=x", "--apply changes SPEC, so it works neither with --set nor with -"),
+        ("job.yaml --use epochs=many", "--use epochs=many: expected a whole number above 0"),
+        ("job.yaml --plot advice.txt", "expected a file name that ends in"),
+        ("none.yaml", "none.yaml: cannot be read"),
+        ("job.yaml --channel trian", "did you mean train?"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_asked(folder: Path, arguments: str, message: str) -> None:
+    import click
+
+    with pytest.raises((LaunchError, click.UsageError), match=re.escape(message)):
+        launch(*arguments.split())
+
+
+def test_examples_of_the_documentation_run(folder: Path) -> None:
+    """Those that ask AWS read the folder, and a probe takes a second."""
+    page = (Path(launcher.__file__).parent / "README.md").read_text(encoding="utf-8")
+    section = page.split("\n## Choosing how data arrive\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    (folder / "data/s3/mine").rename(folder / "data/s3/my-bucket")
+    (folder / "job.yaml").write_text(SPEC.replace("s3://mine", "s3://my-bucket"))
+    (folder / "measure.json").write_text(json.dumps(MEASURED))
+    for line in block.splitlines():
+        arguments = shlex.split(line.replace("--probe 60", "--probe 1"))[2:]
+        done = launch(*arguments, *([] if "--local" in arguments else ["--local", "--data", "data"]))
+        assert "advice: " in done.stdout
+    assert (folder / "ways.png").exists()
+    assert done.stderr.startswith("job.yaml: ")
+
+
+def test_spec_without_channels_is_refused(folder: Path) -> None:
+    (folder / "job.yaml").write_text(SPEC.partition("channels:")[0])
+    with pytest.raises(InputError, match="the spec has no channels; add one"):
+        launch("job.yaml")
