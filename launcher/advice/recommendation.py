@@ -171,6 +171,7 @@ def _objects(it: _Situation) -> Iterator[str]:
 def _people(it: _Situation) -> Iterator[str]:
     """Are files edited in place, and do people share them?"""
     use, place, changed = it.use, it.inventory.place, it.inventory.changed or 0
+    changed = changed if changed < 1 else 0  # all of them are new, then
     if changed > _OFTEN and it.best.shards:
         yield f"{changed:.0%} of the objects changed in the last 30 days: reshard again after changes"
     elif changed > _OFTEN and use.edited_in_place is None and place not in ("EFS", "FSxLustre"):

@@ -133,6 +133,8 @@ def test_observations_change_the_advice():
 def test_data_that_change_often_are_pointed_out(objects, said):
     advice = advised(objects, 1e5, epochs=10, jobs=60, changed=0.2)
     assert any(said in each for each in advice.reasons), advice.reasons
+    new = advised(objects, 1e5, epochs=10, jobs=60, changed=1)
+    assert not any("changed" in each for each in new.reasons), "objects of which none is older were not edited"
 
 
 @pytest.mark.parametrize(
