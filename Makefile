@@ -6,7 +6,7 @@ BIN    := .venv/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
-.PHONY: help demo test sdk-test s3-tests coverage coverage-all bench check format generate lock recording env clean
+.PHONY: help demo test sdk-test s3-tests coverage coverage-all bench measure check format generate lock recording env clean
 
 help:  ## List these commands.
 	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -96,6 +96,10 @@ recording: env  ## Record the session that launcher/README.md shows.
 bench: env .bench/ready .sdk/v2/ready  ## Measure reading speed beside other packages; half an hour.
 	LAUNCHER_BENCH_PYTHON=$(CURDIR)/.bench/bin/python LAUNCHER_SDK_V2_PYTHON=$(CURDIR)/.sdk/v2/bin/python \
 		AWS_COMMAND=$(CURDIR)/.bench/bin/aws $(BIN)/python tests/benchmarks/run.py tests/README.md
+
+# Packages and programs of ways that are missing are named in their rows.
+measure: env  ## Measure every way to read samples, by `launch measure`; half an hour.
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/benchmarks/ways.py tests/README.md
 
 .bench/ready: tests/benchmarks/peers.txt
 	$(PYTHON) -m venv --clear .bench

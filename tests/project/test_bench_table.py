@@ -61,3 +61,12 @@ def test_readme_without_marks_is_unchanged(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(SystemExit, match="has no <!-- bench"):
         write_table(readme, {}, [])
     assert readme.read_text() == "no marks\n"
+
+
+def test_page_shows_the_last_figures_of_each_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from ways import FILE, write_ways
+
+    readme = Path(shutil.copy(ROOT / "tests/README.md", tmp_path))
+    write_ways(readme, json.loads(FILE.read_text()))
+    assert readme.read_text() == (ROOT / "tests/README.md").read_text(), "make measure"

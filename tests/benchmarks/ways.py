@@ -1,0 +1,166 @@
+"""Every way to read samples, measured here: `python tests/benchmarks/ways.py tests/README.md [ROUNDS]` (make measure).
+
+Makes toy data, runs `launch measure` on it as each way needs it, and writes ways.json beside this file and the table into the page.
+0 rounds only write the table again. A way whose packages or programs are missing has the reason in its row.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from entrypoints.ways import REMOVED
+from entrypoints.ways.results import summary
+
+FILE = Path(__file__).with_name("ways.json")
+BEGIN, END = "<!-- ways: made by `make measure` -->\n", "<!-- end of the ways -->"
+SPEC = """\
+image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312-ubuntu22.04-sagemaker
+base_name: measure
+role_arn: arn:aws:iam::123456789012:role/trainer
+code: {entry_point: entrypoints/measure.py}
+resource_config: {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 10}
+stopping_condition: {max_runtime_in_seconds: 3600}
+output_data_config: {s3_output_path: s3://my-bucket/output/}
+vpc_config: {subnets: [subnet-0123456789abcdef0], security_group_ids: [sg-0123456789abcdef0]}
+channels:
+  train_efs: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /toy, file_system_access_mode: ro}
+  train_fsx: {source: FSxLustre, file_system_id: fs-0fedcba9876543210, directory_path: /fsx/toy, file_system_access_mode: ro}
+"""
+TOY = ("launch", "toy-data", "data/s3/my-bucket/toy", "--shards", "8", "--samples", "250", "--size", "200")
+# The commands, and the data each of them reads.
+COMMANDS: Mapping[str, str] = {
+    "launch measure s3://my-bucket/toy/ --format tar": "8 tar shards of 40 MB, 2,000 samples",
+    "launch measure job.yaml train_efs train_fsx --format tar --ways efs,fsx": "the same shards on file systems",
+    "launch measure s3://my-bucket/images/": "2,000 objects of 120 KB",
+    "launch measure s3://my-bucket/toy/ --format tar --ways fast-file,connector-tar --step 20ms": "the shards, steps of 20 ms",
+}
+# Systems that are no way to read samples: what they are, how to see them work, and the figure if there is one.
+OTHERS: Mapping[int, tuple[str, str, str]] = {
+    6: ("mixed sources in one job", "`launch channel_specs/image-classification.yaml --local --data DIR`", ""),
+    9: ("S3 Connector, checkpoints", "`save_checkpoint`, `load_checkpoint`: tests/entrypoints/test_checkpoint.py", ""),
+    11: ("S3-compatible stores", "`AWS_ENDPOINT_URL`", "every figure by `s3` here: the store is such a server"),
+    17: (
+        "; ".join(REMOVED),
+        "",
+        "removed by their authors: " + ", ".join(f"{a} is now `{b}`" for a, b in REMOVED.items()),
+    ),
+    18: ("an empty training step", "`launch measure`", "every row without another step"),
+}
+
+
+def run(words: Sequence[str], folder: Path) -> str:
+    """Run a command of ours, and return what it prints."""
+    command = [sys.executable, "-m", "launcher.cli", *words[1:]]
+    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def make_data(folder: Path) -> float:
+    """Make the data of all commands in a folder, and return the seconds that the toy data took."""
+    (folder / "job.yaml").write_text(SPEC)
+    shards = folder / "data/s3/my-bucket/toy"
+    shards.parent.mkdir(parents=True)
+    begin = time.perf_counter()
+    run(TOY, folder)
+    seconds = time.perf_counter() - begin
+    for copy in ("efs/fs-0123456789abcdef0/toy", "fsx/fs-0fedcba9876543210/toy"):
+        shutil.copytree(shards, folder / "data" / copy)
+    images = shards.with_name("images")
+    for shard in shards.iterdir():
+        with tarfile.open(shard) as tar:
+            tar.extractall(images, [member for member in tar if member.name.endswith(".image")], filter="data")
+    return seconds
+
+
+def measured(folder: Path, rounds: str) -> dict[str, Any]:
+    """Run all commands, with as many rounds, and return their results and how fast the toy data was made."""
+    seconds = make_data(folder)
+    size = sum(file.stat().st_size for file in (folder / "data/s3/my-bucket/toy").iterdir())
+    runs = []
+    for command in COMMANDS:
+        results = json.loads(
+            run([*shlex.split(command), "--rounds", rounds, "--local", "--data", "data", "--json"], folder)
+        )
+        runs.append({"command": command, **{name: results[name] for name in results if name != "summary"}})
+    return {"toy_data": {"command": shlex.join(TOY), "megabytes_per_second": size / seconds / 1e6}, "runs": runs}
+
+
+def lines(results: Mapping[str, Any]) -> list[str]:
+    """Return the page's text: the machine, and a row for each system."""
+    machine = results["runs"][0]["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    where = f"{machine['cores']} cores, {machine['memory_gb']} GB, Python {machine['python']}"
+    text = [
+        f"Measured on {machine['date']} with {where}, {versions}; load {machine['load_at_start']} at the start.",
+        f"Rounds: {results['runs'][0]['rounds']}; a figure is their median, with the slowest and the fastest in brackets.",
+        "",
+        "| # | system | command | samples/s | MB/s | first batch | s/100 steps (variance) | p99 wait | CPU | memory |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    rows: list[tuple[int, str]] = []
+    for each in results["runs"]:
+        for row in summary(each):
+            command = f"`{each['command'].partition(' --ways')[0]} --ways {row['name']}`"
+            what = f"{row['title']}: {COMMANDS[each['command']]}"
+            if each["step"]:
+                share = f"{row['data_share']:.0%} of a step is data" if "data_share" in row else row["error"]
+                rows.append(
+                    (19, f"| 19 | {what} | {command[:-1]} --step {each['step']}` | {share} |  |  |  |  |  |  |")
+                )
+            elif "rounds" in row:
+                rows.append((row["row"], f"| {row['row']} | {what} | {command} | {_figures(row)} |"))
+            else:
+                rows.append((row["row"], f"| {row['row']} | {what} | {command} | {row['error']} |  |  |  |  |  |  |"))
+    rows += [(n, f"| {n} | {what} | {how} | {figure} |  |  |  |  |  |  |") for n, (what, how, figure) in OTHERS.items()]
+    toy = results["toy_data"]
+    rows.append((20, f"| 20 | toy data | `{toy['command']}` | | {toy['megabytes_per_second']:,.0f} |  |  |  |  |  |"))
+    return [*text, *(row for _, row in sorted(rows, key=lambda row: row[0]))]
+
+
+def _figures(row: Mapping[str, Any]) -> str:
+    def shown(name: str, form: Callable[[float], str]) -> str:
+        return form(row[name]) if name in row else ""
+
+    return " | ".join(
+        (
+            f"{row['samples_per_second']:,.0f}"
+            + (f" ({row['slowest']:,.0f} to {row['fastest']:,.0f})" if row["rounds"] > 1 else ""),
+            shown("megabytes_per_second", "{:,.0f}".format),
+            shown("first_batch", "{:.2f} s".format),
+            f"{shown('mean_100', '{:.2f}'.format)} ({shown('variance_100', '{:.2g}'.format)})",
+            shown("p99_ms", "{:.0f} ms".format),
+            shown("cpu_seconds", "{:.1f} s".format),
+            shown("memory_mb", "{:,.0f} MB".format),
+        )
+    )
+
+
+def write_ways(page: Path, results: Mapping[str, Any]) -> None:
+    """Write the table between the page's marks."""
+    before, mark, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    if not mark or END not in rest:
+        raise SystemExit(f"{page} has no {BEGIN.strip()} with {END} behind it")
+    text = "\n".join(lines(results))
+    page.write_text(f"{before}{BEGIN}{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+def main() -> None:
+    """Measure, unless only the table is asked for, and write the table."""
+    page, rounds = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "3"
+    if rounds != "0":
+        with tempfile.TemporaryDirectory(prefix="ways-") as folder:
+            FILE.write_text(json.dumps(measured(Path(folder), rounds), indent=1) + "\n")
+    write_ways(page, json.loads(FILE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
