@@ -62,6 +62,8 @@ def _why_not(found: Findings) -> str | None:
         output = f"{str(found.channel.place).rstrip('/')}-shards/shards/"
         command = reshard_command(found.channel, best.shards)
         return f"reshard first (`{command}`), then write s3_uri: {output} and ask for advice again"
+    if best.way == "S3Express":
+        return "S3Express needs a directory bucket: copy the data there, write its s3_uri, and ask for advice again"
     if best.way in _EXAMPLES and present != best.way:
         keys = "source, file_system_id, directory_path and vpc_config"
         return f"{best.way} needs a file system that you create; write {keys} as in `launch --example {_EXAMPLES[best.way]}`"

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import launcher
 from launcher.advice.facts import Advice, Estimate, Observed, Shards, Use
+from launcher.advice.ways import WAYS
 from launcher.checks.examples import laid_over_base
 from launcher.cli import cli
 from launcher.errors import RefusedError
@@ -90,6 +91,18 @@ def test_file_system_is_refused_with_what_to_write(spec: Path) -> None:
         RefusedError, match=r"FSxLustre needs a file system that you create; write source, .*--example fsx-lustre"
     ):
         apply(spec, {"train": found("train", "File", "FSxLustre")})
+
+
+def test_every_way_is_written_or_refused_with_a_remedy(spec: Path) -> None:
+    for way in WAYS:
+        before = written(spec, TRAIN)
+        try:
+            apply(spec, {"train": found("train", "File", way)})
+        except RefusedError as error:
+            assert f"channels.train: {way} needs a " in str(error)
+            assert spec.read_text() == before
+        else:
+            assert (spec.read_text() == before) == (way == "File")
 
 
 def test_one_channel_that_cannot_be_changed_keeps_all(spec: Path) -> None:
