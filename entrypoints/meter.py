@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 STRETCH = 100  # items
 SHARED_SECONDS = 0.05  # of a stretch of a thread or process that works for a loop elsewhere
-_EVENT_SECONDS = 2.5e-6  # to count an item, a read or a transform
+_EVENT_SECONDS = 4e-6  # to count an item, a read or a transform, with a margin
 _MOST_COST = 0.01  # of the time
 _MOST_REST = 100  # times the stretch
+_SHORT_SECONDS = 1e-3  # between two events; other processes of a busy machine make it look longer
 
 
 @dataclass
@@ -64,6 +65,7 @@ class Meter:
         channels: The number of channels.
         seconds: Time after which a stretch ends, too.
         clock: Returns the time in seconds.
+        cpu: Returns the thread's own time, for threads that make samples rather than wait for others.
     """
 
     def __init__(
@@ -72,10 +74,12 @@ class Meter:
         channels: int = 1,
         seconds: float = math.inf,
         clock: Callable[[], float] = time.perf_counter,
+        cpu: Callable[[], float] | None = None,
     ) -> None:
         self._publish, self._channels, self._seconds, self._clock = publish, channels, seconds, clock
+        self._cpu = cpu or clock
         self.resting = False
-        self._began = self._since = self._start = 0.0
+        self._began = self._began_cpu = self._since = self._start = 0.0
         self._rest = self._passed = 0  # a rest's items, if the caller counts them
         self._clear()
 
@@ -118,13 +122,15 @@ class Meter:
             self.work.idle += now - self._since
             spent = now - self._began or 1e-9
             if len(self._waits) == STRETCH or spent >= self._seconds:
+                if spent < self.events * _SHORT_SECONDS:
+                    spent = self._cpu() - self._began_cpu or 1e-9
                 rest = int(len(self._waits) * min(self.events * _EVENT_SECONDS / _MOST_COST / spent - 1, _MOST_REST))
                 if rest > 0:
                     _current.meter, self.resting = self, True
                     return rest
                 self.publish()
         if not self._waits:
-            self._began = now
+            self._began, self._began_cpu = now, self._cpu()
         self.work, self._since, self._start = self.works[0], now, now
         _current.meter = self
         return 0

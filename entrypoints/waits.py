@@ -64,7 +64,8 @@ class Waits:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._about, self._write, self._done, self._publish = about, write, done, publish
-        self.meter = Meter(self._note, len(about) if publish else 1, clock=clock)
+        channels, cpu = (len(about), time.thread_time) if publish else (1, None)
+        self.meter = Meter(self._note, channels, clock=clock, cpu=cpu)
         self._written = False
         self._before = done()
         self._begin()
@@ -178,7 +179,7 @@ def worker_meter(publish: Publish, channels: int, own: WorkerWaits | None = None
         if own is not None:
             own.flush(_RECORD_SECONDS)
 
-    return Meter(note, channels, SHARED_SECONDS)
+    return Meter(note, channels, SHARED_SECONDS, cpu=time.thread_time)
 
 
 def _since(now: Work, then: Work) -> Work:
