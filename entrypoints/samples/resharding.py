@@ -37,6 +37,7 @@ from entrypoints.samples.lst import Line, line_of
 
 Say = Any  # prints a line
 _VERIFYING = Limits(held_bytes=4 << 20, piece_bytes=1 << 20)  # far ahead would take 300 MB of memory
+_UPLOAD_GBPS = 2.0  # more takes hundreds of MB of memory
 _REPORT_SECONDS = 30.0  # between lines about an incomplete shard
 
 
@@ -72,7 +73,7 @@ class Target:
     def write(self, name: str, value: Any) -> None:
         """Replace a JSON object."""
         data = (json.dumps(value, indent=1) + "\n").encode()
-        s3_client.upload(*self.place(name), lambda stream: stream.write(data))
+        s3_client.upload(*self.place(name), lambda stream: stream.write(data), _UPLOAD_GBPS)
 
     def shards(self) -> dict[str, int]:
         """Return the sizes of all objects below `shards/`, by name."""
@@ -175,7 +176,7 @@ def _store(file: Path, number: int, tally: Tally, state: dict[str, Any], about: 
         with file.open("rb") as content:
             shutil.copyfileobj(content, stream, 1 << 20)
 
-    s3_client.upload(bucket, key, write)
+    s3_client.upload(bucket, key, write, _UPLOAD_GBPS)
     stored = Tally()
     with closing(s3.open_object(bucket, key, _VERIFYING)) as streams:
         for sample in writer_of(target.format).split(next(streams), key):
