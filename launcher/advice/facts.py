@@ -124,7 +124,7 @@ class Advice:
 
     best: Estimate
     runner_up: Estimate | None
-    is_present_good_enough: bool | None  # None if the present way is unknown
+    is_present_good_enough: bool | None  # None if the present way is unknown, or not all data were listed
     reasons: tuple[str, ...]  # the questions that people ask, answered in sentences, the decisive first
     unknown: tuple[str, ...]  # what is not known, and how to find out
     estimates: tuple[Estimate, ...]  # all ways, the usable first, then by time

@@ -55,6 +55,8 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
         *(sentence for is_unknown, sentence in _UNKNOWN if is_unknown(inventory, use)),
     ]
     shown = (*usable, *(each for each in estimates if each not in usable))
+    if not inventory.is_complete and not (present and present.problems):
+        good = None  # the data that were not listed can change it; a problem of those listed stays one
     return Advice(best, runner_up, good, tuple(reasons), tuple(unknown), shown)
 
 
@@ -88,6 +90,12 @@ class _Situation:
     use: Use
 
 
+def _listed(it: _Situation) -> Iterator[str]:
+    """Were all data listed?"""
+    if not it.inventory.is_complete:
+        yield "this holds for the data that were listed; another way may be best for all of them: pass --full"
+
+
 def _present(it: _Situation) -> Iterator[str]:
     """Is the present time good enough?"""
     best, present = it.best, it.present
@@ -99,7 +107,9 @@ def _present(it: _Situation) -> Iterator[str]:
         else f", of which the model waits {present.wait_share:.0%} of each epoch for data"
     )
     took = f"{present.way} takes about {duration(present.job_s)} a job{waits}"
-    if present is best:
+    if not it.inventory.is_complete and not present.problems:
+        yield took
+    elif present is best:
         yield f"the present way is good enough: {took}, and no other way saves much"
     elif present.problems:
         yield f"the present way, {present.way}, does not do what is wanted: {'; '.join(present.problems)}"
@@ -214,6 +224,7 @@ def _access(it: _Situation) -> Iterator[str]:
 
 
 _QUESTIONS: tuple[Callable[[_Situation], Iterator[str]], ...] = (
+    _listed,
     _present,
     _time,
     _objects,

@@ -61,7 +61,9 @@ def _dollars(usd: float | None) -> str:
 def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
     """Yield what is there: amount, formats, age, and whether it fits."""
     sizes, least = inventory.sizes, "" if inventory.is_complete else "at least "
-    objects = f"{least}{inventory.objects:,} object{'s' * (inventory.objects != 1)}, {human_bytes(inventory.bytes)}"
+    objects = (
+        f"{least}{inventory.objects:,} object{'s' * (inventory.objects != 1)}, {least}{human_bytes(inventory.bytes)}"
+    )
     formats = ", ".join(inventory.formats) or "of an unknown format"
     yield f"there: {objects}, {formats}"
     spread = f"from {human_bytes(sizes.min)} to {human_bytes(sizes.max)}, half of them up to {human_bytes(sizes.p50)}"
@@ -75,7 +77,8 @@ def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
     share = inventory.bytes / (use.instances if use.sharded else 1)
     for what, room in (("disk", use.disk_bytes), ("memory", use.memory_bytes)):
         if room:
-            yield f"  {'fits' if share < 0.9 * room else 'does not fit'} into the {human_bytes(room)} of {what}"
+            fits = "does not fit" if share >= 0.9 * room else "what is listed fits" if least else "fits"
+            yield f"  {fits} into the {human_bytes(room)} of {what}"
 
 
 def advice_as_data(advice: Advice) -> dict[str, Any]:

@@ -57,6 +57,8 @@ def _why_not(found: Findings) -> str | None:
     """Return why the advice cannot be written into the spec, and what to do; None if it can."""
     if found.advice is None:
         return "there is no advice on it"
+    if found.inventory and not found.inventory.is_complete:
+        return "not all of its data were listed, and another way may be best for all of them: pass --full"
     best, present = found.advice.best, found.channel.present
     if best.shards:
         output = f"{str(found.channel.place).rstrip('/')}-shards/shards/"

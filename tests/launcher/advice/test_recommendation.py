@@ -1,10 +1,13 @@
 """The advice for situations that AWS's guide describes, and for others that people ask about."""
 
+from dataclasses import replace
+
 import pytest
 
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
 from launcher.advice.model import predict
 from launcher.advice.recommendation import recommend
+from launcher.advice.report import inventory_as_text
 
 GPU = {"vcpus": 8, "memory_bytes": 61 * 10**9, "usd_per_hour": 3.825, "disk_bytes": 500 * 10**9, "samples_per_s": 328}
 
@@ -151,3 +154,16 @@ def test_data_that_change_often_are_pointed_out(objects, said):
 )
 def test_unknown_facts_are_listed_with_how_to_find_out(data, use, fact):
     assert any(fact in each for each in advised(*data, **use).unknown)
+
+
+def test_listing_that_ended_early_leaves_the_present_way_unjudged():
+    data = Inventory(200_000, 200_000 * 39_000, Quantiles(*[39_000] * 5), is_complete=False)
+    use = Use(**{**GPU, "samples_per_s": 50, "present": "File", "disk_bytes": 9 * 2**30})
+    advice = recommend(predict(data, use), data, use)
+    assert advice.is_present_good_enough is None
+    assert "pass --full" in advice.reasons[0]
+    assert "good enough" not in " ".join(advice.reasons)
+    assert "  what is listed fits into the 9.7 GB of disk" in inventory_as_text(data, use)
+    small = replace(use, disk_bytes=2**30)
+    assert recommend(predict(data, small), data, small).is_present_good_enough is False
+    assert "  does not fit into the 1.1 GB of disk" in inventory_as_text(data, small)

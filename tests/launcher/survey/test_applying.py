@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import launcher
-from launcher.advice.facts import Advice, Estimate, Observed, Shards, Use
+from launcher.advice.facts import Advice, Estimate, Inventory, Observed, Quantiles, Shards, Use
 from launcher.advice.ways import WAYS
 from launcher.checks.examples import laid_over_base
 from launcher.cli import cli
@@ -91,6 +92,16 @@ def test_file_system_is_refused_with_what_to_write(spec: Path) -> None:
         RefusedError, match=r"FSxLustre needs a file system that you create; write source, .*--example fsx-lustre"
     ):
         apply(spec, {"train": found("train", "File", "FSxLustre")})
+
+
+def test_advice_on_a_part_of_the_data_is_refused_with_how_to_list_all(spec: Path) -> None:
+    before = written(spec, TRAIN)
+    part = replace(
+        found("train", "File", "FastFile"), inventory=Inventory(1, 1, Quantiles(*[1] * 5), is_complete=False)
+    )
+    with pytest.raises(RefusedError, match=r"channels.train: not all of its data were listed.*: pass --full"):
+        apply(spec, {"train": part})
+    assert spec.read_text() == before
 
 
 def test_every_way_is_written_or_refused_with_a_remedy(spec: Path) -> None:
