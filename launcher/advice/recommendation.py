@@ -220,7 +220,8 @@ def _start(it: _Situation) -> Iterator[str]:
 def _access(it: _Situation) -> Iterator[str]:
     """Are samples read by index?"""
     if it.use.random_access:
-        yield "samples are read by index, so ways that read in sequence, and shards, are out"
+        style = "; S3Connector needs style: map" if it.best.way == "S3Connector" else ""
+        yield f"samples are read by index, so ways that read in sequence, and shards, are out{style}"
 
 
 _QUESTIONS: tuple[Callable[[_Situation], Iterator[str]], ...] = (

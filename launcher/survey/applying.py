@@ -14,11 +14,12 @@ from launcher.lists.files import replace_files, stamp
 from launcher.parsing.parser import parse_spec
 from launcher.preflight.runner import subject_of
 from launcher.spec.channels import KINDS
-from launcher.survey.channels import channels_of
+from launcher.survey.channels import Channel, channels_of
 from launcher.survey.findings import Findings, reshard_command
 
 _MODES = ("File", "FastFile", "Pipe")
 _EXAMPLES = {"EFS": "efs", "FSxLustre": "fsx-lustre"}
+_Way = tuple[str, str | None]  # way, and the style that it needs
 
 
 def apply(file: Path, findings: Mapping[str, Findings]) -> list[str]:
@@ -36,21 +37,36 @@ def apply(file: Path, findings: Mapping[str, Findings]) -> list[str]:
         before, old = stamp(file), file.read_bytes().decode()
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    text, ways = old, {name: each.advice.best.way for name, each in findings.items() if each.advice}
-    changed = {name: way for name, way in ways.items() if findings[name].channel.present != way}
-    for name, way in changed.items():
+    text, ways = old, {name: _advised(each) for name, each in findings.items()}
+    changed = {name: way for name, way in ways.items() if _present(findings[name].channel, way) != way}
+    for name, (way, style) in changed.items():
         text = _edited(text, name, findings[name].channel.present, way)
+        text = set_key(text, ("channels", name, "style"), style) if style else text
     if not changed:
         return []
     try:
         new = plan(parse_spec(text, str(file), environ=os.environ))
     except SpecError as error:
         raise RefusedError(f"{file} is not changed, since the new spec would be wrong: {error}") from None
-    now = {each.name: each.present for each in channels_of(subject_of(new, Account()))[0]}
-    if wrong := [name for name, way in changed.items() if now.get(name) != way]:
+    now = {each.name: each for each in channels_of(subject_of(new, Account()))[0]}
+    if wrong := [name for name, way in changed.items() if name not in now or _present(now[name], way) != way]:
         raise RefusedError(f"{file} is not changed: channels.{wrong[0]} is written in a way that only you can change")
     replace_files({}, {file: text.removesuffix("\n").split("\n")}, {file: before})
-    return [f"channels.{name} is now read by {way}" for name, way in changed.items()]
+    return [
+        f"channels.{name} is now read by {way}{f', style {style}' if style else ''}"
+        for name, (way, style) in changed.items()
+    ]
+
+
+def _advised(found: Findings) -> _Way:
+    assert found.advice is not None
+    way = found.advice.best.way
+    return way, "map" if way == "S3Connector" and found.use.random_access else None
+
+
+def _present(channel: Channel, wanted: _Way) -> tuple[str | None, str | None]:
+    """Return the way of a channel, with its style if one is wanted."""
+    return channel.present, channel.style if wanted[1] else None
 
 
 def _why_not(found: Findings) -> str | None:

@@ -19,6 +19,7 @@ from launcher.request.view import Entry
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location
 from launcher.spec.channels import KINDS
+from launcher.spec.channels.s3_connector import S3ConnectorChannel
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Channel:
     manifest: str | None = None  # the URI of its manifest
     instances: int = 1
     is_sharded: bool = False
+    style: str | None = None  # of S3Connector: map or iterable
 
     @property
     def shown(self) -> str:
@@ -54,7 +56,9 @@ def channels_of(subject: Subject, wanted: str | None = None) -> tuple[list[Chann
     hosts = subject.draft.instance_count or 1
     for path, place in connectors(subject):
         name = str(path[1])
-        found[name] = Channel(name, place, present="S3Connector", instances=hosts)
+        written = (subject.draft.spec.channels or {})[name]
+        style = written.style if isinstance(written, S3ConnectorChannel) else None
+        found[name] = Channel(name, place, present="S3Connector", instances=hosts, style=style)
     if not found:
         raise InputError("the spec has no channels; add one: `channels: {train: s3://bucket/prefix/}`")
     if wanted is not None and wanted not in found:

@@ -113,6 +113,10 @@ def look_at(
     past = None if jobs is None else past_jobs(channel, jobs)
     use = with_answers(use_of(channel, question.subject, past, ask=not is_here), question.use)
     found = Findings(channel, past, use, question.measured, ())
+    if use.random_access and channel.style == "iterable":
+        use = replace(use, present=None)  # the model knows one S3Connector, which is the one with style map
+        note = "style: iterable, which does not read samples by index; S3Connector does with style: map"
+        found = replace(found, use=use, notes=(note,))
     if channel.storage != "S3" and not is_here:
         return replace(found, notes=tuple(known_of(account, channel)))
     with objects_of(channel, account, question.data) as (objects, place):
@@ -126,7 +130,7 @@ def look_at(
                 try:
                     found = replace(found, observed=probe.run(found.observed), is_interrupted=probe.interrupted)
                 except RefusedError as error:
-                    found = replace(found, notes=(f"unknown: how fast the data can be read: {error}",))
+                    found = replace(found, notes=(*found.notes, f"unknown: how fast the data can be read: {error}"))
     inventory = replace(inventory, region=None if is_here else _region(account, place.bucket))
     observed = observed_in(past or (), inventory, use, found.observed)
     advice = recommend(predict(inventory, use, observed), inventory, use)

@@ -240,3 +240,12 @@ def test_spec_without_channels_is_refused(folder: Path) -> None:
     (folder / "job.yaml").write_text(SPEC.partition("channels:")[0])
     with pytest.raises(InputError, match="the spec has no channels; add one"):
         launch("job.yaml")
+
+
+def test_connector_that_streams_is_not_good_enough_for_access_by_index(folder: Path) -> None:
+    short = "train: s3://mine/train/ "
+    (folder / "job.yaml").write_text(SPEC.replace(short, "train: {s3_uri: s3://mine/train/, source: S3Connector} "))
+    options = ("--local", "--data", "data", "--use", "random_access=yes")
+    section = launch("job.yaml", *options).stdout
+    assert "style: iterable, which does not read samples by index" in section
+    assert "the present way is good enough" not in section

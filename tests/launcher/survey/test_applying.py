@@ -24,10 +24,19 @@ from launcher.survey.findings import Findings
 TRAIN = "channels:\n  train:   # images\n    s3_uri: s3://b/train/\n"
 
 
-def found(name: str, present: str | None, way: str, shards: Shards | None = None) -> Findings:
+def found(
+    name: str,
+    present: str | None,
+    way: str,
+    shards: Shards | None = None,
+    style: str | None = None,
+    by_index: bool | None = None,
+) -> Findings:
     best = Estimate(way, shards, *[0.0] * 5, None, 0, 0, 0, None, None, None)
-    channel = Channel(name, S3Location("b", "train/"), present=present)
-    return Findings(channel, None, Use(), Observed(), (), advice=Advice(best, None, None, (), (), (best,)))
+    channel = Channel(name, S3Location("b", "train/"), present=present, style=style)
+    return Findings(
+        channel, None, Use(random_access=by_index), Observed(), (), advice=Advice(best, None, None, (), (), (best,))
+    )
 
 
 @pytest.fixture
@@ -56,6 +65,15 @@ def test_connector_becomes_a_mode_and_back(spec: Path) -> None:
     assert entry.mode == "FastFile"
     apply(spec, {"train": found("train", "FastFile", "S3Connector")})
     assert spec.read_text() == before.replace("    style: map\n", "")
+
+
+def test_access_by_index_needs_the_connector_with_style_map(spec: Path) -> None:
+    message = "channels.train is now read by S3Connector, style map"
+    for connector, present, style in (("", "File", None), ("    source: S3Connector\n", "S3Connector", "iterable")):
+        written(spec, TRAIN + connector)
+        assert apply(spec, {"train": found("train", present, "S3Connector", style=style, by_index=True)}) == [message]
+        assert launcher.load(spec).channels["train"].style == "map"
+    assert apply(spec, {"train": found("train", "S3Connector", "S3Connector", style="map", by_index=True)}) == []
 
 
 def test_channel_of_a_file_that_is_extended_is_changed_in_this_file(spec: Path) -> None:
