@@ -31,7 +31,7 @@ from entrypoints.job.environment import Environment, load_environment
 from entrypoints.readers import mounted, s3
 from entrypoints.records import SHORT_NAMES, format_of
 from entrypoints.ways import WAYS, ways_of
-from entrypoints.ways.card import Source, Way
+from entrypoints.ways.card import ARRIVALS, Source, Way
 from entrypoints.ways.results import FILE, Results, mark_different, table
 
 _LOOK_SECONDS = 0.2  # between two looks at the memory of a run
@@ -85,19 +85,25 @@ def _run(way: Way, options: argparse.Namespace, environment: Environment) -> dic
 
     source, step = _source(way, options, environment), step_of(options.step) if options.step else None
     if options.epoch == 0:
-        _check_format(source)
+        if options.format == "objects":
+            _check_format(environment)
         return digest(way, source)
     return measure(way, source, step)
 
 
-def _check_format(source: Source) -> None:
-    """Raise ChannelError if shards would be read as single objects: batches of them would fill the memory."""
-    if source.format != "objects" or source.channel.mode == "Pipe":
+def _check_format(environment: Environment) -> None:
+    """Raise ChannelError if shards would be read as single objects: batches of them would fill the memory.
+
+    All channels have the same objects, so one that shows their names, a folder if there is one, speaks for a Pipe, too.
+    """
+    named = [each for name, each in environment.channels.items() if name in ARRIVALS and each.mode != "Pipe"]
+    if not named:
         return
-    if source.channel.mode == "S3Connector":
-        name = s3.key_of(source.channel, next(iter(s3.objects(source.channel))))
+    channel = min(named, key=lambda each: each.mode == "S3Connector")
+    if channel.mode == "S3Connector":
+        name = s3.key_of(channel, next(iter(s3.objects(channel))))
     else:
-        name = next(mounted.objects(source.channel), "")
+        name = next(mounted.objects(channel), "")
     for form in SHORT_NAMES.values():
         if form.ending is not None and form != format_of("objects") and name.endswith(form.ending):
             raise ChannelError(f"the objects have names like {name}; pass --format {form.name}")

@@ -72,15 +72,17 @@ def table(results: Results) -> list[str]:
 
 
 def mark_different(ways: Sequence[dict[str, Any]]) -> None:
-    """Give each way whose samples are not those of most ways an error."""
-    digests = Counter(way["digest"] for way in ways if "digest" in way)
+    """Give each way whose samples are not those of most ways an error; each way, if no two of them agree."""
+    read = [way for way in ways if "digest" in way]
+    digests = Counter(way["digest"] for way in read).most_common()
     if len(digests) < 2:
         return
-    usual = digests.most_common(1)[0][0]
-    same = [way for way in ways if way.get("digest") == usual]
-    for way in ways:
-        if way.get("digest", usual) != usual:
+    usual, agreeing = digests[0]
+    for way in read:
+        if way["digest"] != usual or agreeing == 1:
+            others = [each for each in read if each["digest"] != way["digest"]]
+            other = next((each for each in others if each["digest"] == usual), others[0])
             way["error"] = (
-                f"its {way['samples']:,} samples of {way['bytes']:,} bytes are not those of {same[0]['name']}:"
-                f" {same[0]['samples']:,} of {same[0]['bytes']:,} bytes"
+                f"its {way['samples']:,} samples of {way['bytes']:,} bytes are not those of {other['name']}:"
+                f" {other['samples']:,} of {other['bytes']:,} bytes"
             )

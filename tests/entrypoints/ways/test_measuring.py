@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from delivered_channels import job
 from entrypoints.errors import ConfigError
+from entrypoints.measure import main
 from entrypoints.ways import WAYS, ways_of
 from entrypoints.ways.card import Need, Source, Way
 from entrypoints.ways.measuring import intervals, measure, step_of
@@ -108,6 +109,31 @@ def test_way_with_other_samples_than_the_others_is_marked() -> None:
         None,
         "it is not installed",
     ]
+
+
+def test_two_ways_that_differ_are_both_marked() -> None:
+    ways: list[dict[str, Any]] = [
+        {"name": name, "samples": count, "bytes": 10, "digest": name} for name, count in (("a", 2), ("b", 9))
+    ]
+    mark_different(ways)
+    assert [way["error"] for way in ways] == [
+        "its 2 samples of 10 bytes are not those of b: 9 of 10 bytes",
+        "its 9 samples of 10 bytes are not those of a: 2 of 10 bytes",
+    ]
+
+
+@pytest.mark.parametrize("way", ["file", "pipe"])
+def test_shards_without_a_format_are_refused_before_they_are_read(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "ml"
+    environment = job(root, file={"TrainingInputMode": "File"}, pipe={"TrainingInputMode": "Pipe"})
+    folder = environment.channels["file"].path
+    folder.mkdir(parents=True)
+    (folder / "0.tar").write_bytes(b"")
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(root))
+    with pytest.raises(SystemExit, match=r"names like 0\.tar; pass --format tar"):
+        main(["--ways", way, "--one", way])
 
 
 def test_way_that_is_not_installed_names_the_commands_that_install_it() -> None:
