@@ -175,7 +175,21 @@ def _objects(it: _Situation) -> Iterator[str]:
         if found and found.problems:
             yield f"{of} cannot be resharded: {found.problems[0]}"
         else:
-            yield f"{of}: resharding into {into} would not pay for this use"
+            yield f"{of}: resharding into {into} would {_saved(it)}"
+
+
+def _saved(it: _Situation) -> str:
+    """Return what shards save in all jobs of 90 days that read the data, and from which job they pay."""
+    sharded = [each for each in it.estimates if each.shards and not (each.problems or each.storage_usd_month)]
+    jobs, present = max(it.use.jobs or 1, 1), cost_s(it.best, it.use)
+    least = min(sharded, key=lambda each: cost_s(each, it.use), default=it.best)
+    saved = present - cost_s(least, it.use)
+    if saved < 0.005 * present:
+        return "not pay for this use"
+    number = ceil(least.prepare_s / (saved + least.prepare_s / jobs))
+    usd = saved * jobs / 3600 * (it.use.usd_per_hour or VALUES["usd_per_hour"])
+    total = f"{saved / present:.0%} (${usd:,.2f} in {jobs:,} job{'s' * (jobs != 1)})"
+    return f"save {total} and pay from the {_ordinal(number)} job, as {least.name}"
 
 
 def _people(it: _Situation) -> Iterator[str]:

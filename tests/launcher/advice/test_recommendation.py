@@ -1,6 +1,7 @@
 """The advice for situations that AWS's guide describes, and for others that people ask about."""
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 
@@ -99,6 +100,24 @@ def test_present_way_stays_if_the_model_does_not_wait_for_data():
     advice = advised(800_000, 1e5, samples_per_s=50, present="FastFile")
     assert advice.is_present_good_enough and advice.best.way == "FastFile"
     assert "good enough" in advice.reasons[0]
+
+
+def test_small_saving_by_shards_is_stated_for_all_jobs_if_the_present_way_stays():
+    use = {"samples_per_s": 100, "epochs": 1, "present": "FastFile"}
+    often = advised(100_000, 2e5, jobs=90, **use)
+    assert often.is_present_good_enough
+    by = {each.name: each for each in often.estimates}
+    now, then = by["FastFile"], by["FastFile, resharded"]
+    usd_per_s = GPU["usd_per_hour"] / 3600
+    a_job = (now.job_s - then.job_s) * usd_per_s + now.requests_usd - then.requests_usd
+    once_usd = then.prepare_s * usd_per_s
+    expected = (
+        f"would save 4% (${90 * a_job - once_usd:,.2f} in 90 jobs) and pay from the {ceil(once_usd / a_job)}th job"
+    )
+    (said,) = [each for each in often.reasons if "resharding" in each]
+    assert expected in said
+    (once,) = [each for each in advised(100_000, 2e5, jobs=1, **use).reasons if "resharding" in each]
+    assert once.endswith("would not pay for this use")
 
 
 def test_present_way_that_takes_much_longer_is_not_good_enough():
