@@ -52,6 +52,7 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
     unknown = [
         *inventory.unknown,
         *[_SPEED] * (best.wait_share is None),
+        *_machine(use),
         *(sentence for is_unknown, sentence in _UNKNOWN if is_unknown(inventory, use)),
     ]
     shown = (*usable, *(each for each in estimates if each not in usable))
@@ -248,6 +249,18 @@ _QUESTIONS: tuple[Callable[[_Situation], Iterator[str]], ...] = (
     _start,
     _access,
 )
+
+
+def _machine(use: Use) -> Iterator[str]:
+    """Yield what is unknown of the instance, and what the estimates take for it."""
+    taken = {
+        "disk_bytes": "its disk, taken for large enough",
+        "vcpus": f"its vCPUs, taken for {VALUES['streams']:.0f}",
+        "memory_bytes": "its memory, taken for too small to cache data",
+    }
+    if missing := [name for name in taken if getattr(use, name) is None]:
+        yield f"what the instance has: {'; '.join(taken[name] for name in missing)}; pass {', '.join(missing)}"
+
 
 _SPEED = (
     "how fast the model is: the epochs are those of a model that takes no time; run a job and read `launch status`, or pass"

@@ -164,6 +164,8 @@ def test_data_that_change_often_are_pointed_out(objects, said):
     [
         ((1_000, 1e6), {"samples_per_s": None}, "how fast the model is"),
         ((1_000, 1e6), {"random_access": None}, "by index"),
+        ((1_000, 1e6), {"disk_bytes": None, "memory_bytes": None}, "; pass disk_bytes, memory_bytes"),
+        ((1_000, 1e6), {"vcpus": None}, "its vCPUs, taken for 8; pass vcpus"),
         ((1_000, 1e8), {}, "how many samples"),
         ((1_000, 100), {}, "how objects of this size"),
         ((1_000, 5e9), {"samples": 10**6}, "how so many bytes"),
