@@ -46,17 +46,22 @@ def set_key(text: str, path: Sequence[str], value: str) -> str:
 
 
 def drop_key(text: str, path: Sequence[str]) -> str:
-    """Return the text without a key, as it is if it has none."""
+    """Return the text without a key, as it is if it has none; a comment behind it stays, on its own line."""
     node = key = value = _root(text)
     for name in path:
         node = value
         if not isinstance(node, yaml.MappingNode) or name not in (pairs := _pairs(node, path)):
             return text
         key, value = pairs[name]
+    while isinstance(value, yaml.CollectionNode) and value.value and not value.flow_style:  # it ends at the next key
+        value = value.value[-1][1] if isinstance(value, yaml.MappingNode) else value.value[-1]
     begin, end = key.start_mark.index, value.end_mark.index
-    end = begin + len(text[begin:end].rstrip())  # a mapping ends where the next key begins
+    end = begin + len(text[begin:end].rstrip())
     if not node.flow_style:
-        return text[: text.rfind("\n", 0, begin) + 1] + text[end:].partition("\n")[2]
+        line, line_end, rest = text[end:].partition("\n")
+        if line.lstrip().startswith("#"):
+            return text[:begin] + line.lstrip() + line_end + rest
+        return text[: text.rfind("\n", 0, begin) + 1] + rest
     if behind := re.match(r"\s*,\s*", text[end:]):
         return text[:begin] + text[end + behind.end() :]
     return re.sub(r"\s*,\s*$", "", text[:begin]) + text[end:]

@@ -39,9 +39,14 @@ def apply(file: Path, findings: Mapping[str, Findings]) -> list[str]:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     text, ways = old, {name: _advised(each) for name, each in findings.items()}
     changed = {name: way for name, way in ways.items() if _present(findings[name].channel, way) != way}
+    messages = []
     for name, (way, style) in changed.items():
-        text = _edited(text, name, findings[name].channel.present, way)
+        text, removed = _edited(text, name, findings[name].channel.present, way)
         text = set_key(text, ("channels", name, "style"), style) if style else text
+        styled = f", style {style}" if style else ""
+        messages.append(
+            f"channels.{name} is now read by {way}{styled}" + f", without {' and '.join(removed)}" * bool(removed)
+        )
     if not changed:
         return []
     try:
@@ -52,10 +57,7 @@ def apply(file: Path, findings: Mapping[str, Findings]) -> list[str]:
     if wrong := [name for name, way in changed.items() if name not in now or _present(now[name], way) != way]:
         raise RefusedError(f"{file} is not changed: channels.{wrong[0]} is written in a way that only you can change")
     replace_files({}, {file: text.removesuffix("\n").split("\n")}, {file: before})
-    return [
-        f"channels.{name} is now read by {way}{f', style {style}' if style else ''}"
-        for name, (way, style) in changed.items()
-    ]
+    return messages
 
 
 def _advised(found: Findings) -> _Way:
@@ -88,14 +90,17 @@ def _why_not(found: Findings) -> str | None:
     return None
 
 
-def _edited(text: str, name: str, present: str | None, way: str) -> str:
-    """Return the text in which a channel has another way."""
+def _edited(text: str, name: str, present: str | None, way: str) -> tuple[str, list[str]]:
+    """Return the text in which a channel has another way, and the keys that it lost."""
+    removed: list[str] = []
     here, kind = ("channels", name), "S3" if way in _MODES else way
     if kind != ("S3" if present in _MODES else present):
         text = set_key(text, (*here, "source"), kind)
         for key in _keys_of_others(kind):
-            text = drop_key(text, (*here, key))
-    return set_key(text, (*here, "input_mode"), way) if way in _MODES else text
+            if (shorter := drop_key(text, (*here, key))) != text:
+                text = shorter
+                removed.append(key)
+    return (set_key(text, (*here, "input_mode"), way) if way in _MODES else text), removed
 
 
 def _keys_of_others(kind: str) -> Iterator[str]:

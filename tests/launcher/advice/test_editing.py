@@ -82,11 +82,12 @@ def test_uri_with_commas_is_quoted_in_a_mapping() -> None:
 
 def test_drop_key_removes_its_line_or_its_pair() -> None:
     after = drop_key(TEXT, ("channels", "train", "input_mode"))
-    assert changed_lines(TEXT, after) == ["-     input_mode: 'File'      # to be changed"]
+    assert changed_lines(TEXT, after) == ["-     input_mode: 'File'      # to be changed", "+     # to be changed"]
     assert drop_key("c: {a: 1, b: 2}\n", ("c", "b")) == "c: {a: 1}\n"
     assert drop_key("c: {a: 1, b: 2}\n", ("c", "a")) == "c: {b: 2}\n"
     assert drop_key("c: {a: 1}\n", ("c", "a")) == "c: {}\n"
     assert drop_key("c:\n  a:\n    x: 1\n  b: 2\n", ("c", "a")) == "c:\n  b: 2\n"
+    assert drop_key("c:\n  a:\n    x: 1 # y\n  # z\n  b: 2\n", ("c", "a")) == "c:\n  # y\n  # z\n  b: 2\n"
     assert drop_key(TEXT, ("channels", "validation", "style")) == TEXT
 
 

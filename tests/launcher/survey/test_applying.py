@@ -76,6 +76,14 @@ def test_access_by_index_needs_the_connector_with_style_map(spec: Path) -> None:
     assert apply(spec, {"train": found("train", "S3Connector", "S3Connector", style="map", by_index=True)}) == []
 
 
+def test_removed_keys_are_named_and_their_comments_stay(spec: Path) -> None:
+    written(spec, TRAIN + "    input_mode: Pipe  # why not\n    record_wrapper_type: RecordIO\n")
+    assert apply(spec, {"train": found("train", "Pipe", "S3Connector")}) == [
+        "channels.train is now read by S3Connector, without input_mode and record_wrapper_type"
+    ]
+    assert "    # why not\n" in spec.read_text()
+
+
 def test_channel_of_a_file_that_is_extended_is_changed_in_this_file(spec: Path) -> None:
     (spec.parent / "base.yaml").write_text(laid_over_base(TRAIN))
     spec.write_text("extends: base.yaml   # all of it\n")
