@@ -7,6 +7,7 @@ card imports torch and its library only when it is opened, so that a way that is
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 
 from entrypoints.errors import ConfigError
@@ -59,3 +60,11 @@ def ways_of(names: str) -> list[Way]:
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(WAYS)}"
             raise ConfigError(f"{name!r} is not a way to read samples; {hint}")
     return [WAYS[name] for name in chosen]
+
+
+def step_seconds(step: str) -> float | None:
+    """Return the seconds of a step such as `20ms`, or None for `module:function`. Raises ConfigError for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)ms|[\w.]+:[\w.]+", step)
+    if found is None:
+        raise ConfigError(f"--step {step}: is neither a function nor a time; write module:function, or a time: 20ms")
+    return float(found[1]) / 1000 if found[1] else None

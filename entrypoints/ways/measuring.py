@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import statistics
 import time
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise, repeat
 from pkgutil import resolve_name
@@ -16,6 +16,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset
 
 from entrypoints.samples.digest import Tally
+from entrypoints.ways import step_seconds
 from entrypoints.ways.card import Source, Way
 
 Step = Callable[[Any], object]
@@ -120,9 +121,8 @@ def _cpu_seconds() -> float:
 
 
 def step_of(text: str) -> Step:
-    """Return the step of `module:function`, or of a time to sleep such as `20ms`. Raises ValueError."""
-    if found := re.fullmatch(r"(\d+(?:\.\d+)?)ms", text):
-        seconds = float(found[1]) / 1000
+    """Return the step of `module:function`, or of a time such as `20ms`. Raises ValueError; a step that fails does so, too."""
+    if (seconds := step_seconds(text)) is not None:
         return lambda batch: time.sleep(seconds)
     try:
         step = resolve_name(text)
@@ -132,4 +132,13 @@ def step_of(text: str) -> Step:
         ) from error
     if not callable(step):
         raise ValueError(f"--step {text}: it is not a function of a batch, but {type(step).__name__}")
-    return step  # type: ignore[no-any-return]
+
+    def named(batch: Any) -> None:
+        try:
+            step(batch)
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)[:2]  # this function's, and the step's if it is in Python
+            place = f"{frames[-1].filename}:{frames[-1].lineno}"
+            raise ValueError(f"--step {text}: {type(error).__name__}: {error} ({place})") from error
+
+    return named

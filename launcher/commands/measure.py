@@ -16,7 +16,7 @@ import channel_specs
 import launcher
 from entrypoints.errors import ConfigError
 from entrypoints.records import SHORT_NAMES, format_of
-from entrypoints.ways import WAYS, ways_of
+from entrypoints.ways import WAYS, step_seconds, ways_of
 from entrypoints.ways.card import Way
 from entrypoints.ways.results import FILE, Results, summary, table
 from launcher.commands.card import Command
@@ -112,6 +112,7 @@ class Measure(SpecOptions, Command):
 
     def _spec(self) -> launcher.JobSpec:
         """Return the spec of the job that measures."""
+        _check_step(self.step)
         if "://" in self.target:
             try:
                 uri = str(parse_s3_uri(self.target)).rstrip("/") + "/"  # FastFile needs a whole folder
@@ -164,6 +165,15 @@ class Measure(SpecOptions, Command):
         if self.plot:
             _draw(results, self.plot)
             say(f"plot {shown_path(self.plot)}")
+
+
+def _check_step(step: str | None) -> None:
+    """Raise InputError if it is neither a function nor a time."""
+    try:
+        if step is not None:
+            step_seconds(step)
+    except ConfigError as error:
+        raise InputError(str(error)) from None
 
 
 def _of_prefix(uri: str) -> dict[str, dict[str, Any]]:

@@ -88,6 +88,8 @@ def test_spec_with_many_channels_needs_the_name_of_one(launch: Launch) -> None:
         (("s3://mine/x/", "--ways", "connector-tar"), "not objects"),
         (("s3://mine/x/", "--format", "tra"), "no way reads it here; there are tar,"),
         (("s3://mine/x/", "train"), "only a spec has channels"),
+        (("s3://mine/x/", "--step", "foo"), "--step foo: is neither a function nor a time; write module:function"),
+        (("s3://mine/x/", "--step", "20"), "or a time: 20ms"),
         (("ftp://example.com/x",), "is not an S3 URI"),
         (("no.yaml",), "no.yaml"),
         (("no.json",), "cannot be read"),
