@@ -259,6 +259,6 @@ def _sparse_rows(tensors: list[Tensor]) -> SparseRows:
     keys = varints(b"".join(tensor.keys for tensor in tensors))
     counts = [count_of(tensor.values, first.dtype) for tensor in tensors]
     if [count_of(tensor.keys, "<u8") for tensor in tensors] != counts:
-        raise ValueError("a sparse tensor has more keys than values, or fewer")
+        raise ValueError("the keys and values of a sparse tensor differ in number")
     proto.check_keys(keys, first.shape)
     return SparseRows(values, keys, np.array([0, *accumulate(counts)], np.int64), first.shape)
