@@ -15,7 +15,7 @@ _EQUAL = 1.03  # ways within 3 % of the cheapest are equal, and the simplest is 
 _WORTH_MOVING, _WORTH_RESHARDING = 1.1, 1.05  # a new file system has to save a tenth, new shards a twentieth
 _EFFORT_OF_SHARDS = 2  # as `Way.effort`
 _GOOD_ENOUGH = 1.1  # the present way, if no other saves a tenth
-_OFTEN = 0.01  # share of objects that change in 30 days
+_OFTEN, _NEW = 0.01, 0.9  # share of objects that change in 30 days: edited from here, uploaded from there
 _LITTLE_WAIT = 0.05  # of each epoch
 _COLD = ("GLACIER", "DEEP_ARCHIVE")
 _SIZES = (4e3, 1.1e9)  # within ten times the objects that AWS measured
@@ -126,7 +126,10 @@ def _time(it: _Situation) -> Iterator[str]:
         compared = _compared(cost_s(second, it.use) / cost_s(best, it.use))
         yield f"{second.name} costs {compared} (time, preparation, storage, requests)"
     if WAYS[best.way].copies:
-        yield f"{human_bytes(best.disk_bytes)} are copied in {duration(best.download_s)}, and every epoch reads the disk"
+        image_s = VALUES["image_s"]
+        hidden = f" while the image is fetched ({duration(image_s)})" if best.download_s <= image_s else ""
+        copied = f"{human_bytes(best.disk_bytes)} are copied in {duration(best.download_s)}{hidden}"
+        yield f"{copied}, and every epoch reads the disk"
 
 
 def _compared(ratio: float) -> str:
@@ -196,7 +199,7 @@ def _saved(it: _Situation) -> str:
 def _people(it: _Situation) -> Iterator[str]:
     """Are files edited in place, and do people share them?"""
     use, place, changed = it.use, it.inventory.place, it.inventory.changed or 0
-    changed = changed if changed < 1 else 0  # all of them are new, then
+    changed = changed if changed < _NEW else 0
     if changed > _OFTEN and it.best.shards:
         yield f"{changed:.0%} of the objects changed in the last 30 days: reshard again after changes"
     elif changed > _OFTEN and use.edited_in_place is None and place not in ("EFS", "FSxLustre"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.advice.facts import Advice, Estimate, Inventory, Use
+from launcher.advice.ways import WAYS
 from launcher.console import duration, human_bytes
 from launcher.plot import new_figure, save
 
@@ -27,6 +28,8 @@ def advice_as_text(advice: Advice, command: str | None) -> Iterator[str]:
     for problems in dict.fromkeys(each.problems for each in advice.estimates if each.problems):
         names = ", ".join(each.name.replace(",", "") for each in advice.estimates if each.problems == problems)
         yield f"  not {names}: {'; '.join(problems)}"
+    for name in dict.fromkeys(each.way for each in usable if not WAYS[each.way].is_advised):
+        yield f"  {name} is shown to compare, never advised: nothing is published about it with SageMaker"
     yield f"advice: {described(advice.best)}"
     yield from [f"  first: {command}"] if command else []
     yield from (f"  {each}" for each in advice.reasons)
