@@ -18,8 +18,8 @@ _SHOWN_WAYS = 12
 
 def advice_as_text(advice: Advice, command: str | None) -> Iterator[str]:
     """Yield the lines of a table of the ways, the recommendation with its reasons and first command, and what is unknown."""
-    usable = [each for each in advice.estimates if not each.problems]
-    rows = [_TITLES, *map(_row, usable[:_SHOWN_WAYS])]
+    shown = [each for each in advice.estimates if not each.problems][:_SHOWN_WAYS]
+    rows = [_TITLES, *map(_row, shown)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield "by estimate (waits: part of an epoch in which the model waits; a month: storage):"
     for row in rows:
@@ -28,7 +28,7 @@ def advice_as_text(advice: Advice, command: str | None) -> Iterator[str]:
     for problems in dict.fromkeys(each.problems for each in advice.estimates if each.problems):
         names = ", ".join(each.name.replace(",", "") for each in advice.estimates if each.problems == problems)
         yield f"  not {names}: {'; '.join(problems)}"
-    for name in dict.fromkeys(each.way for each in usable if not WAYS[each.way].is_advised):
+    for name in dict.fromkeys(each.way for each in shown if not WAYS[each.way].is_advised):
         yield f"  {name} is shown to compare, never advised: nothing is published about it with SageMaker"
     yield f"advice: {described(advice.best)}"
     yield from [f"  first: {command}"] if command else []
