@@ -10,7 +10,16 @@ import click
 
 from launcher.advice.facts import Observed, Use
 from launcher.commands.card import Command
-from launcher.commands.options import AccountOptions, SpecOptions, argument, flag, open_account, option, repeatable
+from launcher.commands.options import (
+    AccountOptions,
+    SpecOptions,
+    SpecOrUri,
+    argument,
+    flag,
+    open_account,
+    option,
+    repeatable,
+)
 from launcher.console import Console, say, shown_path
 from launcher.errors import InputError, RefusedError
 from launcher.lists.files import is_s3
@@ -36,7 +45,7 @@ class Advise(SpecOptions, AccountOptions, Command):
 
     example = "advise job.yaml --use epochs=10"
 
-    spec: str = argument(metavar="SPEC")
+    spec: str = argument(type=SpecOrUri(), metavar="SPEC")
     channel: str | None = option(metavar="NAME", help="Only this channel.")
     use: tuple[str, ...] = repeatable(
         metavar="NAME=VALUE",

@@ -23,7 +23,7 @@ from launcher.commands.card import Command
 from launcher.commands.effects import EFFECTS
 from launcher.commands.effects.local import Local
 from launcher.commands.effects.submit import Submit
-from launcher.commands.options import SpecOptions, argument, open_account, option
+from launcher.commands.options import SpecOptions, SpecOrUri, argument, open_account, option
 from launcher.console import say, shown_path
 from launcher.errors import InputError, RefusedError
 from launcher.plot import check_plot, new_figure, save
@@ -60,7 +60,7 @@ class Measure(SpecOptions, Command):
     effects = EFFECTS
     example = "measure s3://mine/train/ --ways fast-file,connector-iterable --dry-run"
 
-    target: str = argument(metavar="SPEC_OR_S3_URI")
+    target: str = argument(type=SpecOrUri(), metavar="SPEC_OR_S3_URI")
     chosen: tuple[str, ...] = argument(nargs=-1, metavar="[CHANNEL]...")
     ways: str | None = option(
         metavar="A,B", shell_complete=_names, help="The ways to measure; by default all that can read the data."

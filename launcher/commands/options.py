@@ -5,10 +5,12 @@ Completing a value prints nothing and never fails: if AWS does not answer, nothi
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -99,6 +101,19 @@ def job_names(context: click.Context, parameter: click.Parameter, typed: str) ->
 class _SpecPath(click.Path):
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "Write a spec's path, such as job.yaml; `launch --example s3-file` prints a spec to start from."
+
+
+class SpecOrUri(click.types.StringParamType):
+    """A spec's path, or s3://bucket/prefix."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a folder with the options that read one."""
+        if os.path.isdir(value):  # noqa: PTH112 (Path's raises an error if the name is too long)
+            found = re.fullmatch(r"(?:(?P<data>.+)/)?s3/(?P<prefix>.+)", Path(value).as_posix())
+            data, prefix = (found["data"] or ".", found["prefix"]) if found else ("DIR", "bucket/prefix")
+            where = "" if found else ", with its objects in DIR/s3/bucket/prefix/"
+            self.fail(f"{value!r} is a folder; write s3://{prefix}/ --local --data {data}{where}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class LocalPath(click.Path):

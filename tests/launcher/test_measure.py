@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import channel_specs
 from aws_stand_in import StandIn
@@ -98,6 +99,25 @@ def test_spec_with_many_channels_needs_the_name_of_one(launch: Launch) -> None:
 )
 def test_wrong_input_is_refused_with_what_to_do(words: tuple[str, ...], problem: str, launch: Launch) -> None:
     assert problem in launch(*words, code=2)
+
+
+@pytest.mark.parametrize("command", ["measure", "advise"])
+@pytest.mark.parametrize(
+    ("folder", "remedy"),
+    [
+        ("./d/s3/mine/small/", "write s3://mine/small/ --local --data d"),
+        ("s3/mine", "write s3://mine/ --local --data ."),
+        ("d", "write s3://bucket/prefix/ --local --data DIR, with its objects in DIR/s3/bucket/prefix/"),
+    ],
+)
+def test_folder_is_refused_with_the_options_that_read_it(
+    command: str, folder: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(cli.cli, [command, folder])
+    assert found.exit_code == 2
+    assert f"{folder!r} is a folder; {remedy}" in found.output
 
 
 def test_submission_shows_where_the_figures_will_be(
