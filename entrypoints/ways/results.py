@@ -68,7 +68,8 @@ def table(results: Results) -> list[str]:
         "  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))])
         for first, *rest in lines
     ]
-    return [*(text if len(lines) > 1 else ()), *(f"{row['name']}: {row['error']}" for row in rows if "error" in row)]
+    errors = [f"{row['name']}: {row['error']}" for row in rows if "error" in row]
+    return [*(text if len(lines) > 1 else ()), *errors] or ["no round has been measured"]
 
 
 def mark_different(ways: Sequence[dict[str, Any]]) -> None:

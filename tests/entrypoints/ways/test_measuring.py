@@ -96,6 +96,11 @@ def test_summary_has_medians_and_is_sorted_by_speed() -> None:
     assert lines[3:] == ["fast: it crashed", "gone: it is not installed; pip install gone"]
 
 
+def test_measurement_that_was_stopped_in_round_0_says_so() -> None:
+    ways = [{"name": "file", "title": "File", "row": 1, "error": None, "samples": 8, "bytes": 8, "runs": []}]
+    assert table({"rounds": 3, "ways": ways}) == ["no round has been measured"]
+
+
 def test_way_with_other_samples_than_the_others_is_marked() -> None:
     ways: list[dict[str, Any]] = [
         {"name": "a", "samples": 10, "bytes": 100, "digest": "1"},
