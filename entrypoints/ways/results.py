@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 FILE = "measure.json"  # below the job's output data
+_FEW_STEPS = 100  # fewer say little about 100 steps
 
 Results = dict[str, Any]
 
@@ -69,7 +70,10 @@ def table(results: Results) -> list[str]:
         for first, *rest in lines
     ]
     errors = [f"{row['name']}: {row['error']}" for row in rows if "error" in row]
-    return [*(text if len(lines) > 1 else ()), *errors] or ["no round has been measured"]
+    steps = min((run["steps"] for way in results["ways"] for run in way["runs"] if "steps" in run), default=_FEW_STEPS)
+    few = f"an epoch has only {steps} steps, too few for s/100 steps and p99; measure more samples, or pass a smaller --batch-size"
+    notes = [few] if steps < _FEW_STEPS else []
+    return [*(text if len(lines) > 1 else ()), *errors, *notes] or ["no round has been measured"]
 
 
 def mark_different(ways: Sequence[dict[str, Any]]) -> None:

@@ -96,6 +96,13 @@ def test_summary_has_medians_and_is_sorted_by_speed() -> None:
     assert lines[3:] == ["fast: it crashed", "gone: it is not installed; pip install gone"]
 
 
+@pytest.mark.parametrize(("steps", "notes"), [(2, 1), (99, 1), (100, 0)])
+def test_too_few_steps_are_noted_below_the_table(steps: int, notes: int) -> None:
+    way = {"name": "file", "title": "File", "row": 1, "bytes": 8, "runs": [{**run("file", 1), "steps": steps}]}
+    found = [line for line in table({"ways": [way]}) if f"only {steps} steps, too few for s/100 steps" in line]
+    assert len(found) == notes
+
+
 def test_measurement_that_was_stopped_in_round_0_says_so() -> None:
     ways = [{"name": "file", "title": "File", "row": 1, "error": None, "samples": 8, "bytes": 8, "runs": []}]
     assert table({"rounds": 3, "ways": ways}) == ["no round has been measured"]
