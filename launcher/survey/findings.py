@@ -81,7 +81,7 @@ class Findings:
 def reshard_command(channel: Channel, shards: Shards) -> str:
     """Return the command that makes the advised shards beside the data."""
     output = f"{str(channel.place).rstrip('/')}-shards/"
-    return f"launch reshard {channel.place} {output} --format {shards.format} --shard-size {shards.bytes / 1e6:.0f}MB"
+    return f"launch reshard {channel.place} {output} --format {shards.format} --shard-size {max(shards.bytes / 1e6, 1):.0f}MB"
 
 
 def _in_words(past: Sequence[PastJob]) -> str:

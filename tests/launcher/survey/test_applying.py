@@ -98,10 +98,11 @@ def test_advised_way_of_the_spec_changes_nothing(spec: Path) -> None:
     assert spec.read_text() == before
 
 
-def test_resharding_is_refused_with_a_command_that_plans(spec: Path) -> None:
+@pytest.mark.parametrize("size", [10**8, 10**4])
+def test_resharding_is_refused_with_a_command_that_plans(spec: Path, size: int) -> None:
     before = written(spec, TRAIN)
     with pytest.raises(RefusedError) as caught:
-        apply(spec, {"train": found("train", "File", "File", Shards(20, 10**8))})
+        apply(spec, {"train": found("train", "File", "File", Shards(20, size))})
     assert str(caught.value).startswith(
         "channels.train: reshard first (`launch reshard s3://b/train/ s3://b/train-shards/ "
     )
