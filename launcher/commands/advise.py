@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,8 +51,8 @@ class Advise(SpecOptions, AccountOptions, Command):
     use: tuple[str, ...] = repeatable(
         metavar="NAME=VALUE",
         help=(
-            "How the data are used, such as epochs=10, samples_per_s=400, edited_in_place=yes, random_access=no or"
-            " start_within_s=300. Repeatable."
+            "How the data are used, such as epochs=10, samples=1e6, edited_in_place=yes, start_within_s=5m or disk_bytes=100GB;"
+            f" NAME is one of {', '.join(each.name for each in fields(Use) if each.name != 'present')}. Repeatable."
         ),
     )
     probe: float | None = option(

@@ -27,6 +27,9 @@ DAYS = 90
 MOST_JOBS = 200  # that are described
 _AT_ONCE = 8
 _EPOCHS = re.compile(r"(num|n|max)?[-_]?(train[-_])?epochs?")
+ANSWERS = {each.name: str(each.type) for each in fields(Use) if each.name != "present"}
+_SIZES = {"mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS = {"start_within_s": {"s": 1, "m": 60, "h": 3600}, "disk_bytes": _SIZES, "memory_bytes": _SIZES}
 _Way = tuple[str, str]  # way, and URI or ID of a file system
 
 
@@ -173,18 +176,28 @@ def observed_in(past: Sequence[PastJob], inventory: Inventory, use: Use, observe
 
 def with_answers(use: Use, answers: Sequence[str]) -> Use:
     """Return the use with what the user states as `NAME=VALUE`. Raises InputError."""
-    kinds = {each.name: str(each.type) for each in fields(Use) if each.name != "present"}
+    given: dict[str, Any] = {}
     for text in answers:
-        name, _, value = text.partition("=")
-        if name not in kinds:
-            raise InputError(
-                f"--use {text}: expected NAME=VALUE{did_you_mean(name, kinds)}; NAME is one of {', '.join(kinds)}"
-            )
-        is_flag, is_whole, value = "bool" in kinds[name], "int" in kinds[name], value.strip().lower()
-        pattern = "yes|true|no|false" if is_flag else r"\d+" if is_whole else r"\d+(\.\d*)?"
-        if not re.fullmatch(pattern, value) or (not is_flag and not float(value) and name != "jobs"):
-            what = "yes or no" if is_flag else "a whole number above 0" if is_whole else "a number above 0"
-            raise InputError(f"--use {text}: expected {what}, got {value!r}")
-        answer: Any = value in ("yes", "true") if is_flag else int(value) if is_whole else float(value)
-        use = replace(use, **{name: answer})
-    return use
+        name, equals, value = text.partition("=")
+        if name not in ANSWERS or not equals:
+            near = did_you_mean(name, ANSWERS) if name not in ANSWERS else ""
+            raise InputError(f"--use {text}: expected NAME=VALUE{near}; NAME is one of {', '.join(ANSWERS)}")
+        if name in given:
+            raise InputError(f"--use {text}: {name} is stated twice; state it once")
+        given[name] = _answer(text, name, value.strip())
+    return replace(use, **given)
+
+
+def _answer(text: str, name: str, value: str) -> Any:
+    kind, units = ANSWERS[name], _UNITS.get(name, {})
+    if "bool" in kind:
+        if value.lower() not in ("yes", "true", "no", "false"):
+            raise InputError(f"--use {text}: expected yes or no, got {value!r}")
+        return value.lower() in ("yes", "true")
+    found = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\d{1,2})?) ?([a-z]*)", value.lower())
+    number = float(found[1]) * {"": 1, **units}.get(found[2], 0) if found else 0
+    is_whole = "int" in kind
+    if (is_whole and number % 1) or (not number and (name, value) != ("jobs", "0")):
+        what = f"a {'whole ' * is_whole}number above 0{', or one with ' * bool(units)}{' or '.join(units)}"
+        raise InputError(f"--use {text}: expected {what}, got {value!r}")
+    return int(number) if is_whole else number

@@ -125,6 +125,13 @@ def test_copy_that_is_bound_by_bytes_shows_no_time_per_object() -> None:
     assert observed_in([SMALL], inventory, Use(), Observed()).latency_s is None
 
 
+def test_answers_have_the_units_of_specs() -> None:
+    use = with_answers(Use(), ("start_within_s=5m", "samples=1e6", "disk_bytes=5GB", "memory_bytes=1.5tb"))
+    assert use == Use(start_within_s=300, samples=10**6, disk_bytes=5 * 10**9, memory_bytes=1500 * 10**9)
+    with pytest.raises(InputError, match="--use epochs=3: epochs is stated twice; state it once"):
+        with_answers(Use(), ("epochs=2", "epochs=3"))
+
+
 def test_answers_replace_what_was_found() -> None:
     answers = ("epochs=10", "edited_in_place=yes", "random_access=no", "samples_per_s=12.5", "jobs=0")
     use = with_answers(Use(epochs=3, present="File"), answers)
@@ -137,7 +144,10 @@ def test_answers_replace_what_was_found() -> None:
     [
         ("epoch=3", "did you mean epochs?"),
         ("present=File", "NAME is one of epochs, jobs, "),
-        ("epochs", "expected a whole number above 0, got ''"),
+        ("epochs", "expected NAME=VALUE; NAME is one of epochs, jobs, "),
+        ("epochs=", "expected a whole number above 0, got ''"),
+        ("samples=1m", "expected a whole number above 0, got '1m'"),
+        ("disk_bytes=5XB", "expected a whole number above 0, or one with mb or gb or tb, got '5XB'"),
         ("epochs=0", "expected a whole number above 0, got '0'"),
         ("epochs=2.5", "expected a whole number above 0, got '2.5'"),
         ("samples_per_s=fast", "expected a number above 0, got 'fast'"),
