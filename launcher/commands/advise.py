@@ -52,7 +52,8 @@ class Advise(SpecOptions, AccountOptions, Command):
         metavar="NAME=VALUE",
         help=(
             "How the data are used, such as epochs=10, samples=1e6, edited_in_place=yes, start_within_s=5m or disk_bytes=100GB;"
-            f" NAME is one of {', '.join(each.name for each in fields(Use) if each.name != 'present')}. Repeatable."
+            f" NAME is one of {', '.join(each.name for each in fields(Use) if each.name != 'present')}."
+            " It holds for every channel, so pass --channel if they differ. Repeatable."
         ),
     )
     probe: float | None = option(
