@@ -83,7 +83,10 @@ class Advise(SpecOptions, AccountOptions, Command):
 
         found, errors = self._look(Console(as_json=self.as_json))
         if not found:
-            raise next(iter(errors.values()))
+            *others, last = errors.values()
+            for error in others:
+                say(f"error: {error}", "red")
+            raise last
         if self.as_json:
             data = {each.channel.name: each.as_data() for each in found}
             data |= {name: {"error": str(error)} for name, error in errors.items()}

@@ -156,6 +156,14 @@ def test_other_channels_are_advised_on_if_one_cannot_be_listed(account: StandIn,
     assert "which jobs read the data is unknown: you may not ask" in done.stderr
 
 
+def test_every_channel_that_cannot_be_listed_has_an_error(folder: Path) -> None:
+    lines = "  one: s3://mine/one/\n  two: s3://mine/two/\n"
+    (folder / "job.yaml").write_text(SPEC.partition("  # shards")[0] + lines)
+    done = CliRunner().invoke(cli, ["advise", "job.yaml", "--local", "--data", "data"])
+    assert done.stderr.count("error: job.yaml:11:3: s3://mine/one/: there is no data/s3/mine/one/") == 1
+    assert str(done.exception).startswith("job.yaml:12:3: s3://mine/two/: there is no data/s3/mine/two/")
+
+
 def test_missing_credentials_are_one_error(account: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(LaunchError, match="no AWS credentials found; configure them") as caught:
