@@ -92,6 +92,7 @@ def test_full_listing_reports_its_progress(
     monkeypatch.setattr(runner, "PROGRESS_SECONDS", 0.001)
     aws.client("s3").create_bucket(Bucket="data")
     aws.objects("data", pattern="train/{:05}", count=5_000, size=10**8)
+    aws.fault("hang", "s3:ListObjectsV2", seconds=0.5, count=3)  # pages come later than the next look at the progress
     report = checked(CHANNEL, deadline=None, console=Console(), checks=(prefixes.CHECK,))
     assert report.notes[0][1].startswith("5,000 objects, 500.0 GB")
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("listed    ")]
