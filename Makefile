@@ -16,7 +16,7 @@ demo: env  ## Train a small model here, from all kinds of channels.
 	$(BIN)/launch channel_specs/image-classification.yaml --local --data $(DEMO)/data
 
 test: check  ## Run every check and test.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 # Measuring doubles the time of tests that compute, so CI measures the two halves without effects: from a spec to the request, and
 # from bytes to samples.
