@@ -18,7 +18,7 @@ from launcher.local.s3_server.http_server import Answer, Request, Response
 from patience import PATIENCE
 
 RESET = 0  # in place of a status: the connection is cut
-CODES = {403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}
+CODES = {404: "NoSuchKey", 403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}
 
 
 class Store:

@@ -148,6 +148,11 @@ def head_in_thread(bucket: str, key: str) -> tuple[int, str]:
     return _in_thread(f"s3://{bucket}/{key}", partial(head, bucket, key), "its size")
 
 
+def content(bucket: str, key: str) -> bytes:
+    """Return a small object by one request, so that all of it is of one version, and react to Ctrl-C. Raises ChannelError."""
+    return _in_thread(f"s3://{bucket}/{key}", partial(fetch, bucket, key, None, None), "its content")
+
+
 def upload(bucket: str, key: str, write: Callable[[Any], object], gbps: float = _TARGET_GBPS) -> None:
     """Store what `write` writes to its argument, a stream; it is called again after a transient error.
 

@@ -63,8 +63,7 @@ class Target:
     def read(self, name: str) -> Any:
         """Return the value of a JSON object; None if there is none."""
         try:
-            with closing(s3.open_object(*self.place(name))) as streams:
-                return json.loads(b"".join(iter(partial(next(streams).read, 1 << 20), b"")))
+            return json.loads(s3_client.content(*self.place(name)))
         except ChannelError as error:
             if "(404 NoSuchKey)" in str(error):
                 return None
