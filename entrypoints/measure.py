@@ -152,7 +152,7 @@ def _add(row: dict[str, Any], number: int, found: dict[str, Any]) -> None:
 
 
 def _child(name: str, epoch: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Do one run in a fresh process, and return its figures with the peak of its memory, or its `error`."""
+    """Do one run in a fresh process, and return its figures, of epoch 0 with the peak of its memory, or its `error`."""
     command = [
         sys.executable,
         "-m",
@@ -172,7 +172,7 @@ def _child(name: str, epoch: int, options: argparse.Namespace) -> dict[str, Any]
         memory, deadline = 0, time.monotonic() + _MOST_SECONDS
         try:
             while process.poll() is None and time.monotonic() < deadline:
-                memory = max(memory, _memory(process.pid))
+                memory = max(memory, _memory(process.pid)) if epoch == 0 else 0  # a look takes time from a measured run
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_LOOK_SECONDS)
         finally:
@@ -182,7 +182,7 @@ def _child(name: str, epoch: int, options: argparse.Namespace) -> dict[str, Any]
             stream.seek(0)
             texts.append(stream.read().decode("utf-8", "replace").strip())
     if process.returncode == 0:
-        return {**json.loads(texts[0].splitlines()[-1]), "memory": memory or None}
+        return {**json.loads(texts[0].splitlines()[-1]), **({"memory": memory} if memory else {})}
     print(texts[1], file=sys.stderr, flush=True)
     lines = texts[1].splitlines() or [f"ended with exit code {process.returncode}"]
     return {"error": lines[-1].removeprefix("measure: ")}

@@ -115,7 +115,7 @@ def _quantile(values: Sequence[float], part: float) -> float | None:
 
 
 def _cpu_seconds() -> float:
-    """The processor time of this process and of its children that have ended."""
+    """Return the processor time of this process and of its children that have ended."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(chain.from_iterable((usage.ru_utime, usage.ru_stime) for usage in usages))
 

@@ -41,6 +41,8 @@ def _row(way: Mapping[str, Any]) -> dict[str, Any]:
     speeds = [run["samples_per_second"] for run in runs]
     columns = {key: [run[key] for run in runs if run.get(key) is not None] for _, key, _ in _COLUMNS}
     medians = {key: statistics.median(values) for key, values in columns.items() if values}
+    if "memory" in way:
+        medians["memory_mb"] = way["memory"] / 1e6
     return {**about, "rounds": len(runs), **medians, "slowest": min(speeds), "fastest": max(speeds)}
 
 
@@ -48,7 +50,6 @@ def _figures(run: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return a run's figures in the units of the columns."""
     figures = dict(run, samples_per_second=run["samples"] / run["seconds"])
     figures["megabytes_per_second"] = size / run["seconds"] / 1e6
-    figures["memory_mb"] = run["memory"] / 1e6 if run.get("memory") else None
     for name in ("p50", "p99"):
         figures[f"{name}_ms"] = None if run.get(name) is None else 1000 * run[name]
     return figures

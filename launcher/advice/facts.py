@@ -6,7 +6,7 @@ None means unknown everywhere; the model then takes the ordinary case, and the r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import NamedTuple
 
@@ -63,6 +63,10 @@ class Use:
     has_vpc: bool | None = None  # the job has subnets and security groups, as EFS and FSx need
     is_built_in: bool = False  # an algorithm of AWS reads the data, not the user's script
     present: str | None = None  # the way of the spec: File, FastFile, Pipe, EFS, FSxLustre, S3Connector
+
+
+# What `--use` states: name and type.
+ANSWERS = {each.name: str(each.type) for each in fields(Use) if each.name != "present"}
 
 
 @dataclass(frozen=True)

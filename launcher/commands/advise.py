@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from launcher.advice.facts import Observed, Use
+from launcher.advice.facts import ANSWERS, Observed, Use
 from launcher.commands.card import Command
 from launcher.commands.options import (
     AccountOptions,
@@ -52,7 +51,7 @@ class Advise(SpecOptions, AccountOptions, Command):
         metavar="NAME=VALUE",
         help=(
             "How the data are used, such as epochs=10, samples=1e6, edited_in_place=yes, start_within_s=5m or disk_bytes=100GB;"
-            f" NAME is one of {', '.join(each.name for each in fields(Use) if each.name != 'present')}."
+            f" NAME is one of {', '.join(ANSWERS)}."
             " It holds for every channel, so pass --channel if they differ. Repeatable."
         ),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from launcher.commands.effects.local import Local
 from launcher.commands.effects.submit import Submit
 from launcher.commands.options import SpecOptions, SpecOrUri, argument, open_account, option
 from launcher.console import say, shown_path
-from launcher.errors import InputError, RefusedError
+from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.plot import check_plot, new_figure, save
 from launcher.s3.uri import parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
@@ -190,8 +189,7 @@ def _chosen(spec: launcher.JobSpec, names: Sequence[str], file: str) -> dict[str
     known = spec.all_channels
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
             raise InputError(f"{file}: there is no channel {name!r}{hint}")
     if not names and len(known) != 1:
         example = next(iter(known), "train")

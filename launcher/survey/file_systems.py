@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from launcher.aws.account import Account, AwsError
 from launcher.console import human_bytes
 from launcher.preflight.check import why_not
+from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel
 
 
@@ -31,5 +32,5 @@ def known_of(account: Account, channel: Channel) -> Iterator[str]:
         if error.is_expired:
             raise
         yield f"unknown: {why_not(error)}"
-    folder = f"DIR/{'efs' if channel.storage == 'EFS' else 'fsx'}/{name}"
+    folder = f"DIR/{KINDS[channel.storage].DATA.partition('/')[0]}/{name}"
     yield f"unknown: its files; mount it on a machine as {folder} and run this there with --local --data DIR"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import Any
 
 from entrypoints import contract
 from launcher.advice.constants import VALUES
-from launcher.advice.facts import Inventory, Observed, Use
+from launcher.advice.facts import ANSWERS, Inventory, Observed, Use
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.cost.estimate import estimate
@@ -27,7 +27,6 @@ DAYS = 90
 MOST_JOBS = 200  # that are described
 _AT_ONCE = 8
 _EPOCHS = re.compile(r"(num|n|max)?[-_]?(train[-_])?epochs?")
-ANSWERS = {each.name: str(each.type) for each in fields(Use) if each.name != "present"}
 _SIZES = {"mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS = {"start_within_s": {"s": 1, "m": 60, "h": 3600}, "disk_bytes": _SIZES, "memory_bytes": _SIZES}
 _Way = tuple[str, str]  # way, and URI or ID of a file system

@@ -74,7 +74,7 @@ def test_spec_with_many_channels_needs_the_name_of_one(launch: Launch) -> None:
     assert "has 21 channels: " in error
     assert "train_file, " in error
     assert f"launch measure {file} " in error
-    assert "no channel 'train_tar_fas'; did you mean 'train_tar_fast'" in launch(file, "train_tar_fas", code=2)
+    assert "no channel 'train_tar_fas'; did you mean train_tar_fast" in launch(file, "train_tar_fas", code=2)
     request = planned(launch, file, "train_tar_fast", "train_efs", "--ways", "fast-file,efs", "--format", "tar")
     assert [entry["ChannelName"] for entry in request["InputDataConfig"]] == ["fast_file", "efs", "launcher_code"]
     assert "as another one does; measure them one by one" in launch(file, "train_file", "train_tar_file", code=2)
@@ -134,7 +134,7 @@ def test_submission_shows_where_the_figures_will_be(
 
 
 def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_path: Path) -> None:
-    figures = {"samples": 100, "seconds": 4.0, "first_batch": 0.5, "memory": 10**8, "mean_100": 2.5}
+    figures = {"samples": 100, "seconds": 4.0, "first_batch": 0.5, "mean_100": 2.5}
     way = {
         "name": "file",
         "title": "File mode",
@@ -142,6 +142,7 @@ def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_p
         "error": None,
         "samples": 100,
         "bytes": 10**6,
+        "memory": 10**8,
         "runs": [figures],
     }
     failed = {"name": "pipe", "title": "Pipe", "row": 3, "error": "no such FIFO", "runs": []}
@@ -155,5 +156,6 @@ def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_p
     assert picture.read_text().startswith("<?xml")
     shown = json.loads(launch(file, "--json"))
     assert [row["name"] for row in shown["summary"]] == ["file", "pipe"]
+    assert shown["summary"][0]["memory_mb"] == 100
     file.write_text('{"ways": 3}')
     assert "is no measure.json" in launch(file, code=2)

@@ -36,7 +36,7 @@ channels:
   train: s3://mine/train/   # by whom?
 """
 EFS = "  shared: {source: EFS, file_system_id: %s, directory_path: /images}\n"
-RUN = {"samples": 30, "seconds": 2, "memory": None}
+RUN = {"samples": 30, "seconds": 2}
 MEASURED = {
     "machine": {"date": "2026-11-22"},
     "format": "objects",
