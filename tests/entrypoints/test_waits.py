@@ -9,6 +9,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -166,24 +167,30 @@ def test_an_injected_wait_is_found_and_attributed(environment: Environment, load
     assert record["transform_share"] / record["wait_share"] * waited > 0.5 * sum(injected)
 
 
-def test_a_slow_feeder_of_a_pipe_is_waiting_for_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "input/config").mkdir(parents=True)
-    (tmp_path / "input/data").mkdir()
+@contextmanager
+def slow_feeder(root: Path, samples: int) -> Iterator[Environment]:
+    """A job whose channel `train` is a FIFO into which a thread writes a line now and then."""
+    (root / "input/config").mkdir(parents=True)
+    (root / "input/data").mkdir()
     entry = {"TrainingInputMode": "Pipe", "ContentType": "text/plain"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"train": entry}))
-    os.mkfifo(tmp_path / "input/data/train_0")
+    (root / "input/config/inputdataconfig.json").write_text(json.dumps({"train": entry}))
+    os.mkfifo(root / "input/data/train_0")
 
     def feed() -> None:
-        with (tmp_path / "input/data/train_0").open("wb", buffering=0) as file:
-            for number in range(30):
+        with (root / "input/data/train_0").open("wb", buffering=0) as file:
+            for number in range(samples):
                 time.sleep(SLOW)
                 file.write(b"%02d\n" % number)
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    job = load_environment(tmp_path, {})
-    assert len(list(ThreadLoader(ChannelDataset("train", environment=job), 1, threads=1, collate=list))) == 30
+    yield load_environment(root, {})
     feeder.join()
+
+
+def test_a_slow_feeder_of_a_pipe_is_waiting_for_the_source(tmp_path: Path) -> None:
+    with slow_feeder(tmp_path, 30) as job:
+        assert len(list(ThreadLoader(ChannelDataset("train", environment=job), 1, threads=1, collate=list))) == 30
     [record] = written(job)
     assert record["mode"] == "Pipe"
     assert record["wait_share"] > 0.5
@@ -193,24 +200,9 @@ def test_a_slow_feeder_of_a_pipe_is_waiting_for_the_source(tmp_path: Path, monke
 
 def test_readers_of_a_shuffled_pipe_wait_for_its_slow_feeder(tmp_path: Path) -> None:
     """They read a block ahead in a thread."""
-    (tmp_path / "input/config").mkdir(parents=True)
-    (tmp_path / "input/data").mkdir()
-    entry = {"TrainingInputMode": "Pipe", "ContentType": "text/plain"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"train": entry}))
-    os.mkfifo(tmp_path / "input/data/train_0")
-
-    def feed() -> None:
-        with (tmp_path / "input/data/train_0").open("wb", buffering=0) as file:
-            for number in range(60):
-                time.sleep(SLOW)
-                file.write(b"%02d\n" % number)
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    job = load_environment(tmp_path, {})
-    dataset = ChannelDataset("train", environment=job, reading=Reading(seed=1, block=5))
-    assert len(list(ThreadLoader(dataset, 1, threads=2, collate=list))) == 60
-    feeder.join()
+    with slow_feeder(tmp_path, 60) as job:
+        dataset = ChannelDataset("train", environment=job, reading=Reading(seed=1, block=5))
+        assert len(list(ThreadLoader(dataset, 1, threads=2, collate=list))) == 60
     [record] = written(job)
     assert record["source_share"] > record["parse_share"] + record["transform_share"]
     assert record["bytes_per_s"] > 2 * record["samples_per_s"]
