@@ -1,6 +1,6 @@
 """What a thread does to make samples, by channel: how long it is blocked, reads files and transforms, and how long it works in all.
 
-A meter counts stretches of 100 items. Where counting would cost over 1 % of the time, as with samples of microseconds, it rests
+A meter counts stretches of 100 items. Where counting would cost over 0.3 % of the time, as with tiny samples, it rests
 after each stretch, which then stands for the rest, too. While it rests, only the time in which the thread is blocked is counted.
 """
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 STRETCH = 100  # items
 SHARED_SECONDS = 0.05  # of a stretch of a thread or process that works for a loop elsewhere
 _EVENT_SECONDS = 4e-6  # to count an item, a read or a transform, with a margin
-_MOST_COST = 0.01  # of the time
-_MOST_REST = 100  # times the stretch
+_MOST_COST = 0.003  # of the time
+_MOST_REST = 300  # times the stretch
 _SHORT_SECONDS = 1e-3  # between two events; other processes of a busy machine make it look longer
 
 
