@@ -7,17 +7,24 @@ Makes toy data, runs `launch measure` on it as each way needs it, and writes way
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from far_store import far_store
+from rounds import interleaved
+
+import channel_specs
 from entrypoints.ways import REMOVED
 from entrypoints.ways.results import summary
 
@@ -44,10 +51,12 @@ COMMANDS: Mapping[str, str] = {
     "launch measure s3://my-bucket/images/": "2,000 objects of 120 KB",
     "launch measure s3://my-bucket/toy/ --format tar --ways fast-file,connector-tar --step 20ms": "the shards, steps of 20 ms",
 }
-# Systems that are no way to read samples: what they are, how to see them work, and the figure if there is one.
+MIXED = "image-classification"
+SAVED_BYTES = 400_000_000
+# Systems that are no way to read samples: what they are, how to see them work, and the figure if it is not measured here.
 OTHERS: Mapping[int, tuple[str, str, str]] = {
-    6: ("mixed sources in one job", "`launch channel_specs/image-classification.yaml --local --data DIR`", ""),
-    9: ("S3 Connector, checkpoints", "`save_checkpoint`, `load_checkpoint`: tests/entrypoints/test_checkpoint.py", ""),
+    6: ("mixed sources in one job", f"`launch channel_specs/{MIXED}.yaml --local --data DIR`", ""),
+    9: ("S3 Connector, checkpoints", "`save_checkpoint`, `load_checkpoint`", ""),
     11: ("S3-compatible stores", "`AWS_ENDPOINT_URL`", "every figure by `s3` here: the store is such a server"),
     17: (
         "; ".join(REMOVED),
@@ -81,6 +90,32 @@ def make_data(folder: Path) -> float:
     return seconds
 
 
+def mixed_sources(folder: Path) -> str:
+    """Train the demo's model from channels of all kinds, and return how fast each of them was read."""
+    subprocess.run([sys.executable, "-m", "launcher.demo", "demo"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    found = json.loads(run(["launch", str(channel_specs.path(MIXED)), "--local", "--data", "demo", "--json"], folder))
+    log = Path(found["Folder"], "algo-1.log").read_text()
+    rows = re.findall(r"^ +(\w+) +(\w+) +[\d,]+ +[\d,]+ +\d+ +([\d,]+)$", log, re.MULTILINE)
+    return "images/s: " + ", ".join(f"{name} by {mode} {speed}" for name, mode, speed in rows)
+
+
+def checkpoints(folder: Path, rounds: int) -> str:
+    """Save and load a checkpoint in S3, and return how fast."""
+    import torch  # only measuring needs it
+
+    from entrypoints.checkpoint import load_checkpoint, save_checkpoint
+
+    (folder / "s3/bucket").mkdir(parents=True)
+    place, model = "s3://bucket/model.pt", {"weight": torch.rand(SAVED_BYTES // 4)}
+
+    def load() -> None:
+        load_checkpoint(place)
+
+    with far_store(folder, 0.0):
+        found = interleaved({"saved": partial(save_checkpoint, model, place), "loaded": load}, rounds)
+    return ", ".join(f"{SAVED_BYTES / 1e6 / statistics.median(each):,.0f} MB/s {name}" for name, each in found.items())
+
+
 def measured(folder: Path, rounds: str) -> dict[str, Any]:
     """Run all commands, with as many rounds, and return their results and how fast the toy data was made."""
     seconds = make_data(folder)
@@ -91,7 +126,8 @@ def measured(folder: Path, rounds: str) -> dict[str, Any]:
             run([*shlex.split(command), "--rounds", rounds, "--local", "--data", "data", "--json"], folder)
         )
         runs.append({"command": command, **{name: results[name] for name in results if name != "summary"}})
-    return {"toy_data": {"command": shlex.join(TOY), "megabytes_per_second": size / seconds / 1e6}, "runs": runs}
+    toy = {"command": shlex.join(TOY), "megabytes_per_second": size / seconds / 1e6}
+    return {"toy_data": toy, "runs": runs, "6": mixed_sources(folder), "9": checkpoints(folder, int(rounds))}
 
 
 def lines(results: Mapping[str, Any]) -> list[str]:
@@ -120,7 +156,8 @@ def lines(results: Mapping[str, Any]) -> list[str]:
                 rows.append((row["row"], f"| {row['row']} | {what} | {command} | {_figures(row)} |"))
             else:
                 rows.append((row["row"], f"| {row['row']} | {what} | {command} | {row['error']} |  |  |  |  |  |  |"))
-    rows += [(n, f"| {n} | {what} | {how} | {figure} |  |  |  |  |  |  |") for n, (what, how, figure) in OTHERS.items()]
+    for n, (what, how, figure) in OTHERS.items():
+        rows.append((n, f"| {n} | {what} | {how} | {results.get(str(n), figure)} |  |  |  |  |  |  |"))
     toy = results["toy_data"]
     rows.append((20, f"| 20 | toy data | `{toy['command']}` | | {toy['megabytes_per_second']:,.0f} |  |  |  |  |  |"))
     return [*text, *(row for _, row in sorted(rows, key=lambda row: row[0]))]
