@@ -81,11 +81,6 @@ class Advise(SpecOptions, AccountOptions, Command):
         from launcher.advice.report import draw
 
         found, errors = self._look(Console(as_json=self.as_json))
-        if not found:
-            *others, last = errors.values()
-            for error in others:
-                say(f"error: {error}", "red")
-            raise last
         if self.as_json:
             data = {each.channel.name: each.as_data() for each in found}
             data |= {name: {"error": str(error)} for name, error in errors.items()}
@@ -96,7 +91,7 @@ class Advise(SpecOptions, AccountOptions, Command):
         if self.plot and advice:
             draw(advice, self.plot)
             say(f"plot {shown_path(self.plot)}")
-        if found[-1].is_interrupted:
+        if found and found[-1].is_interrupted:
             say("interrupted; the advice is based on what was read until then")
             return _INTERRUPTED
         if errors:
