@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -189,6 +188,5 @@ class Schedule:
         self._hold(slot, -slot.held)
 
     def _settle(self, slot: Slot) -> None:
-        if not slot.wants_more():
-            with suppress(ValueError):
-                self._unissued.remove(slot)
+        if not slot.wants_more() and slot in self._unissued:  # An error of remove() would have the repr of all pieces.
+            self._unissued.remove(slot)

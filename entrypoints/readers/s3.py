@@ -31,8 +31,7 @@ from entrypoints.sample import ByteStream
 # size stays one request.
 RANGE_BYTES = 2 << 20
 WHOLE_BYTES = 4 << 20
-# The prefetched bytes for each process and channel: twelve ranges. Images take 100 to 150 MB of memory in all; shards 300 to 800,
-# mostly in malloc's arenas (half of it with MALLOC_ARENA_MAX=2).
+# The prefetched bytes for each process and channel: twelve ranges. They take 100 to 150 MB of memory in all.
 HELD_BYTES = 24 << 20
 _LIMITS = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
