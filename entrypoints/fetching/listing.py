@@ -24,6 +24,7 @@ from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
@@ -35,6 +36,7 @@ T = TypeVar("T")
 _HEADER = struct.Struct("<IIII")
 _WORDS = struct.Struct("<II")
 _NUMBERS = struct.Struct("<QQ")
+_PREFIX = "launcher-listing-"  # of the files' names
 
 
 class Listed(NamedTuple):
@@ -189,8 +191,14 @@ class Listing(Items[Listed]):
 
 
 def _open(path: Path) -> int:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ChannelError(f"{path} cannot be opened: {error.strerror}; set TMPDIR to a folder of your own") from error
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise ChannelError(f"{path} belongs to another user; set TMPDIR to a folder of your own")
+    return descriptor
 
 
 def _encode(objects: Sequence[Listed], token: str | None) -> bytes:
@@ -259,27 +267,23 @@ def shared_listing(store: Sequence[str | None], next_page: NextPage) -> Listing:
         next_page: Requests a page.
     """
     name = hashlib.sha256(repr(store).encode()).hexdigest()[:16]
-    return Listing(_folder() / f"{job()}-{name}", next_page)
-
-
-def _folder() -> Path:
-    folder = Path(tempfile.gettempdir(), f"launcher-listings-{os.geteuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.lstat().st_uid != os.geteuid() or folder.is_symlink():
-        raise ChannelError(f"{folder} belongs to another user; remove it, or set TMPDIR to a folder of your own")
-    return folder
+    return Listing(Path(tempfile.gettempdir(), f"{_PREFIX}{job()}-{name}"), next_page)
 
 
 def _remove_leftovers() -> None:
     """Remove the files of killed jobs. A job that is alive but not visible from here would list again."""
-    for file in _folder().iterdir():
-        process, _, rest = file.name.partition("-")
-        started = rest.partition("-")[0]
-        if process.isdigit() and started and started != start_time(int(process)):
-            file.unlink(missing_ok=True)
+    for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*-*"):
+        process, started = file.name.removeprefix(_PREFIX).split("-")[:2]
+        if process.isdigit() and started != start_time(int(process)):
+            _unlink(file)
 
 
 def _remove(name: str, process: int) -> None:
     if os.getpid() == process:
-        for file in _folder().glob(f"{name}-*"):
-            file.unlink(missing_ok=True)
+        for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{name}-*"):
+            _unlink(file)
+
+
+def _unlink(file: Path) -> None:
+    with suppress(OSError):  # another job has removed it, or it is another user's
+        file.unlink()

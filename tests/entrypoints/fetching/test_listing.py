@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from entrypoints.errors import ChannelError
 from entrypoints.fetching.listing import Keys, Listed, Listing
 from patience import PATIENCE
 
@@ -39,7 +40,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listing(tmp_path: Path, log: Path) -> Listing:
-    return Listing(tmp_path / "folder" / "listing", partial(next_page, log))
+    return Listing(tmp_path / "listing", partial(next_page, log))
 
 
 def asked(log: Path) -> list[int]:
@@ -85,7 +86,7 @@ def test_listing_continues_after_its_file_is_removed(listing: Listing, log: Path
     for number, item in enumerate(listing):
         found.append(item)
         if number == 60:
-            (tmp_path / "folder" / "listing").unlink()
+            (tmp_path / "listing").unlink()
     assert found == EVERY
 
 
@@ -121,9 +122,16 @@ def test_files_of_a_killed_job_are_removed_by_the_next(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"} | {"TMPDIR": str(tmp_path)}
     root = Path(__file__).parents[3]
     subprocess.run([sys.executable, "-c", JOB, "killed"], env=environ, check=False, cwd=root)
-    assert len([file for file in tmp_path.rglob("*") if file.is_file()]) == 1
+    assert len(list(tmp_path.iterdir())) == 1
     subprocess.run([sys.executable, "-c", JOB, "ends"], env=environ, check=True, cwd=root)
-    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_that_another_user_put_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "listing").symlink_to(tmp_path / "file of ours")
+    with pytest.raises(ChannelError, match=r"listing cannot be opened: .*; set TMPDIR to a folder of your own"):
+        Listing(tmp_path / "listing", lambda token: ([], None))
+    assert not (tmp_path / "file of ours").exists()
 
 
 @settings(deadline=None)  # a busy machine is slow, and that is no error
