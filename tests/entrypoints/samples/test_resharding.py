@@ -204,7 +204,7 @@ def test_two_hosts_killed_and_started_again_write_the_same_shards(
     run("whole")
     for stored in (1, 5):
         for number, root in enumerate(roots):
-            environ = {**os.environ, contract.BASE_DIR_VARIABLE: str(root)}
+            environ = {**os.environ, contract.BASE_DIR_VARIABLE: str(root), "TMPDIR": str(tmp_path)}  # shards are left
             command = [sys.executable, "-m", "entrypoints.reshard", *own]
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environ) as process:
                 shard = bucket / f"out/shards/{number:04d}-{stored:06d}.tar"

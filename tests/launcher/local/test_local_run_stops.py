@@ -71,7 +71,10 @@ def test_second_ctrl_c_kills_the_job(here: Path, options: list[str]) -> None:
     assert_nothing_is_left(here)
 
 
-def test_killed_launcher_leaves_no_process_and_no_mount(here: Path, fuse: None) -> None:
+def test_killed_launcher_leaves_no_process_and_no_mount(
+    here: Path, fuse: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(here))  # for the folders that it leaves
     # A file that is open in the mount is closed in the moment in which the mount shall go.
     write_job(
         here,
