@@ -42,6 +42,7 @@ _FORK_SECONDS = 30.0  # that a fork waits for requests in flight
 T = TypeVar("T")
 
 _creating = threading.Lock()  # guards the creation of the client
+_running = threading.Event()  # A client was made, and its threads have not been ended.
 _leaving = threading.Event()  # Python is exiting: no caller waits for an answer
 
 
@@ -259,6 +260,7 @@ def _client_at(gbps: float, endpoint: str | None, region: str) -> Any:
     from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
 
     _guard_forks()
+    _running.set()
     # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
     return MountpointS3Client(
         region,
@@ -280,10 +282,13 @@ def _end_client() -> None:
     from s3torchconnectorclient._mountpoint_s3_client import join_all_managed_threads
 
     _gate.shut(_FORK_SECONDS)
+    if not _running.is_set():
+        return  # The next workers of a loader are forked without another collection.
     _client_at.cache_clear()
     gc.collect()  # Streams of failed requests keep it alive, too.
     with suppress(RuntimeError):  # Threads of a client of the script's own are still running.
         join_all_managed_threads(0.5)
+        _running.clear()
 
 
 def place(environ: Mapping[str, str]) -> tuple[str | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -98,6 +99,23 @@ def test_forks_while_objects_are_fetched_are_safe(store: Store, numbers: Environ
             assert child.exitcode == 0
             assert answers.get() == found[-1]
     assert found == list(range(COUNT))
+
+
+@pytest.mark.parametrize("client_used", [True, False])
+def test_only_a_fork_after_a_request_collects_garbage(store: Store, client_used: bool) -> None:
+    """A collection takes 0.1 s and more with torch's objects: each worker of a loader was forked after one of its own."""
+    (store.folder / "a").write_bytes(b"1")
+    assert s3_client.fetch("bucket", "a", None, None) == b"1"
+    collections = []
+    for _ in range(2):
+        before = gc.get_stats()[-1]["collections"]
+        if (child := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        collections.append(gc.get_stats()[-1]["collections"] - before)
+        if client_used:
+            assert s3_client.fetch("bucket", "a", None, None) == b"1"
+    assert collections == [1, client_used]
 
 
 def test_refused_object_raises_in_its_place(store: Store, numbers: Environment) -> None:
