@@ -31,7 +31,7 @@ class _Ratios(click.ParamType[tuple[float, ...]]):
             ratios = tuple(map(float, value.split(",")))
         except ValueError:
             ratios = ()
-        if len(ratios) not in (2, 3) or min(ratios) <= 0 or abs(sum(ratios) - 1) > 1e-6:
+        if len(ratios) not in (2, 3) or not all(0 < ratio < 1 for ratio in ratios) or abs(sum(ratios) - 1) > 1e-6:
             self.fail(f"expected two or three shares with the sum 1, such as 0.8,0.1,0.1, got {value!r}", param, ctx)
         return ratios
 

@@ -70,6 +70,7 @@ def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str)
             "validation.lst would be empty: there are too few folders",
         ),
         (["make", "photos", "--split", "0.8,0.1"], "expected two or three shares with the sum 1"),
+        (["make", "photos", "--split", "nan,0.5,0.5"], "expected two or three shares with the sum 1"),
         (["make", "photos", "--by", "class"], "--by works only with --split"),
         (["check", "no.lst"], "no.lst: cannot be read: No such file"),
         (["relabel", "s3://b/a.lst", "--map", "x"], "s3://b/a.lst: a list or class file is changed in place"),
