@@ -14,6 +14,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 from entrypoints.errors import ChannelError, ConfigError
@@ -55,9 +56,11 @@ def _run(options: argparse.Namespace) -> None:
     channel = find_channel(environment, "data")
     labels = environment.channels.get("labels")
     lines: dict[str, Line] | None = None
+    digests: dict[str, str] = {}
     if labels is not None:
-        lists = [labels.path / path for path in mounted.objects(labels) if path.endswith(".lst")]
-        lines = {path: line for file in lists for path, line in read_lst(file).items()}
+        lists = {path: labels.path / path for path in mounted.objects(labels) if path.endswith(".lst")}
+        lines = {path: line for file in lists.values() for path, line in read_lst(file).items()}
+        digests = {f"labels {path}": sha256(file.read_bytes()).hexdigest()[:16] for path, file in lists.items()}
     read = format_of(channel.content_type).name
     endings = frozenset(filter(None, re.split(r"[\s,.]+", options.sidecars)))
     labelled = lines is not None or endings or read in LABELLED.values()
@@ -72,6 +75,7 @@ def _run(options: argparse.Namespace) -> None:
         "content-type": channel.content_type,
         "labels": lines is not None,
         "sidecars": ",".join(sorted(endings)),
+        **digests,
     }
     uri = options.output.rstrip("/") + "/"
     target = Target(uri, format, options.shard_bytes, settings, placement.rank, placement.world_size, read in NAMED)

@@ -142,9 +142,10 @@ def _begin(samples: Samples, target: Target, say: Say) -> Progress:
     """Return the progress of an earlier run, at which the samples then continue, or that of a new run."""
     found = target.read(_progress_name(target.host))
     remedy = "write to an empty prefix, or remove everything below this one"
-    for name, value in target.settings.items() if found else ():
-        if found["settings"].get(name) != value:
-            differs = f"{name} {found['settings'].get(name)}, not {value}"
+    # A list that the earlier run did not have may have the labels of further objects.
+    for name, value in found["settings"].items() if found else ():
+        if value != target.settings.get(name):
+            differs = f"{name} {value}, not {target.settings.get(name)}"
             raise ChannelError(
                 f"{target.uri} has shards of a run with {differs}; continue with the same options, {remedy}"
             )
@@ -152,7 +153,7 @@ def _begin(samples: Samples, target: Target, say: Say) -> Progress:
     own = tuple(f"{host:04d}-" for host in range(target.hosts))
     if foreign := [name for name in target.shards() if not (name.startswith(own) and name.endswith(ending))]:
         raise ChannelError(f"{target.uri} has shards/{foreign[0]}, which is not a shard of this run; {remedy}")
-    progress = Progress(**found) if found else Progress(target.settings)
+    progress = Progress(**{**(found or {}), "settings": target.settings})
     if progress.state is not None:
         samples.load_state_dict({**progress.state, "finished": False})
         say(f"{target.uri}: {len(progress.shards):,} shards of an earlier run are complete")

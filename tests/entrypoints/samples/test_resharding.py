@@ -234,6 +234,31 @@ def test_prefix_with_shards_of_other_options_is_refused(other: list[str], differ
     assert shards(bucket / "out") == before
 
 
+def test_changed_labels_are_refused_and_a_further_list_is_accepted(bucket: Path) -> None:
+    """Shards with the earlier labels were reported as verified."""
+    root = Path(os.environ[contract.BASE_DIR_VARIABLE])
+    folder = root / contract.DATA_DIR / "labels"
+    folder.mkdir()
+    channels(root, "data", "labels")
+    lines = "".join(f"{n}\t{n % 7}\t{n:04d}.jpg\n" for n in range(COUNT))
+    (folder / "a.lst").write_text(lines)
+    reshard.main(options())
+    (folder / "a.lst").write_text(lines.replace("\t3\t", "\t4\t"))
+    with pytest.raises(
+        SystemExit, match=r"has shards of a run with labels a\.lst \w+, not \w+; continue with the same"
+    ):
+        reshard.main(options())
+    (folder / "a.lst").write_text(lines)
+    for name, path in (("b.lst", "9998.jpg"), ("c.lst", "9999.jpg")):
+        (root / contract.DATA_DIR / "data" / path).write_bytes(b"last")
+        (folder / name).write_text(f"7\t8\t{path}\n")
+        reshard.main(options())
+        assert samples(bucket / "out", "tar")[-1]["cls"] == b"8"
+    (folder / "b.lst").write_text("7\t9\t9998.jpg\n")
+    with pytest.raises(SystemExit, match=r"labels b\.lst"):
+        reshard.main(options())
+
+
 def test_prefix_with_other_files_is_refused(bucket: Path) -> None:
     (bucket / "out/shards").mkdir(parents=True)
     (bucket / "out/shards/notes.txt").write_text("mine")
