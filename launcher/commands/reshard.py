@@ -10,6 +10,7 @@ import click
 
 import channel_specs
 import launcher
+from entrypoints.records import SHORT_NAMES
 from launcher.commands.card import Command
 from launcher.commands.effects import EFFECTS
 from launcher.commands.options import SpecOptions, argument, open_account, option
@@ -98,7 +99,9 @@ class Reshard(SpecOptions, Command):
             data = {"source": "S3Connector"}
         else:
             data = {"source": "S3", "input_mode": "FastFile", "s3_data_distribution_type": "ShardedByS3Key"}
-        content_type = {"content_type": self.content_type} if self.content_type else {}
+        form = SHORT_NAMES.get(self.content_type or "")
+        types = [*(form.content_types if form else ()), self.content_type]
+        content_type = {"content_type": types[0]} if self.content_type else {}
         labels = {"s3_uri": self.labels, "input_mode": "File"} if self.labels else None
         values = {
             "channels.data": {**data, "s3_uri": self.source, **content_type},

@@ -23,9 +23,10 @@ def request_of(*options: str) -> dict[str, Any]:
     return request
 
 
-def test_sagemaker_divides_the_objects_among_hosts() -> None:
+@pytest.mark.parametrize("content_type", ["tar", "application/x-tar"])
+def test_sagemaker_divides_the_objects_among_hosts(content_type: str) -> None:
     request = request_of(
-        "--hosts", "3", "--content-type", "application/x-tar", "--shard-size", "1.5MB", "--shuffle-seed", "7"
+        "--hosts", "3", "--content-type", content_type, "--shard-size", "1.5MB", "--shuffle-seed", "7", "--strict"
     )
     data = request["InputDataConfig"][0]
     assert (data["InputMode"], data["ContentType"]) == ("FastFile", "application/x-tar")
