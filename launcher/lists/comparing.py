@@ -97,7 +97,7 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
         file: The class file that has the names.
     """
     found: list[Problem] = [
-        (f"{name}: has no lines; `launch lst make` writes one", [name]) for name in lists if not lists[name]
+        ("lists have no lines; `launch lst make` writes them", [name for name in lists if not lists[name]])
     ]
     homes: dict[str, str] = {}
     for name, lines in lists.items():

@@ -112,9 +112,13 @@ def merge_classes(data: DataSet, merged: Collection[int], into: int) -> Edited:
     lists = _changed(data, lambda path, classes: [numbers[each] for each in classes], len(kept))
     names = [data.names[number] for number in kept] if data.names else []
     gone = sorted({*merged} - {into})
+    if not gone:
+        raise InputError(f"{data.title(into)} would be merged into itself; name another class")
     notes = [f"{data.title(old)} is merged into {data.title(into)}" for old in gone]
     notes += [
         f"classes {first + 1} to {end - 1} are now {first + 1 - place} to {end - 1 - place}"
+        if first + 2 < end
+        else f"class {end - 1} is now {end - 1 - place}"
         for place, (first, end) in enumerate(pairwise([*gone, data.size]), start=1)
         if first + 1 < end
     ]

@@ -18,7 +18,7 @@ from launcher.commands.lists.options import (
     show_examples,
 )
 from launcher.commands.options import argument, option
-from launcher.console import counted, say, shown_path
+from launcher.console import COLOUR, counted, say, shown_path
 from launcher.lists.classes import columns
 from launcher.lists.comparing import Problem, compare, problems_of, problems_with_images
 from launcher.lists.files import Lines, read_bytes, read_names
@@ -49,8 +49,9 @@ class Check(ListCommand):
         problems: list[Problem] = []
         with self.working("reading the lists"):
             for place in self.lists:
-                lists[place], malformed = parse_lst(read_bytes(place, self.account), place)
+                lines, malformed = parse_lst(read_bytes(place, self.account), place)
                 problems += [("malformed or repeated lines", malformed)] if malformed else []
+                lists |= {place: lines} if lines or not malformed else {}
         file = class_file(self.classes, self.lists)
         names = read_names(file, self.account)
         with self.working("comparing the lines"):
@@ -68,7 +69,7 @@ class Check(ListCommand):
             self.print_json({"lines": count, "problems": shown})
         else:
             for what, which in problems:
-                say(f"error: {what}: {len(which):,}", "red")
+                click.secho(f"error: {what}: {len(which):,}", fg="red", color=COLOUR)
                 show_examples("", which)
             click.echo(f"{', '.join(self.lists)}: {notes}; {'the problems are above' if problems else 'no problems'}")
         return 3 if problems else 0

@@ -116,6 +116,10 @@ def test_check_finds_each_kind_of_problem(lst: Launch) -> None:
     assert found["problems"][0]["examples"][0].startswith("a.lst:3: ")
     Path("c.lst").write_text("0\t0\tphotos/cat/0.jpg\n")
     assert "paths begin with photos/, so name the folder above" in lst("check", "c.lst", "--images", "photos", code=3)
+    Path("d.lst").write_text("0 0 cat/0.jpg\n")
+    Path("e.lst").touch()
+    assert lst("check", "d.lst", code=3).count("error:") == 1
+    assert "lists have no lines; `launch lst make` writes them: 1\n  e.lst\n" in lst("check", "e.lst", code=3)
 
 
 def test_changed_classes_are_the_same_in_all_lists(lst: Launch) -> None:
@@ -136,6 +140,10 @@ def test_changed_classes_are_the_same_in_all_lists(lst: Launch) -> None:
     said = lst("merge-classes", *lists, *names, "--class", "dog", "--into", "old", "--dry-run")
     assert "classes 2 to 3 are now 1 to 2" in said
     assert Path("classes.txt").read_text() == "cat\ndog\nnew\nold\n"
+    said = lst("merge-classes", *lists, *names, "--class", "new", "--into", "old", "--dry-run")
+    assert "class 3 is now 2\n" in said
+    said = lst("merge-classes", *lists, *names, "--class", "old", "--into", "old", code=2)
+    assert "class 3 (old) would be merged into itself; name another class" in said
     lst("merge-classes", *lists, *names, "--class", "dog", "--into", "old")
     assert Path("classes.txt").read_text() == "cat\nnew\nold\n"
     found = lst.json("stats", *lists, *names)
