@@ -10,7 +10,8 @@ import click
 
 import channel_specs
 import launcher
-from entrypoints.records import SHORT_NAMES
+from entrypoints.errors import ChannelError
+from entrypoints.records import format_of
 from launcher.commands.card import Command
 from launcher.commands.effects import EFFECTS
 from launcher.commands.options import SpecOptions, argument, open_account, option
@@ -99,12 +100,20 @@ class Reshard(SpecOptions, Command):
             data = {"source": "S3Connector"}
         else:
             data = {"source": "S3", "input_mode": "FastFile", "s3_data_distribution_type": "ShardedByS3Key"}
-        form = SHORT_NAMES.get(self.content_type or "")
-        types = [*(form.content_types if form else ()), self.content_type]
-        content_type = {"content_type": types[0]} if self.content_type else {}
+        content_type = self.content_type
+        if content_type and "/" not in content_type:
+            try:
+                form = format_of(content_type)
+            except ChannelError as error:
+                raise click.UsageError(f"--content-type: {error}") from error
+            content_type = next(iter(form.content_types), form.name)
         labels = {"s3_uri": self.labels, "input_mode": "File"} if self.labels else None
         values = {
-            "channels.data": {**data, "s3_uri": self.source, **content_type},
+            "channels.data": {
+                **data,
+                "s3_uri": self.source,
+                **({"content_type": content_type} if content_type else {}),
+            },
             "channels.labels": labels,
             "hyperparameters.source": self.source,
             "hyperparameters.output": self.output,

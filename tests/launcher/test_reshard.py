@@ -48,6 +48,7 @@ def test_one_host_or_one_that_joins_sidecars_reads_s3_itself(options: tuple[str,
     [
         (["--sidecars", "json", "--format", "recordio"], "--sidecars joins whole objects"),
         (["--sidecars", "json", "--content-type", "tar"], "--sidecars joins whole objects"),
+        (["--content-type", "tarr"], "--content-type: format 'tarr' is neither a content type nor one of tar, zip"),
         (["--shard-size", "large"], "expected a size such as 256MB, got 'large'"),
     ],
 )
