@@ -1,5 +1,7 @@
 """The entry point of `launch` and of `python -m launcher`, in which no Ctrl-C is lost or ends in a traceback.
 
+SIGTERM and SIGHUP count as Ctrl-C, so that a stopped command removes its temporary files.
+
 Until the command line is imported, and after it has ended, Ctrl-C ends the process directly. In between it raises
 KeyboardInterrupt, and raises it again if Python dropped it inside a destructor or another callback: the import of each
 module ends with such a callback.
@@ -14,31 +16,37 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from sys import UnraisableHookArgs
+    from types import FrameType
 
 _INTERRUPTED = 130
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # `kill` and a closed terminal end a command as Ctrl-C does
 _AGAIN_SECONDS = 0.02
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # `nohup` and `&` make the shell ignore it
-    if is_usual:
-        signal.signal(signal.SIGINT, _end)
+    # `nohup` and `&` make the shell ignore some.
+    heard = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    _handle(heard, _end)
     gc.set_threshold(50_000)  # collecting among the many objects of imports takes 6 % of a dry run
     from launcher.cli import main as run
 
     try:
-        if is_usual:
-            sys.unraisablehook = _raise_again
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = _raise_again
+        _handle(heard, signal.default_int_handler)
         run()
     except KeyboardInterrupt:  # just before or after the command line handles it
         _end()
     finally:
-        if is_usual:
-            signal.signal(signal.SIGINT, _end)
+        _handle(heard, _end)
         gc.freeze()  # otherwise Python searches all modules for cycles at its exit: 12 % of a dry run
+
+
+def _handle(numbers: list[signal.Signals], handler: Callable[[int, FrameType | None], object]) -> None:
+    for number in numbers:
+        signal.signal(number, handler)
 
 
 def _end(*_: object) -> None:

@@ -22,7 +22,7 @@ EXIT_CODES = {
     3: "AWS refused, or a check failed",
     4: "the training failed",
     5: "the job was stopped, or not submitted because you answered no; nothing was created then",
-    130: "Ctrl-C",
+    130: "Ctrl-C, `kill` or a closed terminal",
     141: "the output was closed while it was written, as by `launch list | head -1`",
 }
 GetAccount = Callable[[], "Account"]  # called only if AWS is asked

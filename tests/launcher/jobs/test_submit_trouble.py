@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from launcher.jobs.follow import follow
 from launching import launch
 from patience import PATIENCE, wait_for
 
-LAUNCH = [sys.executable, "-m", "launcher.cli"]
+LAUNCH = [sys.executable, "-m", "launcher"]
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +28,14 @@ def completing(aws: StandIn, submittable: None) -> None:
     aws.script({"status": "Training", "after": 0}, {"status": "Completed", "after": 0})
 
 
-def interrupted(until: Callable[[], bool], *arguments: str) -> tuple[int, str, str]:
-    """Return exit code, stdout and stderr of a submission that gets Ctrl-C as soon as `until` is true."""
+def interrupted(
+    until: Callable[[], bool], *arguments: str, number: signal.Signals = signal.SIGINT
+) -> tuple[int, str, str]:
+    """Return exit code, stdout and stderr of a submission that gets a signal as soon as `until` is true."""
     command = [*LAUNCH, "job.yaml", "--no-check", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_for(until)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)  # the hanging call lasts longer
         return process.returncode, out, err
 
@@ -41,13 +44,19 @@ def calls(aws: StandIn, operation: str, count: int = 1) -> Callable[[], bool]:
     return lambda: len(aws.calls(operation)) >= count
 
 
-def test_ctrl_c_during_upload_creates_no_job(aws: StandIn) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_during_upload_leaves_no_job_and_no_temporary_file(
+    aws: StandIn, number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     aws.fault("hang", "s3:PutObject", seconds=2 * PATIENCE, count=-1)
-    code, _, err = interrupted(calls(aws, "PutObject"))
+    code, _, err = interrupted(calls(aws, "PutObject"), number=number)
     aws.clear_faults()
-    assert code == 130
+    assert (code, err.strip().splitlines()[-1]) == (130, "interrupted")
     assert "Traceback" not in err
     assert aws.requests() == []
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.mark.parametrize("hangs", ["CreateTrainingJob", "DescribeTrainingJob"])
