@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Undo an ignored SIGINT, as a script's `make test &` or nohup leaves it: the tests' children would inherit it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def leftovers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Path, str]]:
+    """What is in this process's own temporary folder, by the first test after which it was there; fails if any is left at the end.
+
+    torchrun keeps its folders of logs, torch that of its compiler, and multiprocessing removes its own when the process exits.
+    """
+    tmp_path_factory.getbasetemp()  # stays in the usual folder
+    usual = tempfile.gettempdir()
+    found: dict[Path, str] = {}
+    with tempfile.TemporaryDirectory(prefix="tests-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        tempfile.tempdir = folder
+        yield found
+        tempfile.tempdir = usual
+        others = ("torchelastic_", "torchinductor_", "pymp-")
+        left = {path.name: test for path, test in found.items() if path.exists() and not path.name.startswith(others)}
+    assert not left, f"tests left files in the temporary folder: {left}"
+
+
+@pytest.fixture(autouse=True)
+def note_leftovers(request: pytest.FixtureRequest, leftovers: dict[Path, str]) -> Iterator[None]:
+    """Note what is in the temporary folder after a test; a process may remove its files a little later."""
+    yield
+    for path in Path(os.environ["TMPDIR"]).iterdir():
+        leftovers.setdefault(path, request.node.nodeid)
 
 
 @pytest.fixture(autouse=True)
