@@ -54,13 +54,7 @@ def _run(options: argparse.Namespace) -> None:
     s3_client.require()
     environment = load_environment()
     channel = find_channel(environment, "data")
-    labels = environment.channels.get("labels")
-    lines: dict[str, Line] | None = None
-    digests: dict[str, str] = {}
-    if labels is not None:
-        lists = {path: labels.path / path for path in mounted.objects(labels) if path.endswith(".lst")}
-        lines = {path: line for file in lists.values() for path, line in read_lst(file).items()}
-        digests = {f"labels {path}": sha256(file.read_bytes()).hexdigest()[:16] for path, file in lists.items()}
+    lines, digests = _labels(environment.channels.get("labels"))
     read = format_of(channel.content_type).name
     endings = frozenset(filter(None, re.split(r"[\s,.]+", options.sidecars)))
     labelled = lines is not None or endings or read in LABELLED.values()
@@ -86,6 +80,22 @@ def _run(options: argparse.Namespace) -> None:
     total = {name: value for name, value in index.items() if name != "shards"}
     environment.model_dir.mkdir(parents=True, exist_ok=True)
     (environment.model_dir / "reshard.json").write_text(json.dumps(total) + "\n", encoding="utf-8")
+
+
+def _labels(channel: Channel | None) -> tuple[dict[str, Line] | None, dict[str, str]]:
+    """Return the lines of all lists, and the lists' digests. Raises ChannelError if two lists have the same image."""
+    if channel is None:
+        return None, {}
+    lines: dict[str, Line] = {}
+    digests = {}
+    for name in mounted.objects(channel):
+        if name.endswith(".lst"):
+            found = read_lst(channel.path / name)
+            if twice := lines.keys() & found.keys():
+                raise ChannelError(f"{name}: {min(twice)!r} is in another list, too; remove one of its lines")
+            lines |= found
+            digests[f"labels {name}"] = sha256((channel.path / name).read_bytes()).hexdigest()[:16]
+    return lines, digests
 
 
 def _joined(channel: Channel, endings: frozenset[str], placement: Placement, reading: Reading) -> Samples:

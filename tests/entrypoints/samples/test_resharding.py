@@ -8,7 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,70 +18,13 @@ import pytest
 from entrypoints import contract, reshard
 from entrypoints.records import format_of
 from entrypoints.records.shards import writer_of
-from entrypoints.sample import Sample
 from entrypoints.samples.digest import Tally
 from entrypoints.samples.resharding import Target
-from faulty_s3 import Store, faulty_s3
+from faulty_s3 import Store
 from patience import wait_for
+from resharded import COUNT, OUTPUT, channels, content, index, options, samples, set_up, shards
 
-COUNT = 100
-OUTPUT = "s3://bucket/out"
 Run = Callable[..., None]
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A host with the channel `data`, 100 objects, and the S3 that it writes to."""
-    set_up(tmp_path / "ml", range(COUNT))
-    monkeypatch.setenv(contract.BASE_DIR_VARIABLE, str(tmp_path / "ml"))
-    with faulty_s3(tmp_path, monkeypatch) as found:
-        yield found
-
-
-@pytest.fixture
-def bucket(store: Store, tmp_path: Path) -> Path:
-    """The folder of what is written to s3://bucket."""
-    return tmp_path / "overlay" / "bucket"
-
-
-def set_up(root: Path, numbers: range) -> None:
-    """Write the files of a host that has these objects."""
-    data = root / contract.DATA_DIR / "data"
-    data.mkdir(parents=True)
-    for number in numbers:
-        (data / f"{number:04d}.jpg").write_bytes(content(number))
-    (root / contract.CONFIG_DIR).mkdir(parents=True)
-    channels(root, "data")
-
-
-def content(number: int) -> bytes:
-    return b"%04d" % number * 100
-
-
-def channels(root: Path, *names: str, **settings: str) -> None:
-    found = {name: {"TrainingInputMode": "File", **settings} for name in names}
-    (root / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps(found))
-
-
-def options(format: str = "tar", *more: str, size: int = 20_000) -> list[str]:
-    return ["--output", OUTPUT, "--format", format, "--shard-bytes", str(size), *more]
-
-
-def shards(out: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted((out / "shards").iterdir())}
-
-
-def index(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "index.json").read_text())
-    return found
-
-
-def samples(out: Path, format: str) -> list[Sample]:
-    found = []
-    for file in sorted((out / "shards").iterdir()):
-        with file.open("rb", buffering=0) as stream:
-            found += format_of(format).split(stream)
-    return found
 
 
 @pytest.mark.parametrize("format", ["tar", "zip", "recordio", "tfrecord", "parquet"])
@@ -101,23 +44,6 @@ def test_shards_hold_each_object_once_with_the_digest_of_the_index(format: str, 
     assert len(about["shards"]) >= 2 or format == "parquet"
 
 
-@pytest.mark.parametrize("format", ["tar", "recordio", "tfrecord", "parquet"])
-def test_labels_of_lists_are_joined_to_their_objects(format: str, bucket: Path) -> None:
-    root = Path(os.environ[contract.BASE_DIR_VARIABLE])
-    folder = root / contract.DATA_DIR / "labels"
-    folder.mkdir()
-    (folder / "a.lst").write_text("".join(f"{n}\t{n % 7}\t{n:04d}.jpg\n" for n in range(COUNT)))
-    channels(root, "data", "labels")
-    reshard.main(options(format))
-    written = {"recordio": "image-recordio", "tfrecord": "tfrecord-example"}.get(format, format)
-    labels = [sample["cls" if format == "tar" else "label"] for sample in samples(bucket / "out", written)]
-    labels = [label[0] for label in labels] if format == "tfrecord" else labels
-    assert list(map(int, labels)) == [number % 7 for number in range(COUNT)]
-    (folder / "a.lst").write_text("0\t1\t0000.jpg\n")
-    with pytest.raises(SystemExit, match=r"reshard: .*0001\.jpg' has no line in the list"):
-        reshard.main(["--output", "s3://bucket/other"])
-
-
 def test_shuffled_shards_depend_on_the_seed_only(bucket: Path) -> None:
     found = []
     for folder, seed in (("a", "1"), ("b", "1"), ("c", "2")):
@@ -125,20 +51,6 @@ def test_shuffled_shards_depend_on_the_seed_only(bucket: Path) -> None:
         found.append(shards(bucket / folder))
     assert found[0] == found[1] != found[2]
     assert len({index(bucket / folder)["digest"] for folder in "abc"}) == 1
-
-
-@pytest.mark.parametrize("format", ["tar", "recordio", "tfrecord", "parquet"])
-def test_several_labels_of_a_line_become_a_list(format: str, bucket: Path) -> None:
-    root = Path(os.environ[contract.BASE_DIR_VARIABLE])
-    folder = root / contract.DATA_DIR / "labels"
-    folder.mkdir()
-    (folder / "a.lst").write_text("".join(f"{n}\t{n % 7}\t0.5\t{n:04d}.jpg\n" for n in range(COUNT)))
-    channels(root, "data", "labels")
-    reshard.main(options(format))
-    written = {"recordio": "image-recordio", "tfrecord": "tfrecord-example"}.get(format, format)
-    labels = [sample["cls" if format == "tar" else "label"] for sample in samples(bucket / "out", written)]
-    found = [list(map(float, label.split() if format == "tar" else label)) for label in labels]
-    assert found == [[number % 7, 0.5] for number in range(COUNT)]
 
 
 @pytest.mark.parametrize(
@@ -232,31 +144,6 @@ def test_prefix_with_shards_of_other_options_is_refused(other: list[str], differ
     with pytest.raises(SystemExit, match=f"{differs}; continue with the same options, write to an empty prefix, or"):
         reshard.main([*options("tar"), *other])
     assert shards(bucket / "out") == before
-
-
-def test_changed_labels_are_refused_and_a_further_list_is_accepted(bucket: Path) -> None:
-    """Shards with the earlier labels were reported as verified."""
-    root = Path(os.environ[contract.BASE_DIR_VARIABLE])
-    folder = root / contract.DATA_DIR / "labels"
-    folder.mkdir()
-    channels(root, "data", "labels")
-    lines = "".join(f"{n}\t{n % 7}\t{n:04d}.jpg\n" for n in range(COUNT))
-    (folder / "a.lst").write_text(lines)
-    reshard.main(options())
-    (folder / "a.lst").write_text(lines.replace("\t3\t", "\t4\t"))
-    with pytest.raises(
-        SystemExit, match=r"has shards of a run with labels a\.lst \w+, not \w+; continue with the same"
-    ):
-        reshard.main(options())
-    (folder / "a.lst").write_text(lines)
-    for name, path in (("b.lst", "9998.jpg"), ("c.lst", "9999.jpg")):
-        (root / contract.DATA_DIR / "data" / path).write_bytes(b"last")
-        (folder / name).write_text(f"7\t8\t{path}\n")
-        reshard.main(options())
-        assert samples(bucket / "out", "tar")[-1]["cls"] == b"8"
-    (folder / "b.lst").write_text("7\t9\t9998.jpg\n")
-    with pytest.raises(SystemExit, match=r"labels b\.lst"):
-        reshard.main(options())
 
 
 def test_prefix_with_other_files_is_refused(bucket: Path) -> None:
