@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from entrypoints import contract, reshard
@@ -21,14 +22,19 @@ def labels(bucket: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("format", ["tar", "recordio", "tfrecord", "parquet"])
-def test_labels_of_lists_are_joined_to_their_objects(format: str, bucket: Path, labels: Path) -> None:
-    (labels / "a.lst").write_text("".join(f"{n}\t{n % 7}\t{n:04d}.jpg\n" for n in range(COUNT)))
+def joined(format: str, more: str, bucket: Path, labels: Path) -> list[list[float]]:
+    """Reshard with a list of one label, and `more`, for each object; return the labels that the samples have."""
+    (labels / "a.lst").write_text("".join(f"{n}\t{n % 7}{more}\t{n:04d}.jpg\n" for n in range(COUNT)))
     reshard.main(options(format))
     written = {"recordio": "image-recordio", "tfrecord": "tfrecord-example"}.get(format, format)
     found = [sample["cls" if format == "tar" else "label"] for sample in samples(bucket / "out", written)]
-    found = [label[0] for label in found] if format == "tfrecord" else found
-    assert list(map(int, found)) == [number % 7 for number in range(COUNT)]
+    texts = [label.split() if format == "tar" else label for label in found]
+    return [np.atleast_1d(each).astype(float).tolist() for each in texts]
+
+
+@pytest.mark.parametrize("format", ["tar", "recordio", "tfrecord", "parquet"])
+def test_labels_of_lists_are_joined_to_their_objects(format: str, bucket: Path, labels: Path) -> None:
+    assert joined(format, "", bucket, labels) == [[number % 7] for number in range(COUNT)]
     (labels / "a.lst").write_text("0\t1\t0000.jpg\n")
     with pytest.raises(SystemExit, match=r"reshard: .*0001\.jpg' has no line in the list"):
         reshard.main(["--output", "s3://bucket/other"])
@@ -36,12 +42,7 @@ def test_labels_of_lists_are_joined_to_their_objects(format: str, bucket: Path, 
 
 @pytest.mark.parametrize("format", ["tar", "recordio", "tfrecord", "parquet"])
 def test_several_labels_of_a_line_become_a_list(format: str, bucket: Path, labels: Path) -> None:
-    (labels / "a.lst").write_text("".join(f"{n}\t{n % 7}\t0.5\t{n:04d}.jpg\n" for n in range(COUNT)))
-    reshard.main(options(format))
-    written = {"recordio": "image-recordio", "tfrecord": "tfrecord-example"}.get(format, format)
-    found = [sample["cls" if format == "tar" else "label"] for sample in samples(bucket / "out", written)]
-    found = [list(map(float, label.split() if format == "tar" else label)) for label in found]
-    assert found == [[number % 7, 0.5] for number in range(COUNT)]
+    assert joined(format, "\t0.5", bucket, labels) == [[number % 7, 0.5] for number in range(COUNT)]
 
 
 def test_changed_labels_are_refused_and_a_further_list_is_accepted(bucket: Path, labels: Path) -> None:
