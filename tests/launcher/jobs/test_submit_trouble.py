@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ def interrupted(
 ) -> tuple[int, str, str]:
     """Return exit code, stdout and stderr of a submission that gets a signal as soon as `until` is true."""
     command = [*LAUNCH, "job.yaml", "--no-check", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe, heard = subprocess.PIPE, partial(signal.signal, number, signal.SIG_DFL)  # `nohup make test` ignores SIGHUP
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard) as process:
         wait_for(until)
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)  # the hanging call lasts longer
