@@ -9,7 +9,7 @@ from math import ceil
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Advice, Estimate, Inventory, Use
 from launcher.advice.ways import WAYS
-from launcher.console import duration, human_bytes
+from launcher.console import counted, duration, human_bytes
 
 _EQUAL = 1.03  # ways within 3 % of the cheapest are equal, and the simplest is best
 _WORTH_MOVING, _WORTH_RESHARDING = 1.1, 1.05  # a new file system has to save a tenth, new shards a twentieth
@@ -141,10 +141,12 @@ def _compared(ratio: float) -> str:
 def _reuse(it: _Situation) -> Iterator[str]:
     """Will other jobs read the data again?"""
     best, jobs = it.best, it.use.jobs
-    often = f"{jobs:,} job{'s' * (jobs != 1)} read the data in 90 days" if jobs is not None else ""
+    often = f"{counted(jobs, 'job')} read the data in 90 days" if jobs is not None else ""
     if best.storage_usd_month and best.break_even_jobs is not None:
         number = ceil(best.break_even_jobs)
-        pays = f"its storage costs ${best.storage_usd_month:,.0f} a month and pays from {number:,} job{'s' * (number != 1)} a month"
+        pays = (
+            f"its storage costs ${best.storage_usd_month:,.0f} a month and pays from {counted(number, 'job')} a month"
+        )
         yield "; ".join(filter(None, (often, pays)))
     elif best.prepare_s:
         takes = f"preparing takes {duration(best.prepare_s)} once"
@@ -192,7 +194,7 @@ def _saved(it: _Situation) -> str:
         return "not pay for this use"
     number = ceil(least.prepare_s / (saved + least.prepare_s / jobs))
     usd = saved * jobs / 3600 * (it.use.usd_per_hour or VALUES["usd_per_hour"])
-    total = f"{saved / present:.0%} (${usd:,.2f} in {jobs:,} job{'s' * (jobs != 1)})"
+    total = f"{saved / present:.0%} (${usd:,.2f} in {counted(jobs, 'job')})"
     return f"save {total} and pay from the {_ordinal(number)} job, as {least.name}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from launcher.advice.facts import Advice, Estimate, Inventory, Use
 from launcher.advice.ways import WAYS
-from launcher.console import duration, human_bytes
+from launcher.console import counted, duration, human_bytes
 from launcher.plot import new_figure, save
 
 _TITLES = ("way", "start", "first batch", "epoch", "waits", "whole job", "disk", "memory", "requests", "job", "a month")
@@ -44,7 +44,7 @@ def described(found: Estimate) -> str:
     """Return a way in words: `FastFile, after resharding into 540 tar shards of 100.0 MB`."""
     if found.shards is None:
         return found.way
-    number = f"{found.shards.number:,} {found.shards.format} shard{'s' * (found.shards.number != 1)}"
+    number = f"{counted(found.shards.number, f'{found.shards.format} shard')}"
     return f"{found.way}, after resharding into {number} of {human_bytes(found.shards.bytes)}"
 
 
@@ -64,9 +64,7 @@ def _dollars(usd: float | None) -> str:
 def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
     """Yield what is there: amount, formats, age, and whether it fits."""
     sizes, least = inventory.sizes, "" if inventory.is_complete else "at least "
-    objects = (
-        f"{least}{inventory.objects:,} object{'s' * (inventory.objects != 1)}, {least}{human_bytes(inventory.bytes)}"
-    )
+    objects = f"{least}{counted(inventory.objects, 'object')}, {least}{human_bytes(inventory.bytes)}"
     formats = ", ".join(inventory.formats) or "of an unknown format"
     yield f"there: {objects}, {formats}"
     spread = f"from {human_bytes(sizes.min)} to {human_bytes(sizes.max)}, half of them up to {human_bytes(sizes.p50)}"

@@ -26,7 +26,7 @@ from typing import BinaryIO, NamedTuple
 from entrypoints import contract
 from launcher import errors
 from launcher.code.files import CodeError, CodeFile, FileRules, unreadable
-from launcher.console import human_bytes
+from launcher.console import counted, human_bytes
 from launcher.errors import did_you_mean_path
 
 MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
@@ -103,7 +103,7 @@ class CodeArchive:
             return None
         shown = [*self.left_out[:3], *([f"{len(self.left_out) - 3:,} more"] if len(self.left_out) > 3 else [])]
         left_out = f"; left out {', '.join(shown)} (code.include sends them)" if shown else ""
-        return f"{len(sizes):,} file{'s' * (len(sizes) > 1)}, {human_bytes(sum(sizes))}{left_out}"
+        return f"{counted(len(sizes), 'file')}, {human_bytes(sum(sizes))}{left_out}"
 
 
 class _Hashed:

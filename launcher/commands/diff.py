@@ -12,7 +12,7 @@ import launcher
 from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, SHOW_SECRETS, SPEC, SpecOptions, open_account
-from launcher.console import COLOUR, say
+from launcher.console import COLOUR, counted, say
 from launcher.errors import SpecPath, dotted
 from launcher.jobs.lookup import describe, tags_of
 from launcher.request.aws_model import shapes
@@ -65,7 +65,7 @@ class Diff(SpecOptions, Command):
                 click.secho(f"  - {each.job}", fg="red", color=COLOUR)
             if each.plan is not None:
                 click.secho(f"  + {each.plan}", fg="green", color=COLOUR)
-        count = f"{len(found)} difference{'s' * (len(found) != 1)}" if found else "no differences"
+        count = counted(len(found), "difference") if found else "no differences"
         say(f"{count} between {self.spec} and {name}")
         return 0
 

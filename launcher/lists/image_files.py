@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from launcher.console import counted
 from launcher.errors import InputError, did_you_mean_path
 from launcher.lists.files import is_s3, named
 from launcher.s3.uri import parse_s3_uri
@@ -60,7 +61,7 @@ def ending_of(path: str) -> str:
 def described(skipped: Counter[str]) -> str:
     """Return `12 other files (.txt 10, hidden 2)`."""
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in skipped.most_common(5))
-    return f"{skipped.total():,} other file{'s' * (skipped.total() != 1)} ({kinds})"
+    return f"{counted(skipped.total(), 'other file')} ({kinds})"
 
 
 def _files(folder: str) -> Iterator[str]:

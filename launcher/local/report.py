@@ -13,7 +13,7 @@ from typing import Any
 
 from entrypoints import contract
 from entrypoints.start.failure import shell_code
-from launcher.console import human_bytes, shown_path
+from launcher.console import counted, human_bytes, shown_path
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
 from launcher.local.watch import RunResult
@@ -26,7 +26,7 @@ def announce(run: LocalRun) -> None:
     """Print the job, its hosts, and each channel: where it is read from and how."""
     given = dict(text.split("=", 1) for text in run.options.channels)
     spec, name = run.plan.spec, run.plan.request["TrainingJobName"]
-    count = f"{len(run.hosts)} host{'s' * (len(run.hosts) > 1)}"
+    count = counted(len(run.hosts), "host")
     run.console.say(f"{name}: {count} in {shown_path(run.folder)}", "cyan")
     width = max(map(len, spec.all_channels), default=0)
     for name, channel in spec.all_channels.items():

@@ -14,7 +14,7 @@ from launcher.advice.model import predict
 from launcher.advice.recommendation import recommend
 from launcher.advice.report import advice_as_data, advice_as_text, inventory_as_text
 from launcher.aws.account import Account, AwsError
-from launcher.console import Console, duration
+from launcher.console import Console, counted, duration
 from launcher.errors import RefusedError
 from launcher.preflight.check import Subject
 from launcher.survey.channels import Channel, named_keys, objects_of
@@ -56,7 +56,7 @@ class Findings:
         yield f"{self.channel.name}: {self.channel.shown}{by}"
         if self.inventory is not None:
             yield from inventory_as_text(self.inventory, self.use)
-        epochs = f"{self.use.epochs} epoch{'s' * (self.use.epochs != 1)} a job"
+        epochs = f"{counted(self.use.epochs, 'epoch')} a job"
         yield f"read: {epochs}" + ("" if self.past is None else f"; {_in_words(self.past)}")
         if self.observed.source:
             yield f"observed: {self.observed.source}"
@@ -91,7 +91,7 @@ def _in_words(past: Sequence[PastJob]) -> str:
         "trained": [each.training_s for each in past if each.training_s],
     }
     medians = ", ".join(f"{what} {duration(median(seconds))}" for what, seconds in times.items() if seconds)
-    count = f"{len(past) or 'no'} job{'s' * (len(past) != 1)} in the last {DAYS} days"
+    count = f"{counted(len(past), 'job') if past else 'no jobs'} in the last {DAYS} days"
     return f"{count} ({ways}{'; median: ' * bool(medians)}{medians}), the latest {past[0].name}" if past else count
 
 
