@@ -82,17 +82,19 @@ class _Watch:
         self.run.console.warn(f"metric {name}: {value!r} is not a number; correct its regex")
 
     def running(self) -> list[subprocess.Popen[bytes]]:
-        return [process for process in self.processes if process.poll() is None]
+        return [process for process in self.processes if process.returncode is None]
 
     def wait(self, deadline: float) -> None:
         """Wait until every host has ended, one has failed, a channel has failed, or the deadline has passed."""
         while self.running() and not self.failures and time.monotonic() < deadline:
-            if any(process.poll() for process in self.processes):
+            if any(process.returncode for process in self.processes):
                 return
             time.sleep(0.05)
 
     def stop(self, seconds: float = contract.STOP_SECONDS, *, interrupted: bool = False) -> None:
         """Send SIGTERM, and SIGKILL after `seconds` (by default SageMaker's 120); a second Ctrl-C kills immediately."""
+        for process in self.processes:
+            _reap(process)  # again, for one that a Ctrl-C left without
         try:
             if interrupted:  # printed inside the `try`, since it invites the second Ctrl-C
                 self.run.console.say(f"stopping (up to {seconds} s; Ctrl-C again kills)", "yellow")
@@ -111,6 +113,11 @@ class _Watch:
             process.wait()
 
 
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process in a thread: a Ctrl-C reaches the main thread only, and inside poll() leaves its lock locked for ever."""
+    threading.Thread(target=process.wait, daemon=True).start()
+
+
 def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
     """Start the hosts and follow them; return when the last of their processes has ended."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
@@ -125,6 +132,7 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
             for index, host in enumerate(hosts):
                 process = sandbox.start(host, namespaces=run.namespaces)
                 state.processes.append(process)
+                _reap(process)
                 for stream in (process.stdout, process.stderr):
                     arguments = (host.name, stream, _COLOURS[index % len(_COLOURS)])
                     threads.append(threading.Thread(target=state.follow, args=arguments, daemon=True))
@@ -133,7 +141,7 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
         except KeyboardInterrupt:
             interrupted = True
         timed_out = time.monotonic() >= begun + limit and bool(state.running())
-        ended = [process.poll() for process in state.processes]
+        ended = [process.returncode for process in state.processes]
         failed = any(ended) or bool(failures)
         patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
         state.stop(patience, interrupted=interrupted)
