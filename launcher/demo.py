@@ -100,7 +100,7 @@ def _file_system_folders() -> set[str]:
     specs = [load(str(channel_specs.path(name))) for name in channel_specs.names()]
     channels = [channel for spec in specs for channel in spec.all_channels.values()]
     found = [(type(channel), channel.input_data_config("", None) or {}) for channel in channels]
-    sources = [(kind.DATA.partition("/")[0], file_system_source(entry)) for kind, entry in found]
+    sources = [(kind.data_folder(), file_system_source(entry)) for kind, entry in found]
     return {
         f"{folder}/{source['FileSystemId']}{source['DirectoryPath'].partition('digits')[0]}digits"
         for folder, source in sources

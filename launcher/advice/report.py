@@ -44,7 +44,7 @@ def described(found: Estimate) -> str:
     """Return a way in words: `FastFile, after resharding into 540 tar shards of 100.0 MB`."""
     if found.shards is None:
         return found.way
-    number = f"{counted(found.shards.number, f'{found.shards.format} shard')}"
+    number = counted(found.shards.number, f"{found.shards.format} shard")
     return f"{found.way}, after resharding into {number} of {human_bytes(found.shards.bytes)}"
 
 

@@ -176,7 +176,7 @@ def _file_systems(options: LocalOptions) -> dict[str, Path]:
     if options.data is not None and not options.data.is_dir():
         raise InputError(f"--data {options.data}: there is no directory {options.data}; create it, or correct the path")
     kinds = [kind for kind in KINDS.values() if kind.MEMBER == "FileSystemDataSource"]
-    folders = [options.data / kind.DATA.partition("/")[0] for kind in kinds] if options.data else []
+    folders = [options.data / kind.data_folder() for kind in kinds] if options.data else []
     found = {each.name: each.absolute() for folder in folders for each in folder.glob("*")}
     mounted: dict[str, str] = {}
     for mount in options.mounts:

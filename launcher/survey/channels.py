@@ -118,7 +118,7 @@ def objects_of(channel: Channel, account: Account, data: Path | None) -> Iterato
 def _directory(channel: Channel, data: Path) -> Path:
     """Return the folder of a channel on a file system; a path on FSx for Lustre may begin with its mount name."""
     _, *parts = PurePosixPath("/", channel.place.key).parts
-    root = data / KINDS[channel.storage].DATA.partition("/")[0] / channel.place.bucket
+    root = data / KINDS[channel.storage].data_folder() / channel.place.bucket
     tried = [root.joinpath(*tail) for tail in (parts, parts[1:]) if ".." not in tail]
     for each in tried:
         if each.is_dir():

@@ -32,5 +32,5 @@ def known_of(account: Account, channel: Channel) -> Iterator[str]:
         if error.is_expired:
             raise
         yield f"unknown: {why_not(error)}"
-    folder = f"DIR/{KINDS[channel.storage].DATA.partition('/')[0]}/{name}"
+    folder = f"DIR/{KINDS[channel.storage].data_folder()}/{name}"
     yield f"unknown: its files; mount it on a machine as {folder} and run this there with --local --data DIR"

@@ -34,6 +34,11 @@ class BaseChannel(Section, ABC):
     content_type: Text | None = None
     """The MIME type of the data; the readers in the container choose the record format by it."""
 
+    @classmethod
+    def data_folder(cls) -> str:
+        """Return the folder of `--data` that stands for the storage."""
+        return cls.DATA.partition("/")[0]
+
     @abstractmethod
     def described(self, training_input_mode: str | None) -> str:
         """Return where the data is and how it is read, in a few words for people."""
