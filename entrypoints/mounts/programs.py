@@ -84,6 +84,9 @@ def _rclone(view: View, remote: str) -> list[str]:
     # directories and attributes are requested only once.
     options = ["--read-only", "--use-server-modtime", "--dir-cache-time=24h", "--attr-timeout=1h", "--poll-interval=0"]
     options += ["--buffer-size=4M", "--vfs-read-chunk-size=16M"]  # a quarter of the memory per open file; no slower
+    # The readers have 64 threads: rclone sends no more requests at a time than checkers and transfers together, 12 by default,
+    # and the kernel keeps only 12 asynchronous reads in flight, those of later files among them.
+    options += ["--checkers=32", "--transfers=32", "--async-read=false"]
     if view.only:
         options.append(f"--files-from-raw={view.only}")
     return ["mount", *options, remote, str(view.directory)]

@@ -6,15 +6,20 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from deliveries import FILES, Deliver, deliveries, leftovers, read_files
+from deliveries import FILES, Deliver, deliveries, leftovers, read_files, write_files
 from entrypoints.mounts.keeper import is_mounted
+from faulty_s3 import faulty_s3
 from launcher.errors import RefusedError
+from launcher.local.data.delivery import Store
+from launcher.local.data.object_stores import RemoteObjects
 from launcher.local.providers import mounted, provide
+from patience import wait_for
 from s3_objects import client_of
 
 # A script with mount-s3's command line that runs rclone, since no package index has mount-s3.
@@ -149,3 +154,23 @@ def test_fast_file_refuses_manifests(deliver: Deliver) -> None:
         provide(deliver("FastFile", {"S3DataType": "ManifestFile"})),
     ):
         pytest.fail("entered")
+
+
+@pytest.mark.usefixtures("fuse")
+def test_mount_reads_forty_files_at_a_time(deliver: Deliver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty_s3(tmp_path / "far", monkeypatch) as far:
+        write_files(far.folder / "train", {f"{number}": b"content" for number in range(40)})
+        client = client_of(os.environ["AWS_ENDPOINT_URL"])
+        environ = {name: os.environ[name] for name in os.environ if name.startswith("AWS_")}
+        delivery = deliver("FastFile", store=Store(RemoteObjects(client), environ, remote=True))
+        with provide(delivery), ThreadPoolExecutor(40) as readers:
+            files = list(delivery.directory.iterdir())
+            waiting: list[bool] = []
+            far.on_silence = lambda: waiting.append(True)
+            far.speaking.clear()
+            try:
+                contents = [readers.submit(file.read_bytes) for file in files]
+                wait_for(lambda: len(waiting) == len(files))
+            finally:
+                far.speaking.set()
+            assert {each.result() for each in contents} == {b"content"}
