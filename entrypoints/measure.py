@@ -103,7 +103,7 @@ def _check_format(environment: Environment) -> None:
     if channel.mode == "S3Connector":
         name = s3.key_of(channel, next(iter(s3.objects(channel))))
     else:
-        name = next(mounted.objects(channel), "")
+        name = next(iter(mounted.objects(channel)), "")
     for form in SHORT_NAMES.values():
         if form.ending is not None and form != format_of("objects") and name.endswith(form.ending):
             raise ChannelError(f"the objects have names like {name}; pass --format {form.name}")

@@ -8,7 +8,7 @@ The file is in the temporary folder, one per job, prefix and store. Its pages st
 process less than 1 MB, and 70 to 110 MB on disk. A job is identified by the process that began to read, or by torchrun's.
 
 A page is a header of four uint32 (objects, bytes of keys, bytes of the next page's token, 1 in the last page), then the objects'
-sizes and versions (uint64 each), the ends of their keys (uint32), the keys and the token.
+sizes and versions (uint64 each), the ends of their keys (uint32), the keys, each with a NUL after it, and the token.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import os
 import struct
 import tempfile
 import weakref
-from abc import abstractmethod
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple
+from zlib import crc32
 
 from entrypoints.errors import ChannelError, no_room
+from entrypoints.fetching.items import Items
 from entrypoints.job.process_identity import start_time
 
-T = TypeVar("T")
 _HEADER = struct.Struct("<IIII")
-_WORDS = struct.Struct("<II")
+_END = struct.Struct("<I")
+_ENDS = struct.Struct("<II")
 _NUMBERS = struct.Struct("<QQ")
 _PREFIX = "launcher-listing-"  # of the files' names
 
@@ -64,23 +64,6 @@ class _Page(NamedTuple):
     key_bytes: int
 
 
-class Items(Sequence[T]):
-    """A sequence with slices and negative indices, of which a subclass has the length and the items from 0 on."""
-
-    @overload
-    def __getitem__(self, index: int, /) -> T: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> list[T]: ...
-    def __getitem__(self, index: int | slice, /) -> T | list[T]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        return self._item(index + len(self) if index < 0 else index)
-
-    @abstractmethod
-    def _item(self, index: int) -> T:
-        """Return an item. Raises IndexError."""
-
-
 class Listing(Items[Listed]):
     """The objects in the order of their keys: a sequence that grows as it is read.
 
@@ -99,6 +82,7 @@ class Listing(Items[Listed]):
         self._pages: list[_Page] = []
         self._scanned = 0  # bytes of the file in `_pages`
         self._count = 0  # objects in `_pages`
+        self._digests = [0]  # of all keys before a page, as far as they are known
         self._token: str | None = None
         self._complete = False
 
@@ -127,9 +111,26 @@ class Listing(Items[Listed]):
         numbers = page.offset + _HEADER.size
         ends = numbers + _NUMBERS.size * page.objects
         size, version = _NUMBERS.unpack(self._pread(_NUMBERS.size, numbers + _NUMBERS.size * number))
-        start, end = _WORDS.unpack(self._pread(8, ends + 4 * number))
+        start, end = _ENDS.unpack(self._pread(_ENDS.size, ends + 4 * number))
         key = self._pread(end - start, ends + 4 * (page.objects + 1) + start)
-        return Listed(key.decode("utf-8", "surrogateescape"), size, version)
+        return Listed(key[:-1].decode("utf-8", "surrogateescape"), size, version)
+
+    def digest(self, count: int) -> int:
+        """See Items. Each page is read once for it."""
+        if count == 0:
+            return 0
+        self._item(count - 1)
+        number = bisect_right(self._pages, count - 1, key=lambda page: page.start) - 1
+        while len(self._digests) <= number:
+            page = self._pages[len(self._digests) - 1]
+            self._digests.append(crc32(self._keys(page, page.objects), self._digests[-1]))
+        return crc32(self._keys(self._pages[number], count - self._pages[number].start), self._digests[number])
+
+    def _keys(self, page: _Page, count: int) -> bytes:
+        """Return the keys of a page's first `count` objects."""
+        ends = page.offset + _HEADER.size + _NUMBERS.size * page.objects
+        (end,) = _END.unpack(self._pread(_END.size, ends + _END.size * count))
+        return self._pread(end, ends + _END.size * (page.objects + 1))
 
     def _read_page(self, page: _Page) -> Iterator[Listed]:
         numbers_end = _NUMBERS.size * page.objects
@@ -138,7 +139,7 @@ class Listing(Items[Listed]):
         numbers = struct.iter_unpack(_NUMBERS.format, data[:numbers_end])
         ends = struct.unpack_from(f"<{page.objects + 1}I", data, numbers_end)
         for number, (size, version) in enumerate(numbers):
-            key = data[keys_start + ends[number] : keys_start + ends[number + 1]]
+            key = data[keys_start + ends[number] : keys_start + ends[number + 1] - 1]
             yield Listed(key.decode("utf-8", "surrogateescape"), size, version)
 
     def _grow(self) -> bool:
@@ -202,37 +203,12 @@ def _open(path: Path) -> int:
 
 
 def _encode(objects: Sequence[Listed], token: str | None) -> bytes:
-    keys = [item.key.encode("utf-8", "surrogateescape") for item in objects]
+    keys = [item.key.encode("utf-8", "surrogateescape") + b"\0" for item in objects]
     ends = list(accumulate(map(len, keys), initial=0))
     after = (token or "").encode()
     header = _HEADER.pack(len(keys), ends[-1], len(after), token is None)
     numbers = b"".join(_NUMBERS.pack(item.size, item.version) for item in objects)
     return b"".join([header, numbers, struct.pack(f"<{len(ends)}I", *ends), *keys, after])
-
-
-class Keys(Items[str]):
-    """Many strings in two blocks of memory: a tenth of a list's memory, and not copied when workers are forked."""
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        text = bytearray()
-        self._ends = array("Q", [0])
-        for key in keys:
-            text += os.fsencode(key)
-            self._ends.append(len(text))
-        self._text = bytes(text)
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def _item(self, index: int) -> str:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return os.fsdecode(self._text[self._ends[index] : self._ends[index + 1]])
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 _job: str | None = None  # of this process and its children

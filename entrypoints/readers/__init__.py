@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Protocol
 
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.items import Items
 from entrypoints.job.environment import Channel
 from entrypoints.readers import mounted, s3
 from entrypoints.sample import ByteStream
@@ -18,8 +19,8 @@ from entrypoints.sample import ByteStream
 class Reader(Protocol):
     """The functions of a reader's module."""
 
-    def objects(self, channel: Channel, /) -> Iterable[Any]:
-        """Return all objects of the channel, in an order that is the same in every process.
+    def objects(self, channel: Channel, /) -> Items[Any]:
+        """Return all objects of the channel, in an order that is the same in every process, listed as they are read.
 
         Raises:
             ChannelError: Perhaps only while the objects are read: the channel does not exist.

@@ -1,7 +1,7 @@
 """Channels that are a directory: File (a copy), FastFile (a lazy mount), EFS and FSx for Lustre (the file system itself).
 
 Files are ordered by their relative POSIX paths as bytes, as in S3's listings, so the order is the same on every host and in every
-input mode. The directory is walked while it is read, so an epoch over a million files begins immediately, without a list of them.
+input mode. The directory is walked while it is read, so an epoch over a million files begins immediately.
 
 Opening a file takes microseconds on a disk, but milliseconds on FastFile, EFS and FSx. So threads prefetch the files of a remote
 file system (prefetch.py); files on a disk are opened one by one, which is faster there.
@@ -23,6 +23,7 @@ from io import FileIO
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.items import Keys
 from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
 from entrypoints.fetching.silence import warn_once
@@ -85,14 +86,18 @@ def _opened(path: str) -> FileIO:
     return kind(descriptor)
 
 
-def objects(channel: Channel) -> Iterator[str]:
-    """Yield the relative POSIX paths of a channel's files, sorted as bytes.
+def objects(channel: Channel) -> Keys:
+    """Return the relative POSIX paths of a channel's files, sorted as bytes; the folder is walked as they are read.
 
     With ShardedByS3Key, a host can have no objects; this is only a warning on stderr.
 
     Raises:
-        ChannelError: The directory is missing or, at its end, has no file.
+        ChannelError: While reading them: the directory is missing or, at its end, has no file.
     """
+    return Keys(_paths(channel))
+
+
+def _paths(channel: Channel) -> Iterator[str]:
     if channel.path.is_dir():
         empty = True
         for path in walk(os.fsencode(os.path.realpath(channel.path))):

@@ -13,7 +13,8 @@ from itertools import chain, groupby
 from typing import Any
 
 from entrypoints.errors import ChannelError
-from entrypoints.fetching.listing import Items, Listed, Listing
+from entrypoints.fetching.items import Items
+from entrypoints.fetching.listing import Listed, Listing
 from entrypoints.job.environment import Channel
 from entrypoints.readers import s3
 from entrypoints.records.cursor import Cursor
@@ -52,6 +53,10 @@ class _Groups(Items[list[Listed]]):
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self._listing[self._starts[index] : self._starts[index + 1]]
+
+    def digest(self, count: int) -> int:
+        """See Items: of all objects of the first `count` stems."""
+        return self._listing.digest(self._starts[count])
 
 
 class _Fields(dict[str, bytes]):

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
 from torch.utils.data import Dataset, get_worker_info
 
 from entrypoints.errors import ChannelError, expect
-from entrypoints.fetching.listing import Keys
+from entrypoints.fetching.items import Keys
 from entrypoints.job.environment import Environment
 from entrypoints.meter import Meter
 from entrypoints.readers import mounted, reader_of, s3
@@ -56,9 +56,10 @@ class _MapDataset(Dataset[Any]):
         self._transform = timed_transform(transform)
         self._is_recorded = are_recorded()
         self.shared_work = SharedWork([(channel, self._channel.mode)], environment)
-        self.keys = Keys(self._list())
+        self.keys = self._list()
+        len(self.keys)  # lists all of them
 
-    def _list(self) -> Iterable[str]:
+    def _list(self) -> Keys:
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -153,7 +154,7 @@ class MountedMapDataset(_MapDataset):
 
     _reader = mounted
 
-    def _list(self) -> Iterable[str]:
+    def _list(self) -> Keys:
         return mounted.objects(self._channel)
 
     def _streams(self, places: Sequence[int]) -> Streams:
@@ -179,9 +180,9 @@ class ConnectorMapDataset(_MapDataset):
 
     _reader = s3
 
-    def _list(self) -> Iterable[str]:
+    def _list(self) -> Keys:
         self._objects = s3.objects(self._channel)
-        return (s3.key_of(self._channel, item) for item in self._objects)
+        return Keys(s3.key_of(self._channel, item) for item in self._objects)
 
     def _streams(self, places: Sequence[int]) -> Streams:
         return s3.open_objects(self._channel, [self._objects[place] for place in places])

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
-from entrypoints.fetching.listing import Keys, Listed, Listing
+from entrypoints.fetching.items import Keys
+from entrypoints.fetching.listing import Listed, Listing
 from patience import PATIENCE
 
 PAGES, PER_PAGE = 40, 25
@@ -102,6 +103,27 @@ def test_error_of_a_page_does_not_end_the_listing(tmp_path: Path, log: Path) -> 
     with pytest.raises(OSError, match="once"):
         list(listing)
     assert list(listing) == EVERY
+
+
+def test_digest_depends_on_the_keys_before_the_count_only(listing: Listing, log: Path, tmp_path: Path) -> None:
+    names = Keys(item.key for item in EVERY)
+    assert listing.digest(PER_PAGE) == names.digest(PER_PAGE)
+    assert asked(log) == [0]
+    one_page = Listing(tmp_path / "other", lambda token: (EVERY, None))
+    for count in (len(EVERY), PER_PAGE + 1, 1, 0, 3 * PER_PAGE):
+        assert listing.digest(count) == one_page.digest(count) == names.digest(count)
+    assert len({names.digest(count) for count in range(len(EVERY) + 1)}) == len(EVERY) + 1
+    assert Keys(["ab", "c"]).digest(2) != Keys(["a", "bc"]).digest(2)
+    for short in (listing, names):
+        with pytest.raises(IndexError):
+            short.digest(len(EVERY) + 1)
+
+
+def test_keys_are_read_as_they_are_needed() -> None:
+    source = iter(["a", "b", "c"])
+    found = Keys(source)
+    assert (found[0], next(source)) == ("a", "b")
+    assert list(found) == ["a", "c"]
 
 
 def test_listing_takes_little_memory(listing: Listing) -> None:
