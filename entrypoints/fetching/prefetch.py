@@ -28,6 +28,7 @@ from entrypoints.fetching.silence import remote_silence
 from entrypoints.fetching.stream import ReadStream
 from entrypoints.meter import received, waited
 
+_POLL_SECONDS = 0.01  # between two looks of the waiting reader for a slow request
 _LOOK_SECONDS = 1.0  # between two checks of an idle thread for dropped streams
 _QUIT_SECONDS = 1.0  # for all requests together that are under way at exit
 
@@ -43,7 +44,7 @@ class ReadAhead(Iterator[ReadStream]):
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # threads wait for something to fetch, or room for it
         self._news = threading.Condition(self._lock)  # the reader waits for a piece or a slot
-        self._schedule = Schedule(limits)
+        self._schedule = Schedule(limits, who)
         self._given: dict[weakref.ref[ReadStream], Slot] = {}
         self._abandoned: deque[weakref.ref[ReadStream]] = deque()  # references to streams that were dropped
         self._left: deque[Slot] = deque()  # slots of streams that were closed
@@ -141,7 +142,7 @@ class ReadAhead(Iterator[ReadStream]):
     def _wait(self, what: str) -> None:
         """Wait for news, for a moment at most. Raises ChannelError if the store has been silent for too long."""
         begin = time.perf_counter()
-        if not self._news.wait(self._silence.patience):
+        if not self._news.wait(_POLL_SECONDS):
             self._silence.check(what)
         waited(begin)
 
@@ -195,7 +196,7 @@ class ReadAhead(Iterator[ReadStream]):
             return
         if self._idle:
             self._work.notify()
-        elif len(self.threads) < self._most_threads:
+        elif len(self.threads) < self._most_threads + self._schedule.repeated:
             thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
             self.threads.add(thread)
             thread.start()

@@ -2,14 +2,20 @@
 
 A piece is requested only after all earlier ones, so the piece that is read next never waits behind later ones. Bytes count against
 the limit from their request until they are read.
+
+A request that takes unusually long is repeated (pace.py). The first answer counts, and an error only if no other answer follows.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from entrypoints.fetching.pace import Pace, pace_of
+
+_MOST_REPEATED = 24  # fetches with a request under way; their second answers come on top of the limit
 
 
 class Fetchable(ABC):
@@ -69,20 +75,48 @@ class Slot:
         return self.end is not None and self.place >= self.end and self.issued > 0
 
 
-class Fetch(NamedTuple):
-    """One fetch of `size` bytes."""
+@dataclass(slots=True, eq=False)
+class Fetch:
+    """One fetch of `size` bytes, by one request or two."""
 
     slot: Slot
     generation: int
     start: int
     size: int
+    begun: float  # when it was requested, as time.monotonic() counts
+    requests: int = 1  # under way
+    repeated: bool = False
+    answered: bool = False
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The fetches of about one size."""
+
+    pace: Pace
+    under_way: dict[Fetch, None] = field(default_factory=dict)  # not repeated, the oldest first
+    latest: float = 0.0  # when the youngest of the answered ones was requested
+
+    def slow_at(self) -> float:
+        """Return when its oldest fetch is to be repeated; never before a younger one is answered, as the store may be silent."""
+        while self.under_way:
+            oldest = next(iter(self.under_way))
+            if oldest.generation == oldest.slot.generation:
+                if oldest.begun < self.latest and self.pace.may_repeat():
+                    return oldest.begun + self.pace.slow_seconds
+                break
+            del self.under_way[oldest]
+        return float("inf")
 
 
 class Schedule:
     """The next fetch, if there is room for it."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, who: str) -> None:
         self._limits = limits
+        self._who = who
+        self._lanes: dict[int, _Lane] = {}  # by the number of bits of the size
+        self.repeated = 0  # fetches of which a request is under way
         self._held = 0  # bytes of all slots
         self._unissued: deque[Slot] = deque()  # slots that want more, in order
         self.waiting: deque[Slot] = deque()  # slots whose streams the reader does not have yet
@@ -96,10 +130,12 @@ class Schedule:
         return len(self.waiting) < self._limits.objects and self._held < self._limits.held_bytes
 
     def all_issued(self) -> bool:
-        return not self._unissued
+        return not self._unissued and self._slow_lane() is None
 
     def next_fetch(self) -> Fetch | None:
-        """Take the next fetch; None if there is none, or no room for it."""
+        """Take the next fetch, or one that is to be requested again; None if there is none, or no room for it."""
+        if lane := self._slow_lane():
+            return self._repeat(lane)
         limits = self._limits
         for slot in self._unissued:
             if (slot.busy and not slot.source.ranges) or (slot.window is not None and slot.held >= slot.window):
@@ -109,13 +145,37 @@ class Schedule:
             starved = slot.given and slot.held < 2 * limits.piece_bytes
             if self._held and self._held + count > limits.held_bytes and not starved:
                 return None
-            fetch = Fetch(slot, slot.generation, slot.issued, count)
+            fetch = Fetch(slot, slot.generation, slot.issued, count, time.monotonic())
+            if slot.source.ranges:
+                self._lane(fetch).under_way[fetch] = None
             slot.issued += max(count, 1)
             slot.busy += 1
             self._hold(slot, count)
             self._settle(slot)
             return fetch
         return None
+
+    def _lane(self, fetch: Fetch) -> _Lane:
+        bits = fetch.size.bit_length()
+        if bits not in self._lanes:
+            self._lanes[bits] = _Lane(pace_of(self._who, bits))
+        return self._lanes[bits]
+
+    def _slow_lane(self) -> _Lane | None:
+        """Return the lane whose oldest fetch is to be repeated now."""
+        lane = min(self._lanes.values(), key=_Lane.slow_at, default=None)
+        is_slow = lane and self.repeated < _MOST_REPEATED and lane.slow_at() <= time.monotonic()
+        return lane if is_slow else None
+
+    def _repeat(self, lane: _Lane) -> Fetch:
+        fetch = next(iter(lane.under_way))
+        del lane.under_way[fetch]
+        lane.pace.repeat()
+        fetch.repeated = True
+        fetch.requests += 1
+        fetch.slot.busy += 1
+        self.repeated += 1
+        return fetch
 
     def _next_size(self, slot: Slot) -> int:
         if slot.end is None:
@@ -125,21 +185,40 @@ class Schedule:
         return min(self._limits.piece_bytes, slot.end - slot.issued)
 
     def put(self, fetch: Fetch, piece: bytes | Exception) -> None:
-        slot, generation, start, count = fetch
+        """Take an answer; of two, the first one, or the one that is no error."""
+        slot = fetch.slot
         slot.busy -= 1
-        if slot.generation != generation:  # The reader has sought elsewhere or closed the stream.
+        fetch.requests -= 1
+        self.repeated -= fetch.repeated and not fetch.requests
+        counts = not (fetch.answered or (isinstance(piece, Exception) and fetch.requests))
+        if counts:
+            self._note(fetch, piece)
+        if slot.generation != fetch.generation:  # The reader has sought elsewhere or closed the stream.
             if slot.closed and not slot.busy:
                 slot.source.close()
-            return
+        elif counts:
+            self._keep(fetch, piece)
+
+    def _note(self, fetch: Fetch, piece: bytes | Exception) -> None:
+        fetch.answered = True
+        if fetch.slot.source.ranges:
+            lane = self._lane(fetch)
+            lane.under_way.pop(fetch, None)
+            lane.latest = max(lane.latest, fetch.begun)
+            if not isinstance(piece, Exception):
+                lane.pace.answered(time.monotonic() - fetch.begun)
+
+    def _keep(self, fetch: Fetch, piece: bytes | Exception) -> None:
+        slot = fetch.slot
         if isinstance(piece, Exception):
             slot.failed = True
-            self._hold(slot, -count)
+            self._hold(slot, -fetch.size)
         else:
-            self._hold(slot, len(piece) - count)
-            if len(piece) < count:
-                slot.end = start + len(piece)
+            self._hold(slot, len(piece) - fetch.size)
+            if len(piece) < fetch.size:
+                slot.end = fetch.start + len(piece)
         self._settle(slot)
-        slot.pieces[start] = piece
+        slot.pieces[fetch.start] = piece
 
     def take(self, slot: Slot) -> bytes:
         """Return the slot's next piece; empty if it is not there yet. Raises what its fetch raised, every time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import threading
 import time
@@ -11,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from far_store import connector_channel, far_store, fill
-from rounds import Row, interleaved, rate, row
+from rounds import Row, exhaust, interleaved, rate, row
 
 SMALL, BIG = 100_000, 64 << 20
 BATCH, WORKERS = 64, 2
 
 
 def measure(folder: Path) -> list[Row]:
-    """Three rows; `folder` takes some 800 MB."""
+    """Return five rows; `folder` takes some 800 MB."""
     fill(folder / "s3" / "bucket" / "small", 3000, SMALL)
     fill(folder / "s3" / "bucket" / "big", 8, BIG)
     rows = []
@@ -38,6 +39,18 @@ def measure(folder: Path) -> list[Row]:
             }
         )
         rows.append(row("map style, DataLoader(2 workers, batch 64)", found, "S3MapDataset", 10, unit="objects/s"))
+    with far_store(folder, 0.02, late_share=0.01):
+        waits: list[float] = []
+        found = interleaved(
+            {
+                "ours": lambda: rate(lambda: _batches(folder, 3000, waits)),
+                "threads": lambda: rate(lambda: client_alone("small", "bin", 3000, None)[0]),
+            }
+        )
+        rows.append(row("1 % of answers 500 ms late", found, "threads", 0.9, unit="objects/s"))
+        waits.sort()
+        late = {"ours": [waits[int(0.99 * len(waits))]], "3 medians": [3 * statistics.median(waits)]}
+        rows.append(row("1 % of answers 500 ms late: p99 of a batch of 64", late, "3 medians", 1))
     with far_store(folder, 0):
         found = interleaved(
             {
@@ -55,6 +68,18 @@ def _ours(folder: Path, prefix: str, count: int) -> tuple[int, int]:
 
     samples = open_channel("train", environment=connector_channel(folder, f"s3://bucket/{prefix}/"))
     return _count(sample["data"] for sample in islice(samples, count))
+
+
+def _batches(folder: Path, count: int, waits: list[float]) -> int:
+    """Read objects in batches of 64, and keep how many seconds each batch takes."""
+    from entrypoints import open_channel
+
+    samples = open_channel("train", environment=connector_channel(folder, "s3://bucket/small/"))
+    for _ in range(count // BATCH):
+        start = time.perf_counter()
+        exhaust(islice(samples, BATCH))
+        waits.append(time.perf_counter() - start)
+    return count // BATCH * BATCH
 
 
 def _iterable(prefix: str, count: int) -> tuple[int, int]:

@@ -13,13 +13,16 @@ from pathlib import Path
 from entrypoints import contract
 from entrypoints.job.environment import Environment, load_environment
 
+LATE_SECONDS = 0.5
 _SERVER = """
-import sys, time
+import random, sys, time
 from pathlib import Path
 from launcher.local.s3_server import serve
+seconds, late_share, late_seconds = map(float, sys.argv[3:])
+chance = random.Random(7)
 def around(answer):
     def late(request):
-        time.sleep(float(sys.argv[3]))
+        time.sleep(late_seconds if chance.random() < late_share else seconds)
         return answer(request)
     return late
 with serve(Path(sys.argv[1]), Path(sys.argv[2]), around) as url:
@@ -29,9 +32,13 @@ with serve(Path(sys.argv[1]), Path(sys.argv[2]), around) as url:
 
 
 @contextmanager
-def far_store(folder: Path, seconds: float) -> Iterator[str]:
-    """Serves `<folder>/s3/<bucket>/<key>`, every answer `seconds` late, and points this process's clients there."""
-    command = [sys.executable, "-c", _SERVER, str(folder / "s3"), str(folder / "overlay"), str(seconds)]
+def far_store(folder: Path, seconds: float, late_share: float = 0.0) -> Iterator[str]:
+    """Serve `<folder>/s3/<bucket>/<key>`, and point this process's clients there.
+
+    Every answer takes `seconds`, but a share of them LATE_SECONDS.
+    """
+    times = map(str, (seconds, late_share, LATE_SECONDS))
+    command = [sys.executable, "-c", _SERVER, str(folder / "s3"), str(folder / "overlay"), *times]
     before = dict(os.environ)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None and server.stdout is not None

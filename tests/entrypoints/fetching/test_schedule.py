@@ -20,7 +20,7 @@ class Object(Fetchable):
 
 
 def test_pieces_that_arrive_after_the_last_request_are_not_shown_as_text() -> None:
-    schedule = Schedule(Limits(piece_bytes=1))
+    schedule = Schedule(Limits(piece_bytes=1), "a test")
     schedule.add(Object())
     fetches = list(iter(schedule.next_fetch, None))
     for fetch in fetches:

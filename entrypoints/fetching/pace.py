@@ -1,0 +1,53 @@
+"""How long a channel's requests take, and how many slow ones may be repeated.
+
+A store answers a few requests much later than the others, and the reader, which gets its bytes in order, would wait for each of
+them. AWS advises to repeat such requests: the second one usually takes the usual time. Here a request is slow if it takes longer
+than nearly all of the latest answers of about its size. Only a small share is repeated, so that a store that is slow
+because it is busy does not get busier.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import lru_cache
+
+REPEATED_SHARE = 0.03  # repeated requests, of the answers
+_SAVED = 8.0  # repeated requests that the answers may save up
+_LATEST = 256  # answers that count
+_ENOUGH = 32  # answers until the first repeated request
+_QUANTILE, _FACTOR = 0.9, 1.5  # A request is slow after so many times the seconds that so many of the answers took.
+_LEAST_SECONDS = 0.01  # No request is slow sooner.
+
+
+class Pace:
+    """The answers to a channel's requests of about one size.
+
+    Threads and forked processes need no lock for it: a lost update of its numbers changes little.
+    """
+
+    def __init__(self) -> None:
+        self.slow_seconds = float("inf")  # after which a request is slow
+        self._latest: deque[float] = deque(maxlen=_LATEST)
+        self._answers = 0
+        self._credit = 0.0
+
+    def answered(self, seconds: float) -> None:
+        self._latest.append(seconds)
+        self._answers += 1
+        self._credit = min(self._credit + REPEATED_SHARE, _SAVED)
+        if self._answers >= _ENOUGH and self._answers % 16 == 0:
+            most = sorted(self._latest)[int(_QUANTILE * len(self._latest))]
+            self.slow_seconds = max(_FACTOR * most, _LEAST_SECONDS)
+
+    def may_repeat(self) -> bool:
+        return self._credit >= 1
+
+    def repeat(self) -> None:
+        """Count a repeated request."""
+        self._credit -= 1
+
+
+@lru_cache(maxsize=1024)
+def pace_of(who: str, size_class: int) -> Pace:
+    """Return the Pace of a channel's requests of one size class, which its readers in this process share."""
+    return Pace()
