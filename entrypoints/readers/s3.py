@@ -35,23 +35,23 @@ WHOLE_BYTES = 4 << 20
 HELD_BYTES = 24 << 20
 _LIMITS = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
-_ASKED_EVERY = 16
+_COMPARED_EVERY = 16
 _counting = threading.Lock()  # guards the counts of fetched bytes
 
 
 class S3Object(Fetchable):
     """One object of a listing."""
 
-    __slots__ = ("_fetched", "_listed", "_without_md5", "bucket", "key", "size")
+    __slots__ = ("_fetched", "_listed", "_wholes", "bucket", "key", "size")
     ranges = True
 
-    def __init__(self, bucket: str, key: str, listed: Listed, without_md5: Iterator[int] | None = None) -> None:
-        """Create one; `without_md5` counts the reader's objects whose ETag is not the MD5 of their content."""
+    def __init__(self, bucket: str, key: str, listed: Listed, wholes: Iterator[int] | None = None) -> None:
+        """Create one; `wholes` counts the reader's objects that are fetched whole."""
         self.bucket = bucket
         self.key = key  # of its samples
         self.size: int = listed.size
         self._listed = listed
-        self._without_md5 = without_md5 or itertools.count()
+        self._wholes = wholes or itertools.count()
         self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
@@ -72,14 +72,14 @@ class S3Object(Fetchable):
     def _is_unlike_its_etag(self, data: bytes) -> bool:
         """Return whether the content may be another object's than the listed one, so that the ETag must be requested.
 
-        An ETag is the content's MD5, except of multipart uploads and of objects encrypted with KMS. For those it is requested for a
-        reader's first sixteen and then for one in sixteen: a request for each would double the cost of small objects, and a
-        rewritten data set has more than one changed object.
+        An ETag is the content's MD5, except of multipart uploads and of objects encrypted with KMS. It is compared for a reader's
+        first sixteen objects and then for one in sixteen: the MD5 takes a third of the time of reading a small object, a request
+        more, and a rewritten data set has more than one changed object. Another size is always noticed.
         """
-        if self._listed.version in (0, version_of(md5(data, usedforsecurity=False).hexdigest())):
+        number = next(self._wholes)
+        if number >= _COMPARED_EVERY and number % _COMPARED_EVERY:
             return False
-        number = next(self._without_md5)
-        return number < _ASKED_EVERY or number % _ASKED_EVERY == 0
+        return self._listed.version not in (0, version_of(md5(data, usedforsecurity=False).hexdigest()))
 
     def _all_of_it(self, count: int) -> bool:
         """Count fetched bytes; return whether a whole object's worth has arrived since this last returned True."""
@@ -100,8 +100,8 @@ class S3Object(Fetchable):
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """Yield the streams of these objects of the channel's listing, in this order, with prefetching."""
     bucket, _ = _bucket_and_prefix(channel)
-    without_md5 = itertools.count()
-    sources = (S3Object(bucket, key_of(channel, listed), listed, without_md5) for listed in chosen)
+    wholes = itertools.count()
+    sources = (S3Object(bucket, key_of(channel, listed), listed, wholes) for listed in chosen)
     with closing(read_ahead(sources, _LIMITS, f"channel {channel.name!r}: {channel.s3_uri}")) as streams:
         for stream in streams:
             yield stream.key, stream

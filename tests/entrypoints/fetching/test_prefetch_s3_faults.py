@@ -124,6 +124,19 @@ def test_overwritten_object_raises(store: Store, tmp_path: Path, size: int, chan
         stream.read()
 
 
+def test_data_set_that_is_rewritten_while_it_is_read_raises(store: Store, tmp_path: Path) -> None:
+    """One object in sixteen is compared with the listing, so some of many are."""
+    files = [store.folder / f"{number:03d}" for number in range(400)]
+    for file in files:
+        file.write_bytes(b"1" * 1000)
+    assert len(s3.objects(channel_of(tmp_path))) == 400
+    for file in files[100:]:
+        (tmp_path / "new").write_bytes(b"2" * 1000)
+        (tmp_path / "new").replace(file)
+    with pytest.raises(ChannelError, match="changed after it was listed: its ETag is"):
+        read_all(tmp_path)
+
+
 def test_changed_object_raises_if_its_parts_are_read_out_of_order(store: Store, tmp_path: Path) -> None:
     size = 4 * s3.RANGE_BYTES
     (store.folder / "a").write_bytes(b"1" * size)
