@@ -94,6 +94,15 @@ class Account:
             )
         return name
 
+    def require_credentials(self) -> None:
+        """Look for region and credentials before the first call. Raises RefusedError if there are none."""
+        from botocore.exceptions import NoCredentialsError
+
+        with self._lock:
+            self._keys = _keys_of(self._open(), self.mask) if self.region else None
+            if self._keys is None:
+                raise no_credentials(NoCredentialsError(), self.mask)
+
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Return the answer of one call, such as `call("sts", "get_caller_identity")`. Raises AwsError."""
         answer: dict[str, Any] = self.attempt(

@@ -78,6 +78,7 @@ def preflight(
     Raises:
         RefusedError: No question can be answered: there are no credentials, no region, or the credentials have expired.
     """
+    account.require_credentials()  # before the deadline counts, which a busy machine may need for that
     began = time.monotonic()
     subject = subject_of(plan, account, full=deadline is None)
     runs = [_Run(check, subject.for_one_check()) for check in checks]
