@@ -8,6 +8,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from aws_stand_in.running import REGION, StandIn
+from patience import PATIENCE
 
 
 def once(aws: StandIn, service: str) -> Any:
@@ -22,7 +23,7 @@ def _client(endpoint: str, service: str) -> Any:
 
     make: Any = boto3.client
     keys = {"aws_access_key_id": "stand-in-key-id", "aws_secret_access_key": "stand-in-secret"}
-    config = Config(retries={"total_max_attempts": 1}, read_timeout=20)
+    config = Config(retries={"total_max_attempts": 1}, read_timeout=PATIENCE)
     return make(service, endpoint_url=endpoint, region_name=REGION, config=config, **keys)
 
 

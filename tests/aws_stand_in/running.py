@@ -43,10 +43,12 @@ class StandIn:
     def client(self, service: str, region: str = REGION) -> Any:
         """Return boto3's client for preparing data. Its calls are recorded too: use `clear_calls` afterwards."""
         import boto3
+        from botocore.config import Config
 
         keys = {"aws_access_key_id": "stand-in-key-id", "aws_secret_access_key": "stand-in-secret"}
         make: Any = boto3.client
-        return make(service, endpoint_url=self.endpoint, region_name=region, **keys)
+        config = Config(read_timeout=PATIENCE)
+        return make(service, endpoint_url=self.endpoint, region_name=region, config=config, **keys)
 
     def order(self, name: str, /, **parameters: Any) -> Any:
         """Send any order over HTTP: POST /_stand_in/<name> with JSON."""

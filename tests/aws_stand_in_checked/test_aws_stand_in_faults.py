@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 from aws_stand_in import StandIn
 from aws_stand_in.asking import a_job, once, refused
 from aws_stand_in_calls import ASKED
+from patience import wait_for
 
 # Each service's codes for throttling, failure, an expired token and a missing permission.
 JSON = ["ThrottlingException", "InternalFailure", "ExpiredTokenException", "AccessDeniedException"]
@@ -64,6 +65,7 @@ def test_faults_separate_effect_from_answer(aws: StandIn) -> None:
     hasty = boto3.client("sagemaker", config=Config(read_timeout=0.3, retries={"total_max_attempts": 1}))
     with pytest.raises(ReadTimeoutError):
         hasty.create_training_job(**a_job())
+    wait_for(lambda: aws.calls("CreateTrainingJob")[-1].get("outcome") == "hang")
     aws.clear_faults()
     assert "cats-1" in {request["TrainingJobName"] for request in aws.requests()}
     outcomes = [call["outcome"] for call in aws.calls("CreateTrainingJob")]
