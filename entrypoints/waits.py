@@ -106,8 +106,10 @@ class Waits:
         making = sum(work.busy + work.blocked for work in works)
         workers = self._about[0]["workers"]
         # Workers have to wait while the loop does its own work; if they wait longer, batches are being collated and sent. Without
-        # workers, what the samples do not take is collating.
+        # workers, what the samples do not take is collating, which threads count themselves.
         rest = sum(work.idle for work in works) - workers * loop.idle if workers else waited - making
+        if self._about[0]["threads"]:
+            rest = 0.0
         parts = [_parts(work) for work in works]
         for spent, work in zip(parts, works, strict=True):
             spent["handover" if workers else "transform"] += (

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from torch.utils.data import DataLoader
 from entrypoints import ChannelDataset, MixedDataset, MountedMapDataset, Reading, ThreadLoader, timed
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.meter import STRETCH, Work
-from entrypoints.waits import Waits, about, line_of
+from entrypoints.waits import Waits, WorkerWaits, about, line_of
 
 SLOW = 0.02  # seconds; far more than anything else that a step of these tests does
 Record = dict[str, Any]
@@ -75,6 +74,22 @@ def written(environment: Environment) -> list[Record]:
 def slow(sample: dict[str, Any]) -> torch.Tensor:
     time.sleep(SLOW)
     return torch.zeros(1)
+
+
+def counted(spent: list[float]) -> Callable[[dict[str, Any]], torch.Tensor]:
+    """A slow transform that appends how long it took, since a sleep may be much longer on a busy machine."""
+
+    def transform(sample: dict[str, Any]) -> torch.Tensor:
+        begin = time.perf_counter()
+        result = slow(sample)
+        spent.append(time.perf_counter() - begin)
+        return result
+
+    return transform
+
+
+def seconds_of(record: Record, share: str) -> float:
+    return float(record[share] * record["step_s"] * record["steps"])
 
 
 def test_some_steps_of_microseconds_are_recorded_and_stand_for_all() -> None:
@@ -141,7 +156,7 @@ def test_a_slow_transform_is_what_the_loop_waits_for(
     [record] = records
     assert (record["channel"], record["mode"]) == ("train", "File")
     assert record["wait_share"] > 0.5
-    assert record["transform_share"] > record["source_share"] + record["parse_share"]
+    assert record["transform_share"] > (record["source_share"] + record["parse_share"]) / 3  # each read may be held up
     assert 0 < record["samples_per_s"] < 2 / SLOW + 1
     assert record["bytes_per_s"] == pytest.approx(10_000 * record["samples_per_s"], rel=0.3)
     assert line_of(record) in capfd.readouterr().err.splitlines()
@@ -150,20 +165,13 @@ def test_a_slow_transform_is_what_the_loop_waits_for(
 @pytest.mark.parametrize("loader", ["dataset", "threads"])
 def test_an_injected_wait_is_found_and_attributed(environment: Environment, loader: str) -> None:
     """Only lower bounds, since a busy machine adds waits of its own; against a fake clock, waits are exact."""
-    injected = []
-
-    def counted(sample: dict[str, Any]) -> torch.Tensor:
-        begin = time.perf_counter()
-        time.sleep(SLOW)
-        injected.append(time.perf_counter() - begin)
-        return torch.zeros(1)
-
-    dataset = ChannelDataset("train", transform=counted, environment=environment)
+    injected: list[float] = []
+    dataset = ChannelDataset("train", transform=counted(injected), environment=environment)
     for _ in dataset if loader == "dataset" else ThreadLoader(dataset, 1, threads=1):
         pass
     [record] = written(environment)
-    waited = record["wait_s"] * record["steps"]
-    assert waited > 0.95 * sum(injected)
+    waited = seconds_of(record, "wait_share")
+    assert waited > (0.95 if loader == "dataset" else 0.75) * sum(injected)  # a thread also works while the loop does
     assert record["transform_share"] / record["wait_share"] * waited > 0.5 * sum(injected)
 
 
@@ -209,29 +217,42 @@ def test_readers_of_a_shuffled_pipe_wait_for_its_slow_feeder(tmp_path: Path) -> 
 
 
 def test_each_channel_of_a_mixture_has_its_own_record(environment: Environment) -> None:
+    spent: dict[str, list[float]] = {"train": [], "extra": []}
     parts = {
-        ChannelDataset("train", transform=itemgetter("data"), environment=environment): 5.0,
-        ChannelDataset("extra", transform=slow, environment=environment): 1.0,
+        ChannelDataset(name, transform=counted(spent[name]), environment=environment): weight
+        for name, weight in (("train", 5.0), ("extra", 1.0))
     }
     for loader in (MixedDataset(parts), ThreadLoader(MixedDataset(parts), 4, threads=2, collate=list)):
+        spent["train"].clear()
+        spent["extra"].clear()
         assert sum(1 for _ in loader) >= 12
-    dataset, threads = written(environment)[:2], written(environment)[2:]
-    for train, extra in (dataset, threads):
+        train, extra = written(environment)[-2:]
         assert (train["channel"], extra["channel"]) == ("train", "extra")
         assert train["own_share"] + train["wait_share"] + extra["wait_share"] == pytest.approx(1)
-        assert extra["transform_share"] > train["transform_share"]
-        assert train["samples_per_s"] == pytest.approx(5 * extra["samples_per_s"], rel=0.5)  # a thread may end first
+        ratio = sum(spent["train"]) / sum(spent["extra"])
+        assert train["transform_share"] / extra["transform_share"] == pytest.approx(ratio, rel=0.1)
+        # A thread counts the end of a channel as a sample: 42 to 8, or 40 to 10.
+        assert 3.9 < train["samples_per_s"] / extra["samples_per_s"] < 5.3
 
 
 def test_workers_of_a_loader_that_is_not_timed_record_how_busy_they_are(environment: Environment) -> None:
-    for work in (0.0, 30 * SLOW):
-        dataset = ChannelDataset("extra", transform=slow, environment=environment)
-        for _ in DataLoader(dataset, num_workers=1, prefetch_factor=1):
-            time.sleep(work)
-    waiting, idle = written(environment)
-    assert (waiting["channel"], waiting["workers"]) == ("extra", 1)
-    assert waiting["transform_share"] > 2 * idle["busy_share"]
-    assert waiting["bytes_per_s"] == pytest.approx(10_000 * waiting["samples_per_s"])
+    begin = time.perf_counter()
+    assert len(list(DataLoader(ChannelDataset("extra", transform=slow, environment=environment), num_workers=1))) == 8
+    elapsed = time.perf_counter() - begin
+    [record] = written(environment)
+    assert (record["channel"], record["workers"]) == ("extra", 1)
+    assert 1 >= record["busy_share"] >= record["transform_share"] >= 8 * SLOW / elapsed
+    assert record["bytes_per_s"] == pytest.approx(10_000 * record["samples_per_s"])
+
+
+def test_busy_share_is_the_part_of_the_workers_time_in_which_they_make_samples() -> None:
+    works, records = [Work()], list[Record]()
+    workers = WorkerWaits([about("train", "File", 2)], records.append, works.copy)
+    works[0] = Work(items=4, samples=8, busy=1.0, transform=0.5, idle=2.0, blocked=1.0)
+    workers.flush()
+    [record] = records
+    shares = [record[f"{part}_share"] for part in ("busy", "source", "parse", "transform")]
+    assert shares == [0.5, 0.25, 0.125, 0.125]
 
 
 def test_shares_of_the_parts_add_up_to_the_share_of_the_waits(environment: Environment) -> None:
@@ -264,12 +285,13 @@ def test_waits_are_not_recorded_if_the_variable_says_so(
 
 
 def test_a_validation_inside_a_training_loop_counts_as_its_own_channel(environment: Environment) -> None:
+    spent: list[float] = []
     for number, _ in enumerate(ChannelDataset("train", environment=environment)):
         if number == 5:
-            assert len(list(ChannelDataset("extra", transform=slow, environment=environment))) == 8
+            assert len(list(ChannelDataset("extra", transform=counted(spent), environment=environment))) == 8
     extra, train = written(environment)
     assert (extra["channel"], train["channel"]) == ("extra", "train")
-    assert extra["transform_share"] > 0.5
+    assert seconds_of(extra, "transform_share") == pytest.approx(sum(spent), rel=0.1)
     assert train["transform_share"] == 0
 
 
