@@ -34,7 +34,7 @@ def main() -> None:
     from launcher.cli import main as run
 
     try:
-        sys.unraisablehook = _raise_again
+        sys.unraisablehook = lambda dropped: _raise_again(dropped, *heard[:1])
         _handle(heard, signal.default_int_handler)
         run()
     except KeyboardInterrupt:  # just before or after the command line handles it
@@ -53,14 +53,15 @@ def _end(*_: object) -> None:
     os._exit(_INTERRUPTED)
 
 
-def _raise_again(dropped: UnraisableHookArgs) -> None:
+def _raise_again(dropped: UnraisableHookArgs, number: int = signal.SIGINT) -> None:
+    """Raise a dropped KeyboardInterrupt by this signal, which is not ignored."""
     if dropped.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(dropped)
         return
     import _thread
     import threading
 
-    timer = threading.Timer(_AGAIN_SECONDS, _thread.interrupt_main)
+    timer = threading.Timer(_AGAIN_SECONDS, _thread.interrupt_main, [number])
     timer.daemon = True
     timer.start()  # later, since Python drops what is raised here, too
 

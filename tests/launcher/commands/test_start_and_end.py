@@ -56,15 +56,18 @@ INTERRUPT = """\
 import os, signal, sys, time
 
 class Dropped:
+    def __init__(self, number=signal.SIGINT):
+        self.number = number
+
     def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), self.number)
         time.sleep(0.01)
 
 def interrupt(event, arguments):
     if event == "import" and arguments[0] == {module!r}:
         {action}
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGINT, {disposition})
 sys.addaudithook(interrupt)
 sys.argv = ["launch", "-", "--dry-run"]
 from {entry} import {function}
@@ -76,8 +79,17 @@ from {entry} import {function}
 @pytest.mark.parametrize("action", ["os.kill(os.getpid(), signal.SIGINT)", "Dropped()"])
 def test_ctrl_c_during_an_import_ends_quietly_with_130(module: str, action: str) -> None:
     """`Dropped` is interrupted inside its destructor, where Python drops the exception; then the spec is waited for."""
+    assert_ends_quietly(module=module, action=action, disposition="signal.default_int_handler")
+
+
+def test_dropped_sigterm_ends_a_command_that_ignores_sigint() -> None:
+    """As one that a script starts by `&`; then `kill` is what is heard."""
+    assert_ends_quietly(module="yaml", action="Dropped(signal.SIGTERM)", disposition="signal.SIG_IGN")
+
+
+def assert_ends_quietly(**parts: str) -> None:
     assert ENTRY is not None
-    program = INTERRUPT.format(module=module, action=action, entry=ENTRY[1], function=ENTRY[2])
+    program = INTERRUPT.format(**parts, entry=ENTRY[1], function=ENTRY[2])
     command = [sys.executable, "-c", program]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
