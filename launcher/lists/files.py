@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from entrypoints.job.process_identity import start_time
 from entrypoints.samples.lst import Line, parse_lst, write_lst
 from launcher.console import say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean_path
@@ -133,9 +134,10 @@ def replace_files(
     try:
         for file in (*lists, *names):
             target = Path(os.path.realpath(file))  # a link to a list remains one
-            part = target.parent / f"{_READY}.{os.getpid()}" / target.name
+            part = target.parent / f"{_READY}.{os.getpid()}-{start_time(os.getpid())}" / target.name
             with _refusals(file):
                 part.parent.mkdir(parents=True, exist_ok=True)
+                _remove_leftovers(target.parent)
                 written.add(part.parent)
                 if file in lists:
                     write_lst(part, lists[file].values())
@@ -183,6 +185,14 @@ def _move(ready: Path) -> list[str]:
     except OSError as error:
         raise RefusedError(f"{ready}: holds new files, which cannot be moved out of it: {error.strerror}") from None
     return [part.name for part in parts]
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the new files of processes that were killed before they had written all of theirs."""
+    for part in folder.glob(f"{_READY}.*"):
+        process, _, started = part.name.removeprefix(f"{_READY}.").partition("-")
+        if process.isdigit() and started != start_time(int(process)):
+            shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager

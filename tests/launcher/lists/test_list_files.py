@@ -69,6 +69,9 @@ def test_change_interrupted_between_two_files_is_complete_or_absent(lst: Launch)
         said = lst("stats", f"{place}/train.lst")
         assert (f"{place}: completed an interrupted change of" in said) == (became == "new" and code != 0)
         assert [Path(place, name).read_text() for name in NAMES] == [Path(became, name).read_text() for name in NAMES]
+    assert [*Path("1").glob(".*")]
+    lst("merge-classes", *merge_dogs("1"))  # the next change removes what the killed one left
+    assert [path for place in "1234" for path in Path(place).glob(".*")] == []
 
 
 def test_interrupted_command_leaves_the_old_file(lst: Launch) -> None:
