@@ -109,6 +109,8 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
             both = [f"{path} ({homes[path]})" for path in lines if path in homes]
             found.append((f"{name}: images are in another list, too; an image belongs to one list", both))
         homes |= dict.fromkeys(lines, name)
+    outside = [path for path in homes if _leads_out(path)]
+    found.append(("paths lead out of the images' folder; write them relative to it", outside))
     width = columns(lists.values())
     used: set[int] = set()
     wrong = []
@@ -126,6 +128,10 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
     return [problem for problem in found if problem[1]]
 
 
+def _leads_out(path: str) -> bool:
+    return path.startswith("/") or (".." in path and ".." in path.split("/"))
+
+
 def gaps(used: Collection[int], width: int) -> list[str]:
     """Return the classes that have no line although a higher one, or a column, has."""
     return [str(number) for number in range(width or max(used, default=-1) + 1) if number not in used]
@@ -137,7 +143,7 @@ def _repeated(lines: Iterable[Line], rows: Counter[int]) -> Iterable[tuple[int, 
 
 def problems_with_images(lists: Iterable[Lines], images: Iterable[str]) -> list[Problem]:
     """Return the images without a line, and the lines without an image."""
-    listed = {path for lines in lists for path in lines}
+    listed = {path for lines in lists for path in lines if not _leads_out(path)}
     there = set(images)
     lost, unlisted = sorted(listed - there), sorted(there - listed)
     hint = _folder_hint(lost, there) if lost and unlisted else ""

@@ -122,6 +122,15 @@ def test_check_finds_each_kind_of_problem(lst: Launch) -> None:
     assert "lists have no lines; `launch lst make` writes them: 1\n  e.lst\n" in lst("check", "e.lst", code=3)
 
 
+def test_check_refuses_paths_that_lead_out_of_the_folder_once(lst: Launch) -> None:
+    Path("a.lst").write_text("0\t0\t/home/me/cat/0.jpg\n1\t0\t../cat/1.jpg\n2\t0\tcat/../../a.jpg\n3\t0\tcat/2..jpg\n")
+    Path("photos/cat/2..jpg").touch()
+    problem = "paths lead out of the images' folder; write them relative to it: 3\n  /home/me/cat/0.jpg\n  ../cat/1.jpg"
+    assert problem in lst("check", "a.lst", code=3)
+    said = lst("check", "a.lst", "--images", "photos", code=3)
+    assert problem in said and "lines have no image" not in said
+
+
 def test_changed_classes_are_the_same_in_all_lists(lst: Launch) -> None:
     lst("make", "photos", "--split", "0.5,0.5")
     lists, names = ("train.lst", "validation.lst"), ("--classes", "classes.txt")
