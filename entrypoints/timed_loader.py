@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from entrypoints.errors import expect
 from entrypoints.meter import Work
 from entrypoints.sample import weight
-from entrypoints.waits import Waits, Write, about, are_recorded, write_record
+from entrypoints.waits import RecordWriter, Waits, Write, about, are_recorded
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ class Timed:
     """A loader whose loops are timed; everything else is the loader's."""
 
     def __init__(self, loader: Any, channel: str | None, write: Write | None) -> None:
-        self._loader, self._channel, self._write = loader, channel or "loader", write
+        self._loader, self._channel, self._write, self._log = loader, channel or "loader", write, RecordWriter()
         self._shared = getattr(getattr(loader, "dataset", None), "shared_work", None)  # of our datasets
         if self._shared is not None:
             self._shared.is_timed = True
@@ -50,7 +50,7 @@ class Timed:
                 yield batch
 
         abouts = [about(self._channel, "unknown", workers)]
-        yield from Waits(abouts, self._write or write_record, lambda: [replace(seen)]).over(count())
+        yield from Waits(abouts, self._write or self._log, lambda: [replace(seen)]).over(count())
 
 
 def timed(loader: Iterable[T], channel: str | None = None, *, write: Write | None = None) -> Iterable[T]:

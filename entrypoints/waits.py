@@ -68,6 +68,7 @@ class Waits:
         self.meter = Meter(self._note, channels, clock=clock, cpu=cpu)
         self._written = False
         self._before = done()
+        self._ticks = _processor_ticks()
         self._begin()
 
     def _begin(self) -> None:
@@ -117,6 +118,9 @@ class Waits:
             )
         every = sum(map(sum, (spent.values() for spent in parts)))
         mean = fmean(self._kept)
+        then, self._ticks = self._ticks, _processor_ticks()
+        busy, ticks = (now - before for now, before in zip(self._ticks, then, strict=True))
+        cores = {"busy_cores": self._about[0]["cores"] * busy / ticks} if ticks else {}
         waits = {
             "wait_variance": fmean((wait - mean) ** 2 for wait in self._kept),
             "wait_p99_s": sorted(self._kept)[int(0.99 * (len(self._kept) - 1) + 0.5)],
@@ -132,6 +136,7 @@ class Waits:
                     "step_s": seconds / loop.items,
                     "wait_s": share * seconds / loop.items,
                     **waits,
+                    **cores,
                     "own_share": loop.idle / seconds,
                     "wait_share": share,
                     **{f"{name}_share": part for name, part in shares.items()},
@@ -184,6 +189,20 @@ def worker_meter(publish: Publish, channels: int, own: WorkerWaits | None = None
     return Meter(note, channels, SHARED_SECONDS, cpu=time.thread_time)
 
 
+def _processor_ticks() -> tuple[int, int]:
+    """Return how long this process's processors have been busy, with whatever, and that plus how long idle; zeros if unknown."""
+    busy = idle = 0
+    with suppress(AttributeError, OSError):  # not Linux
+        usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+            name, *fields = line.split(maxsplit=9)
+            if name in usable:
+                times = [int(each) for each in fields[:8]]  # user, nice, system, idle, waiting for a disk, ...
+                idle += sum(times[3:5])
+                busy += sum(times) - sum(times[3:5])
+    return busy, busy + idle
+
+
 def _since(now: Work, then: Work) -> Work:
     return total((now, Work(*(-each for each in vars(then).values()))))
 
@@ -217,19 +236,27 @@ def line_of(record: Mapping[str, Any]) -> str:
     return " ".join(("waits", *texts))
 
 
-def write_record(record: Mapping[str, Any], root: str | Path | None = None, host: str | None = None) -> None:
-    """Write a record to stderr and, in a job, to `waits-<host>-<rank>.jsonl` among its outputs.
+class RecordWriter:
+    """Writes records to `waits-<host>-<rank>.jsonl` among a job's outputs and, at most every 10 s for a channel, to stderr.
 
     A full disk or a closed log does not end the training.
     """
-    with suppress(OSError):
-        sys.stderr.write(f"{line_of(record)}\n")
-        sys.stderr.flush()
-    root = Path(root or os.environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
-    with suppress(OSError):
-        if (root / contract.CONFIG_DIR).is_dir():
-            folder = root / contract.OUTPUT_DATA_DIR
-            folder.mkdir(parents=True, exist_ok=True)
-            host = host or os.environ.get("SM_CURRENT_HOST", "algo-1")
-            with (folder / f"waits-{host}-{record['rank']}.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+
+    def __init__(self, root: str | Path | None = None, host: str | None = None) -> None:
+        self._root = Path(root or os.environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
+        self._host = host or os.environ.get("SM_CURRENT_HOST", "algo-1")
+        self._next_line: dict[str, float] = {}
+
+    def __call__(self, record: Mapping[str, Any]) -> None:
+        channel, now = record["channel"], time.monotonic()
+        if now >= self._next_line.get(channel, 0.0):
+            self._next_line[channel] = now + _RECORD_SECONDS
+            with suppress(OSError):
+                sys.stderr.write(f"{line_of(record)}\n")
+                sys.stderr.flush()
+        with suppress(OSError):
+            if (self._root / contract.CONFIG_DIR).is_dir():
+                folder = self._root / contract.OUTPUT_DATA_DIR
+                folder.mkdir(parents=True, exist_ok=True)
+                with (folder / f"waits-{self._host}-{record['rank']}.jsonl").open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")

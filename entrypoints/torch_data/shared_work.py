@@ -15,7 +15,7 @@ from torch.utils.data import get_worker_info
 from entrypoints.job.environment import Environment
 from entrypoints.meter import Meter, Work
 from entrypoints.torch_data.epoch_counter import WORKERS
-from entrypoints.waits import Record, Waits, WorkerWaits, Write, about, worker_meter, write_record
+from entrypoints.waits import Record, RecordWriter, Waits, WorkerWaits, Write, about, worker_meter
 
 
 class SharedWork:
@@ -30,7 +30,7 @@ class SharedWork:
 
     def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment) -> None:
         self.sources = list(sources)
-        self._write: Write = partial(write_record, root=environment.root, host=environment.current_host)
+        self._write: Write = RecordWriter(environment.root, environment.current_host)
         self._rows = torch.zeros(WORKERS, len(self.sources), len(fields(Work)), dtype=torch.float64)
         self.__setstate__(self.__dict__)
 

@@ -14,6 +14,7 @@ _CAUSES = {"parse": "parsing", "transform": "the transform", "handover": "the ha
 _SOURCES = {"S3Connector": "S3", "File": "the disk", "Pipe": "the Pipe's feeder"}  # by input mode; others are their own
 _LEAST_SHARE = 0.05  # of a step, to be worth a word
 _LEAST_BUSY = 0.75  # of the workers of a loop that is not timed
+_LEAST_GAIN = 0.95  # of its time in which a sample could be made, for idle processors to count
 _SHOWN = 3  # channels
 _FIRST_WORKERS = 4  # for a loop without any
 _CLIENT_THREADS = 2  # threads that use all connections of their process's S3 client
@@ -31,6 +32,8 @@ class ChannelWaits:
     seconds: float = 0.0  # of all steps
     own: float = 0.0  # of the loops' own work
     waited: float = 0.0  # for this channel; a mixture's loop waits for others, too
+    measured: float = 0.0  # the part of `seconds` for which it is known how many processors were busy
+    used: float = 0.0  # seconds of all processors in it
     busy: list[float] = field(default_factory=list)  # shares of the time of workers whose loop is not timed
     parts: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PARTS, 0.0))  # seconds
 
@@ -55,16 +58,17 @@ class ChannelWaits:
     def removable(self) -> float:
         """The part of a step that twice the workers would remove, or the first ones; an estimate.
 
-        Workers wait for S3 or a mount in parallel, but a Pipe has one feeder, a core parses for one worker at a time, and threads
-        share an S3 client and parse one after the other. While a loop waits for its workers, all are busy, so their samples take
-        as long as its steps.
+        Workers wait for S3 or a mount in parallel, but a Pipe has one feeder, and threads share an S3 client and parse one after
+        the other. A transform may compute or, if it asks a service, wait: so parsing and transforms gain what idle processors can
+        do. While a loop waits for its workers, all are busy, so their samples take as long as its steps.
         """
         known = sum(self.parts.values())
         if not known or not self.waited:
             return 0.0
         now = self.workers or self.threads or 1
         more = 2 * now if self.workers or self.threads else _FIRST_WORKERS
-        speed, cores = now / more, now / min(more, max(now, self.cores))
+        speed = now / more
+        cores = max(speed, self._fastest)
         if self.threads and self.mode == "S3Connector":
             speed = min(now, _CLIENT_THREADS) / min(more, _CLIENT_THREADS)
         factors = {"source": 1.0 if self.mode == "Pipe" else speed, "parse": 1.0 if self.threads else cores}
@@ -73,6 +77,15 @@ class ChannelWaits:
         every = self.seconds - self.own
         left = max(0.0, making - self.own)
         return max(0.0, every - left) * self.waited / every / self.seconds
+
+    @property
+    def _fastest(self) -> float:
+        """The least part of its time in which a sample can be made if no processor is idle; 1 if that is unknown."""
+        if not self.measured:
+            return 1.0
+        used = self.used / self.measured
+        makers = max(1e-9, min(self.workers or self.threads or 1, used))
+        return makers / (makers + max(0.0, self.cores - used))
 
     def __str__(self) -> str:
         """The sentence of a report: `41 % of each step waits for channel train (S3); more workers would remove ...`."""
@@ -85,10 +98,14 @@ class ChannelWaits:
         text = f"{100 * self.share:.0f} % of each step waits for channel {self.channel}" + f" ({cause})" * bool(cause)
         if cause == _CAUSES["handover"]:
             return f"{text}; a ThreadLoader sends nothing between processes"
+        if cause in _CAUSES.values() and not self.measured:
+            return text
         makers = "threads" if self.threads else "workers"
         if removable:
-            return f"{text}; more {makers} would remove about {min(removable, round(100 * self.share))} %"
-        remedy = ", but a DataLoader's processes may" * bool(self.threads and self.mode != "Pipe")
+            unless = " unless it holds the GIL" * bool(self.threads and cause == _CAUSES["transform"])
+            return f"{text}; more {makers} would remove about {min(removable, round(100 * self.share))} %{unless}"
+        has_idle = not self.measured or self._fastest < _LEAST_GAIN
+        remedy = ", but a DataLoader's processes may" * bool(self.threads and self.mode != "Pipe" and has_idle)
         return f"{text}; more {makers} would not help{remedy}" if cause else text
 
     def as_data(self) -> dict[str, Any]:
@@ -114,6 +131,7 @@ class LoopWaits:
             seconds = float(fields.get("steps", 0)) * float(fields.get("step_s", 0))
             shares = {name: float(fields.get(f"{name}_share", 0)) for name in ("own", "wait", "busy", *_PARTS)}
             workers, threads, cores = (int(fields[name]) for name in ("workers", "threads", "cores"))
+            busy_cores = float(fields.get("busy_cores", "nan"))
         except (KeyError, ValueError):  # The line was cut, or is the script's own.
             return
         name = fields["channel"]
@@ -121,6 +139,9 @@ class LoopWaits:
         if shares["busy"]:
             waits.busy.append(shares["busy"])
         waits.seconds += seconds
+        if busy_cores >= 0:  # otherwise unknown
+            waits.measured += seconds
+            waits.used += seconds * busy_cores
         waits.own += seconds * shares["own"]
         waits.waited += seconds * shares["wait"]
         for part in _PARTS:

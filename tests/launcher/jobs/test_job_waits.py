@@ -25,6 +25,7 @@ def line(channel: str, share: float, cause: str = "source", **changes: Any) -> s
         "workers": 4,
         "threads": 0,
         "cores": 8,
+        "busy_cores": 4.0,
         "steps": 100,
     }
     record |= {
@@ -34,7 +35,8 @@ def line(channel: str, share: float, cause: str = "source", **changes: Any) -> s
         "wait_share": share,
         **{f"{part}_share": 0.0 for part in PARTS},
     }
-    return line_of({**record, f"{cause}_share": share, **changes})
+    members = {**record, f"{cause}_share": share, **changes}
+    return line_of({name: value for name, value in members.items() if value is not None})
 
 
 def reported(*lines: str) -> list[str]:
@@ -43,7 +45,7 @@ def reported(*lines: str) -> list[str]:
 
 def simulated_share(workers: int, waiting: float, working: float, own: float, cores: int) -> float:
     """The part of a step that waits, if workers prepare each batch in `waiting` + `working` seconds."""
-    making = waiting / workers + working / min(workers, cores)
+    making = max((waiting + working) / workers, working / cores)
     return max(0.0, making - own) / max(making, own)
 
 
@@ -60,6 +62,23 @@ def simulated_share(workers: int, waiting: float, working: float, own: float, co
             "transform",
             {"cores": 4},
             "41 % of each step waits for channel train (the transform); more workers would not help",
+        ),
+        (
+            "transform",  # that waits for a service, say
+            {"cores": 4, "busy_cores": 0.3},
+            "41 % of each step waits for channel train (the transform); more workers would remove about 40 %",
+        ),
+        ("transform", {"busy_cores": None}, "41 % of each step waits for channel train (the transform)"),
+        (
+            "transform",
+            {"workers": 0, "threads": 2},
+            "41 % of each step waits for channel train (the transform); more threads would remove about 40 % unless it holds"
+            " the GIL",
+        ),
+        (
+            "parse",
+            {"workers": 0, "threads": 2, "cores": 4},
+            "41 % of each step waits for channel train (parsing); more threads would not help",
         ),
         (
             "parse",
@@ -100,12 +119,9 @@ def test_removable_part_is_that_of_a_loop_with_twice_the_workers(workers: int, w
     own, cores = 0.05, 6
     share = simulated_share(workers, waiting, working, own, cores)
     seconds = own / (1 - share)
-    waits = ChannelWaits("train", "S3Connector", workers, 0, cores, seconds, own, seconds * share)
-    known = waiting / workers + working / min(workers, cores)
-    waits.parts |= {
-        "source": waits.waited * waiting / workers / known,
-        "parse": waits.waited * working / workers / known,
-    }
+    waits = ChannelWaits("train", "S3Connector", workers, 0, cores, seconds, own, seconds * share, seconds, working)
+    known = waiting + working
+    waits.parts |= {"source": waits.waited * waiting / known, "parse": waits.waited * working / known}
     more = simulated_share(2 * workers, waiting, working, own, cores)
     assert waits.removable == pytest.approx(1 - (own / (1 - more)) / seconds)
 
