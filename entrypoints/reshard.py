@@ -14,6 +14,8 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -21,12 +23,12 @@ from entrypoints.errors import ChannelError, ConfigError
 from entrypoints.job.environment import S3_CONNECTOR, Channel, load_environment
 from entrypoints.order.sampling import Order, Reading, Samples
 from entrypoints.order.sharding import Placement
-from entrypoints.readers import mounted, s3_client
+from entrypoints.readers import mounted, s3, s3_client
 from entrypoints.readers.sidecars import FORMAT, Sidecars
 from entrypoints.records import format_of
 from entrypoints.samples.channel import default_shard, find_channel, open_channel, placement_of
 from entrypoints.samples.fitting import FORMATS, LABELLED, NAMED
-from entrypoints.samples.lst import Line, read_lst
+from entrypoints.samples.lst import Line, parse_lst
 from entrypoints.samples.pipeline import Pipeline
 from entrypoints.samples.resharding import Target, finish, write_host
 
@@ -72,7 +74,9 @@ def _run(options: argparse.Namespace) -> None:
         **digests,
     }
     uri = options.output.rstrip("/") + "/"
-    target = Target(uri, format, options.shard_bytes, settings, placement.rank, placement.world_size, read in NAMED)
+    host, hosts = placement.rank, placement.world_size
+    listed = partial(s3.objects, replace(channel, s3_uri=options.source)) if options.source else None
+    target = Target(uri, format, options.shard_bytes, settings, host, hosts, read in NAMED, listed)
     reading = Reading(seed=options.seed, block_bytes=_BLOCK_BYTES)
     samples = _joined(channel, endings, placement, reading) if endings else None
     write_host(samples or open_channel("data", environment=environment, reading=reading), target, lines, _say)
@@ -90,11 +94,14 @@ def _labels(channel: Channel | None) -> tuple[dict[str, Line] | None, dict[str, 
     digests = {}
     for name in mounted.objects(channel):
         if name.endswith(".lst"):
-            found = read_lst(channel.path / name)
+            data = (channel.path / name).read_bytes()
+            found, problems = parse_lst(data, name)
+            if problems:
+                raise ChannelError(problems[0])
             if twice := lines.keys() & found.keys():
                 raise ChannelError(f"{name}: {min(twice)!r} is in another list, too; remove one of its lines")
             lines |= found
-            digests[f"labels {name}"] = sha256((channel.path / name).read_bytes()).hexdigest()[:16]
+            digests[f"labels {name}"] = sha256(data).hexdigest()[:16]
     return lines, digests
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from hashlib import sha256
 from itertools import chain, count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ from typing import Any
 
 from entrypoints.errors import ChannelError, no_room
 from entrypoints.fetching.background import in_background
+from entrypoints.fetching.listing import Listed
 from entrypoints.fetching.schedule import Limits
 from entrypoints.order.sampling import Samples
 from entrypoints.readers import s3, s3_client
@@ -54,6 +56,7 @@ class Target:
     host: int = 0
     hosts: int = 1
     named: bool = True  # each sample of the channel has a `__key__` of its own
+    objects: Callable[[], Sequence[Listed]] | None = None  # lists the channel's objects, those of other hosts too
 
     def place(self, name: str) -> tuple[str, str]:
         """Return bucket and key of a name below `uri`."""
@@ -89,6 +92,7 @@ class Progress:
     shards: list[dict[str, Any]] = field(default_factory=list)  # name, count, bytes, digest
     state: dict[str, Any] | None = None  # of the samples behind the last shard
     complete: bool = False
+    objects: dict[str, str] | None = None  # the last key, and the digest of all keys, sizes and ETags
 
 
 def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | None, say: Say) -> None:
@@ -154,12 +158,24 @@ def _begin(samples: Samples, target: Target, say: Say) -> Progress:
     if foreign := [name for name in target.shards() if not (name.startswith(own) and name.endswith(ending))]:
         raise ChannelError(f"{target.uri} has shards/{foreign[0]}, which is not a shard of this run; {remedy}")
     progress = Progress(**{**(found or {}), "settings": target.settings})
+    if target.objects is not None:
+        known = progress.objects or {"last": "", "digest": _digest(())}
+        objects = target.objects()
+        if _digest(each for each in objects if each.key <= known["last"]) != known["digest"]:
+            changed = f"of the objects up to {known['last']}, some have been changed, added or removed since"
+            raise ChannelError(f"{target.uri} has shards of an earlier run, and {changed}; {remedy}")
+        progress.objects = {"last": max(each.key for each in objects), "digest": _digest(objects)}
     if progress.state is not None:
         samples.load_state_dict({**progress.state, "finished": False})
         say(f"{target.uri}: {len(progress.shards):,} shards of an earlier run are complete")
     else:
         target.write(_progress_name(target.host), asdict(progress))  # S3 refuses now what it would refuse later
     return progress
+
+
+def _digest(objects: Iterable[Listed]) -> str:
+    texts = (f"{each.key}\0{each.size}\0{each.version}".encode("utf-8", "surrogateescape") for each in objects)
+    return f"{sum(int.from_bytes(sha256(text).digest(), 'big') for text in texts) % MODULUS:064x}"
 
 
 def _progress_name(host: int) -> str:

@@ -167,6 +167,34 @@ def test_objects_added_to_a_complete_run_become_further_shards(bucket: Path) -> 
         reshard.main(options())
 
 
+@pytest.mark.parametrize("mode", ["FastFile", "S3Connector"])
+def test_object_edited_in_place_after_a_run_is_refused(
+    mode: str, bucket: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards with the earlier content were reported as verified."""
+    root = Path(os.environ[contract.BASE_DIR_VARIABLE])
+    data = root / contract.DATA_DIR / "data"
+    data.rename(store.folder / "in")
+    data.symlink_to(store.folder / "in")
+    if mode == "S3Connector":
+        channels(root)
+        entry = {"channel": "data", "s3_uri": "s3://bucket/in/", "style": "iterable"}
+        monkeypatch.setenv(f"{contract.CONNECTOR_VARIABLE}0", json.dumps(entry))
+    words = [*options(), "--source", "s3://bucket/in/"]
+    reshard.main(words)
+    before = shards(bucket / "out")
+    (data / "9999.jpg").write_bytes(b"last")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")  # this process keeps the listing of the other region
+    reshard.main(words)
+    assert before.items() < shards(bucket / "out").items()
+    (data / "0003.jpg").write_bytes(content(4))
+    monkeypatch.setenv("AWS_REGION", "eu-west-2")
+    with pytest.raises(
+        SystemExit, match=r"up to in/9999.jpg, some have been changed, added or removed since; write to"
+    ):
+        reshard.main(words)
+
+
 def test_denied_output_is_refused_before_anything_is_read(store: Store, bucket: Path) -> None:
     store.faults["/bucket/out/progress/0000.json"] = [404, *[403] * 9]
     with pytest.raises(SystemExit, match=r"progress/0000.json cannot be written: access is denied \(403"):
