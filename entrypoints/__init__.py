@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from entrypoints.checkpoint import load_checkpoint as load_checkpoint
     from entrypoints.checkpoint import save_checkpoint as save_checkpoint
+    from entrypoints.checkpointing.checkpoints import Checkpoints as Checkpoints
     from entrypoints.errors import ChannelError as ChannelError
     from entrypoints.errors import CorruptError as CorruptError
     from entrypoints.job.environment import Channel as Channel
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _NAMES_OF = {
     "checkpoint": "load_checkpoint save_checkpoint",
+    "checkpointing.checkpoints": "Checkpoints",
     "errors": "ChannelError CorruptError",
     "job.environment": "Channel Environment load_environment",
     "order.sampling": "Reading",

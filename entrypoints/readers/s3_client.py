@@ -183,6 +183,12 @@ def upload(bucket: str, key: str, write: Callable[[Any], object], gbps: float = 
         given_up.set()
 
 
+def delete(bucket: str, key: str) -> None:
+    """Delete an object, if it exists, and react to Ctrl-C. Raises ChannelError."""
+    failing, name = f"s3://{bucket}/{key} cannot be deleted", f"s3://{bucket}/{key}"
+    _in_thread(name, partial(_patiently, failing, lambda: _client().delete_object(bucket, key)), "its deletion")
+
+
 class _Upload:
     """The stream of an upload: bytes that S3 accepts end its silence."""
 

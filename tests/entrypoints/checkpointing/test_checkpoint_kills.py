@@ -1,0 +1,199 @@
+"""Whatever request or file operation of a save is the last one before the process is killed, the last complete checkpoint loads."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from entrypoints import Checkpoints
+from entrypoints.errors import ChannelError
+from launcher.local.s3_server import serve
+from launcher.local.s3_server.http_server import Answer, Request, Response
+from training_parts import parts
+
+BIG = 250_000  # of a layer's width: more than one part of the client's uploads
+
+
+def save(place: str, step: int, *, width: int = 8) -> None:
+    of = parts(width, seed=step)
+    of["loader"].position = step
+    with Checkpoints(place, keep=1) as checkpoints:
+        checkpoints.save(step, **of)
+
+
+def loaded(place: str, *, width: int = 8) -> int | None:
+    """The step of the checkpoint that loads, once everything in it is known to be of that step."""
+    of = parts(width, seed=99)
+    step = Checkpoints(place).load(**of)
+    if step is not None:
+        assert of["loader"].position == step
+        expected = parts(width, seed=step)["model"].state_dict()
+        assert all(torch.equal(value, expected[name]) for name, value in of["model"].state_dict().items())
+    return step
+
+
+def writers() -> list[int]:
+    """The processes that write this process's checkpoints."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words, parent = (
+                (folder / "cmdline").read_bytes(),
+                int((folder / "stat").read_text().rpartition(")")[2].split()[1]),
+            )
+        except OSError:
+            continue
+        if parent == os.getpid() and b"entrypoints.checkpointing.writer" in words:
+            found.append(int(folder.name))
+    return found
+
+
+class Killer:
+    """Kills the writer before or after one of its requests is served."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+        self.after = False
+
+    def around(self, answer: Answer) -> Answer:
+        def watched(request: Request) -> Response:
+            if self.left is None:
+                return answer(request)
+            self.left -= 1
+            response = answer(request) if self.left > 0 or self.after else None
+            if self.left > 0 and response is not None:
+                return response
+            for process in writers():
+                os.kill(process, signal.SIGKILL)
+            raise ConnectionResetError
+
+        return watched
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_writer_killed_at_any_request_leaves_the_last_complete_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    (tmp_path / "s3/bucket").mkdir(parents=True)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    killer = Killer()
+    with serve(tmp_path / "s3", tmp_path / "overlay", killer.around) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        ends = []
+        for number in itertools.count(1):
+            place = f"s3://bucket/{number}"
+            save(place, 1, width=BIG)
+            killer.left, killer.after = number, after
+            try:
+                save(place, 2, width=BIG)
+            except ChannelError as error:
+                assert "the process that writes checkpoints has ended with exit code -9" in str(error)
+            killed, killer.left = killer.left <= 0, None
+            ends.append(loaded(place, width=BIG))
+            if not killed:
+                break
+    assert len(ends) > 8 and ends == sorted(ends) and set(ends) == {1, 2}
+
+
+KILLER = """
+import os, signal, sys
+
+FOLDER, LEFT = os.environ["KILLED_FOLDER"], [int(os.environ["KILLED_AT"])]
+
+
+def count():
+    LEFT[0] -= 1
+    if not LEFT[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def watch(event, arguments):
+    makes = event == "open" and FOLDER in str(arguments[0]) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+    if makes or event in ("os.mkdir", "os.remove", "os.rmdir"):
+        count()
+
+
+def fsync(descriptor, original=os.fsync):
+    count()
+    original(descriptor)
+    count()
+
+
+if "entrypoints.checkpointing.writer" in " ".join(sys.orig_argv):
+    os.fsync = fsync
+    sys.addaudithook(watch)
+"""
+
+
+def test_writer_killed_at_any_file_operation_leaves_the_last_complete_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Python ends itself at the operation: of files and folders that it makes and removes, and around each fsync."""
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook/sitecustomize.py").write_text(KILLER)
+    monkeypatch.setenv("KILLED_FOLDER", str(tmp_path / "places"))
+    ends = []
+    for number in itertools.count(1):
+        place = str(tmp_path / f"places/{number}")
+        save(place, 1)
+        with monkeypatch.context() as patch:
+            patch.setenv("PYTHONPATH", str(tmp_path / "hook"))
+            patch.setenv("KILLED_AT", str(number))
+            try:
+                save(place, 2)
+                killed = False
+            except ChannelError as error:
+                assert "the process that writes checkpoints has ended with exit code -9" in str(error)
+                killed = True
+        ends.append(loaded(place))
+        save(place, 3)  # what the killed one left is no obstacle
+        assert loaded(place) == 3
+        if not killed:
+            break
+    assert len(ends) > 8 and ends == sorted(ends) and set(ends) == {1, 2}
+
+
+def test_any_files_that_sagemaker_restores_load_a_complete_checkpoint_or_none(tmp_path: Path) -> None:
+    """SageMaker copies files while they are written, in any order, and restores what it has."""
+    source = tmp_path / "source"
+    for step in (1, 2, 3):
+        of = parts(seed=step)
+        of["loader"].position = step
+        with Checkpoints(source) as checkpoints:
+            checkpoints.save(step, **of)
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    steps = [int(path.parent.name.split("-")[1]) for path in files]
+    assert steps == [1, 1, 2, 2, 3, 3]
+    chance = random.Random(7)
+    kinds: list[Callable[[bytes], bytes | None]] = [
+        lambda content: content,
+        lambda content: None,
+        lambda content: content[: chance.randrange(len(content))],
+        lambda content: content[: (cut := chance.randrange(len(content)))] + bytes(len(content) - cut),
+    ]
+    found = set()
+    for number in range(60):
+        restored = tmp_path / f"restored-{number}"
+        whole = dict.fromkeys(steps, True)
+        for file, step in zip(files, steps, strict=True):
+            original = file.read_bytes()
+            content = chance.choices(kinds, (5, 1, 1, 1))[0](original)
+            whole[step] &= content == original
+            if content is not None:
+                target = restored / file.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+        expected = max((step for step, complete in whole.items() if complete), default=None)
+        assert loaded(str(restored)) == expected, number
+        found.add(expected)
+        shutil.rmtree(restored, ignore_errors=True)
+    assert found == {None, 1, 2, 3}

@@ -1,0 +1,110 @@
+"""Checkpoints of several ranks, replicated or sharded, load on any other number of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from entrypoints import Checkpoints
+from patience import PATIENCE
+
+REPOSITORY = Path(__file__).parents[3]
+SCRIPT = """
+import json, os, sys
+import torch
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from entrypoints import Checkpoints
+
+task, kind, place = sys.argv[1:]
+distributed.init_process_group("gloo")
+rank, size = distributed.get_rank(), distributed.get_world_size()
+torch.manual_seed(0 if task == "save" else 1)
+model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+if kind == "fsdp2":
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=init_device_mesh("cpu", (size,)))
+elif kind == "ddp":
+    model = DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+
+
+class Loader:
+    position = rank
+
+    def state_dict(self):
+        return {"position": self.position}
+
+    def load_state_dict(self, state):
+        self.position = state["position"]
+
+
+def step(number):
+    # All ranks see the same images, so that any number of them computes the same.
+    optimizer.zero_grad()
+    images = torch.rand(6, 5, generator=torch.Generator().manual_seed(number))
+    loss = model(images).square().mean()
+    loss.backward()
+    optimizer.step()
+    scheduler.step()
+    return round(float(loss.detach()), 5)
+
+
+loader = Loader()
+with Checkpoints(place, keep=2) as checkpoints:
+    if task == "save":
+        for number in range(4):
+            step(number)
+            checkpoints.save(number, model=model, optimizer=optimizer, scheduler=scheduler, loader=loader)
+        random = torch.rand(1).item()
+    else:
+        parts = {"loader": loader} if task == "all" else {}
+        assert checkpoints.load(model=model, optimizer=optimizer, scheduler=scheduler, **parts) == 3
+        random = torch.rand(1).item()
+losses = [step(number) for number in range(10, 13)]
+found = [None] * size
+distributed.all_gather_object(found, [losses, loader.position, random, scheduler.get_last_lr()])
+if rank == 0:
+    print(json.dumps(found), flush=True)
+distributed.barrier()
+os._exit(0)  # gloo's threads abort one exit in some ten
+"""
+
+
+def run(folder: Path, ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", "script.py"]
+    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, *arguments], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+
+
+def results(done: subprocess.CompletedProcess[str]) -> list[list[object]]:
+    assert done.returncode == 0, done.stderr
+    found: list[list[object]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["fsdp2", "ddp"])
+def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str) -> None:
+    place = str(tmp_path / "checkpoints")
+    saved = results(run(tmp_path, 4, "save", kind, place))
+    assert Checkpoints(place).latest() == 3
+    files = sorted(re.sub("-2.*T.*/", "/", str(file.relative_to(place))) for file in Path(place).rglob("*/*"))
+    names = ["manifest.json", *(f"rank-{rank}" for rank in range(4))]
+    assert files == [f"step-{step:010}/{name}" for step in (2, 3) for name in names]
+    assert results(run(tmp_path, 4, "all", kind, place)) == saved
+    losses, _, _, rate = saved[0]
+    for ranks, other in ((2, "fsdp2"), (2, "ddp"), (1, "ddp"), (1, "fsdp2")):
+        found = results(run(tmp_path, ranks, "model", other, place))
+        assert [[each[0], each[3]] for each in found] == [[losses, rate]] * ranks, (ranks, other)

@@ -1,0 +1,292 @@
+"""Checkpoints of one process: what is saved is loaded, in the background, and the last few are kept."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from entrypoints import Checkpoints, contract
+from entrypoints.errors import ChannelError
+from faulty_s3 import Store, faulty_s3
+from training_parts import losses, parts
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with faulty_s3(tmp_path, monkeypatch) as store:
+        yield store
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for checkpoints; of the bucket, `stored` lists the files."""
+    if request.param == "folder":
+        return str(tmp_path / "checkpoints")
+    request.getfixturevalue("store")
+    return "s3://bucket/job/checkpoints"
+
+
+def stored(tmp_path: Path) -> list[str]:
+    """The checkpoints' files, by their steps."""
+    return sorted(f"{int(file.parent.name.split('-')[1])}/{file.name}" for file in tmp_path.rglob("step-*/*"))
+
+
+def files(tmp_path: Path, step: int) -> Path:
+    (folder,) = tmp_path.rglob(f"step-{step:010}-*")
+    return folder
+
+
+def test_resumed_training_has_the_same_losses(place: str) -> None:
+    of = parts()
+    losses(of)
+    with Checkpoints(place) as checkpoints:
+        assert checkpoints.load(**of) is None and checkpoints.latest() is None
+        checkpoints.save(3, **of)
+        expected = losses(of), random.random(), np.random.random()
+    other = parts(seed=1)
+    random.seed(5)
+    with Checkpoints(place) as checkpoints:
+        assert checkpoints.latest() == 3
+        assert checkpoints.load(**other) == 3
+    assert (losses(other), random.random(), np.random.random()) == expected
+    assert other["loader"].position == of["loader"].position == 36
+
+
+def test_save_returns_while_it_is_stored_and_keeps_what_was_then(store: Store, tmp_path: Path) -> None:
+    of = parts()
+    with Checkpoints("s3://bucket/job") as checkpoints:
+        store.speaking.clear()
+        checkpoints.save(1, **of)
+        weights = {name: value.clone() for name, value in of["model"].state_dict().items()}
+        losses(of)
+        assert stored(tmp_path) == []
+        store.speaking.set()
+    other = parts(seed=1)
+    assert Checkpoints("s3://bucket/job").load(**other) == 1
+    assert all(torch.equal(value, weights[name]) for name, value in other["model"].state_dict().items())
+
+
+def test_saving_and_loading_change_no_fresh_optimizer(tmp_path: Path) -> None:
+    of, other = parts(), parts()
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(0, **of)
+        assert checkpoints.load(**of) == 0
+    torch.manual_seed(1)
+    random.seed(1)
+    expected = losses(other)
+    torch.manual_seed(1)
+    random.seed(1)
+    assert losses(of) == expected
+
+
+def test_last_checkpoints_are_kept(place: str, tmp_path: Path) -> None:
+    of = parts()
+    with Checkpoints(place, keep=2) as checkpoints:
+        for step in (1, 2, 3, 9):
+            checkpoints.save(step, **of)
+    assert stored(tmp_path) == ["3/manifest.json", "3/rank-0", "9/manifest.json", "9/rank-0"]
+    with Checkpoints(place, keep=1) as checkpoints:  # gone back on purpose: what is ahead stays
+        checkpoints.save(4, **of)
+    assert stored(tmp_path) == ["4/manifest.json", "4/rank-0", "9/manifest.json", "9/rank-0"]
+
+
+def test_later_of_two_saves_of_a_step_is_loaded(place: str) -> None:
+    of = parts()
+    with Checkpoints(place) as checkpoints:
+        for position in (1, 2):
+            of["loader"].position = position
+            checkpoints.save(1, **of)
+    assert Checkpoints(place).load(**of) == 1 and of["loader"].position == 2
+
+
+def test_parts_may_be_loaded_alone(place: str) -> None:
+    of = parts()
+    with Checkpoints(place) as checkpoints:
+        checkpoints.save(1, **of)
+        other = parts(seed=1)
+        assert checkpoints.load(model=other["model"]) == 1
+        assert torch.equal(other["model"][0].weight, of["model"][0].weight)
+        with pytest.raises(ChannelError, match=r"another training .it has no ema."):
+            checkpoints.load(model=other["model"], ema=other["model"])
+
+
+def test_default_place_is_sagemakers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(contract.BASE_DIR_VARIABLE, str(tmp_path))
+    with Checkpoints() as checkpoints:
+        checkpoints.save(1, **parts())
+    assert [file.parent for file in tmp_path.rglob("step-*")] == [tmp_path / "checkpoints"]
+
+
+def damage(folder: Path, how: str) -> None:
+    manifest, data = folder / "manifest.json", folder / "rank-0"
+    content = data.read_bytes()
+    if how == "no manifest":
+        manifest.unlink()
+    elif how == "half a manifest":
+        manifest.write_text(manifest.read_text()[:-9])
+    elif how == "a missing file":
+        data.unlink()
+    elif how == "half a file":
+        data.write_bytes(content[: len(content) // 2])
+    elif how == "another file":
+        data.write_bytes(bytes(len(content)))
+    elif how == "another format":
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 2}))
+
+
+@pytest.mark.parametrize(
+    ("how", "log"),
+    [
+        ("no manifest", "it has no manifest.json, so its save did not end"),
+        ("half a manifest", "its manifest.json is incomplete: "),
+        ("a missing file", "rank-0 is missing"),
+        ("half a file", " bytes"),
+        ("another file", "rank-0 was changed or damaged: bytes "),
+        ("another format", "its format is 2, and this version of entrypoints reads 1"),
+    ],
+)
+def test_incomplete_checkpoint_is_ignored_and_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], how: str, log: str
+) -> None:
+    of = parts()
+    with Checkpoints(tmp_path) as checkpoints:
+        for step in (1, 2):
+            of["loader"].position = step
+            checkpoints.save(step, **of)
+    damage(files(tmp_path, 2), how)
+    other = parts(seed=1)
+    assert Checkpoints(tmp_path).load(**other) == 1 and other["loader"].position == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"the checkpoint {files(tmp_path, 2)} is ignored: ") and log in line
+    damage(files(tmp_path, 1), how)
+    before = other["model"][0].weight.clone()
+    other["model"][0].weight.data += 1
+    assert Checkpoints(tmp_path).load(**other) is None
+    assert torch.equal(other["model"][0].weight, before + 1)
+
+
+def test_failed_save_is_raised_by_the_next_call(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(contract.READ_WAIT_VARIABLE, "0.5")
+    store.speaking.clear()
+    checkpoints = Checkpoints("s3://bucket/job")
+    checkpoints.save(1, **parts())
+    with pytest.raises(
+        ChannelError, match=r"of step 1 was not saved: rank 0: s3://bucket/job/step-.* has sent nothing"
+    ):
+        checkpoints.save(2, **parts())
+    checkpoints.save(2, **parts())
+    with pytest.raises(ChannelError, match="step 2 was not saved"):
+        checkpoints.close()
+    assert stored(tmp_path) == []
+
+
+def test_state_that_cannot_be_loaded_is_refused_when_it_is_saved(tmp_path: Path) -> None:
+    class Odd:
+        def state_dict(self) -> Any:
+            return {"path": Path("/")}
+
+    with Checkpoints(tmp_path) as checkpoints, pytest.raises(TypeError, match=r"loading it could run code: .*Path"):
+        checkpoints.save(1, odd=Odd())
+
+
+def test_other_model_is_refused(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, **parts())
+        with pytest.raises(ChannelError, match=r"another training .*size mismatch.*; remove it, or give another place"):
+            checkpoints.load(**parts(width=9))
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adagrad])
+def test_optimizers_and_unused_parameters_are_saved(tmp_path: Path, make: Any) -> None:
+    def made() -> tuple[nn.Module, torch.optim.Optimizer]:
+        model = nn.ModuleDict({"used": nn.Linear(2, 2), "unused": nn.Linear(2, 2), "frozen": nn.Linear(2, 2)})
+        model["frozen"].requires_grad_(False)
+        wanted = [each for each in model.parameters() if each.requires_grad]
+        return model, make([{"params": wanted[:2], "lr": 0.5}, {"params": wanted[2:]}], lr=0.1)
+
+    def trained(model: Any, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        for _ in range(2):
+            optimizer.zero_grad()
+            model["used"](torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        return torch.stack([each.detach().sum() for each in model.parameters()])
+
+    model, optimizer = made()
+    trained(model, optimizer)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, model=model, optimizer=optimizer)
+        other, other_optimizer = made()
+        assert checkpoints.load(model=other, optimizer=other_optimizer) == 1
+    assert torch.equal(trained(model, optimizer), trained(other, other_optimizer))
+
+
+def test_all_kinds_of_tensors_are_saved(tmp_path: Path) -> None:
+    class Bag:
+        def __init__(self, values: Any) -> None:
+            self.values = values
+
+        def state_dict(self) -> Any:
+            return {"values": self.values}
+
+        def load_state_dict(self, state: Any) -> None:
+            self.values = state["values"]
+
+    types = (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64)
+    values = [torch.arange(6).reshape(2, 3).T.to(kind) for kind in types]
+    odd = [
+        torch.tensor(3.5),
+        torch.zeros(0, 4),
+        torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last),
+        (1, [None]),
+    ]
+    bag = Bag([*values, *odd])
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(0, bag=bag)
+        loaded = Bag(None)
+        assert checkpoints.load(bag=loaded) == 0
+    assert loaded.values[-1] == (1, [None])
+    for one, other in zip(bag.values[:-1], loaded.values[:-1], strict=True):
+        assert one.dtype == other.dtype and torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: Checkpoints("s3://"), "give a folder or s3://bucket/prefix"),
+        (lambda: Checkpoints("x", keep=0), "keep is 0; give a whole number from 1 on"),
+        (lambda: Checkpoints("x").save(-1), "step is -1; give a whole number from 0 on"),
+        (
+            lambda: Checkpoints("x").save(1, optimizer=parts()["optimizer"]),
+            "an optimizer needs its model in the same call",
+        ),
+    ],
+)
+def test_misuse_is_refused(make: Any, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        make()
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from training_parts import parts
+from entrypoints import Checkpoints
+checkpoints = Checkpoints({place!r})
+checkpoints.save(7, **parts())
+"""
+
+
+def test_end_of_the_script_waits_for_the_last_checkpoint(tmp_path: Path) -> None:
+    script = SCRIPT.format(tests=str(Path(__file__).parents[2]), place=str(tmp_path))
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[3])
+    assert Checkpoints(tmp_path).latest() == 7
