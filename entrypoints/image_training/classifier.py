@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch  # noqa: TID253 - its name says that this file imports torch
 
 from entrypoints.checkpoint import save_checkpoint
+from entrypoints.checkpointing.checkpoints import Checkpoints
 from entrypoints.errors import ChannelError
 from entrypoints.image_training import training as loop
 from entrypoints.image_training.image_channel import ImageChannel, ImageForm, Loading, PassStatistics
@@ -29,7 +30,6 @@ from entrypoints.samples.labels import Labels, check_seen, read_labels
 if TYPE_CHECKING:
     from entrypoints.image_training.options import Options
 
-CHECKPOINT = "checkpoint.pt"
 REPORT_SECONDS = 10.0  # between the lines of a long epoch
 
 
@@ -54,23 +54,27 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
         raise ChannelError(
             f"this job has {len(environment.hosts)} hosts, and each would train its own model; write launcher: torchrun"
         )
-    with loop.StopRequest() as stop, loop.ranks() as device:
+    place = options.checkpoint_dir or environment.checkpoint_dir
+    with loop.StopRequest() as stop, loop.ranks() as device, Checkpoints(place) as checkpoints:
         job = _prepare(options, environment, stop, device, say if loop.rank() == 0 else lambda text: None)
         training = job.training
-        setting = {name: getattr(options, name) for name in ("seed", "batch_size", "num_workers", "shuffle_block")}
-        setting["ranks"] = len(loop.gather(None))
-        place = f"{options.checkpoint_dir or environment.checkpoint_dir}/{CHECKPOINT}"
+        training.setting = {
+            name: getattr(options, name) for name in ("seed", "batch_size", "num_workers", "shuffle_block")
+        }
+        training.setting["ranks"] = len(loop.gather(None))
         source = job.channels["train"]
-        if loop.restore(training, source, place, setting):
+        if loop.restore(training, source, checkpoints):
             job.say(f"resuming from {place}: {training.epoch} epoch(s) and {training.batches} batch(es) are done")
         while training.epoch < options.epochs and _epoch(job):
-            loop.save(training, source, place, setting)
+            loop.save(training, source, checkpoints)
         tested = _evaluate(job, "test")
         if stopped := tested is None:
-            loop.save(training, source, place, setting)
+            loop.save(training, source, checkpoints)
+        checkpoints.wait()
+        if stopped:
             inside = f"in epoch {training.epoch + 1}, after {training.batches} batch(es) of it"
             when = inside if training.epoch < options.epochs else "after the last epoch"
-            job.say(f"stopped {when}; {place} is written")
+            job.say(f"stopped {when}; a checkpoint in {place} is written")
         elif tested:
             job.say(_line(tested))
         _write(job, tested or {})

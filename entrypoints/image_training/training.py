@@ -4,8 +4,8 @@ Under torchrun the ranks train one model (DistributedDataParallel), and each rea
 lets a rank that has run out answer the others. After a stop request a rank ends its loop in the same way, so none waits.
 Other collective calls (`gather`) are between the loops.
 
-A checkpoint has epoch, batches, model and optimizer, and each rank's random state and reading position, so that a resumed training
-has the same result.
+A checkpoint has epoch, model and optimizer, and each rank's batches, random states and reading position, so that a resumed
+training has the same result.
 """
 
 # ruff: noqa: TID253 - a training loop is made of torch; its name says that this file imports it
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from types import FrameType
@@ -27,8 +27,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from entrypoints.checkpoint import load_checkpoint, save_checkpoint
-from entrypoints.errors import ChannelError
+from entrypoints.checkpointing.checkpoints import Checkpoints
 from entrypoints.image_training.image_channel import Batch, ImageChannel
 from entrypoints.torch_data.dataset import uneven_ranks
 
@@ -86,6 +85,16 @@ class Training:
     batches: int = 0  # this rank's batches in the epoch so far
     score: Score = field(default_factory=Score)  # this rank's score in the epoch so far
     history: list[dict[str, float]] = field(default_factory=list)  # the metrics of each finished epoch
+    steps: int = 0  # this rank's batches in all epochs
+    setting: dict[str, Any] = field(default_factory=dict)  # what determines the batches and their order
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what all ranks have in common, without model and optimizer."""
+        return {name: getattr(self, name) for name in ("epoch", "history", "steps", "setting")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume at a state, at the beginning of its epoch."""
+        vars(self).update(state)
 
     @property
     def network(self) -> nn.Module:
@@ -148,6 +157,7 @@ def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             training.batches += 1
+            training.steps += 1
             training.score += _score(answers.detach(), classes)
             report()
     _share_optimizer(training)
@@ -171,66 +181,46 @@ def finish_epoch(training: Training, metrics: dict[str, float]) -> None:
     training.batches, training.score = 0, Score()
 
 
-def save(training: Training, source: ImageChannel, place: str, setting: dict[str, Any]) -> None:
-    """Write the checkpoint on rank 0. A collective call.
+@dataclass
+class Position:
+    """A rank's position in its epoch, as a checkpoint's `loader`."""
 
-    Args:
-        training: The training.
-        source: The batches' origin, of which each rank's state is saved.
-        place: The checkpoint, as `save_checkpoint` takes it.
-        setting: The options that determine the batches and their order; resuming with others restarts the epoch.
-    """
-    on_gpu = training.device.type == "cuda"
-    mine = {
-        "batches": 0 if source.restarts_epoch else training.batches,
-        "score": vars(Score() if source.restarts_epoch else training.score),
-        "random": [torch.get_rng_state(), *([torch.cuda.get_rng_state(training.device)] if on_gpu else [])],
-        "source": source.state_dict(),
-    }
-    every = gather(mine)
-    if rank() == 0:
-        state = {
-            "setting": setting,
-            "epoch": training.epoch,
-            "history": training.history,
-            "model": training.network.state_dict(),
-            "optimizer": training.optimizer.state_dict(),
-            "ranks": every,
+    training: Training
+    source: ImageChannel
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state; the epoch's beginning if the source cannot resume inside."""
+        training, restarts = self.training, self.source.restarts_epoch
+        return {
+            "batches": 0 if restarts else training.batches,
+            "score": vars(Score() if restarts else training.score),
+            "source": self.source.state_dict(),
         }
-        save_checkpoint(state, place)
-    gather(None)  # No rank continues, and perhaps ends, before it is written.
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume at a state."""
+        self.training.batches, self.training.score = state["batches"], Score(**state["score"])
+        self.source.load_state_dict(state["source"])
 
 
-def restore(training: Training, source: ImageChannel, place: str, setting: dict[str, Any]) -> bool:
-    """Load the checkpoint, if there is one, and return whether there was. A collective call: rank 0 reads it for all.
+def save(training: Training, source: ImageChannel, checkpoints: Checkpoints) -> None:
+    """Save a checkpoint. A collective call."""
+    parts = {"model": training.model, "optimizer": training.optimizer, "training": training}
+    checkpoints.save(training.steps, **parts, loader=Position(training, source))
 
-    Raises:
-        ChannelError: It is of another model.
+
+def restore(training: Training, source: ImageChannel, checkpoints: Checkpoints) -> bool:
+    """Load the last checkpoint, if there is one, and return whether there was. With another setting, its epoch begins again.
+
+    A collective call. Raises ChannelError if it is of another model.
     """
-    stored = BytesIO()
-    if rank() == 0:
-        with suppress(FileNotFoundError):
-            torch.save(load_checkpoint(place), stored)
-    data = _broadcast(stored.getvalue(), 0)
-    if not data:
+    setting = training.setting
+    parts = {"model": training.model, "optimizer": training.optimizer, "training": training}
+    if checkpoints.load(**parts) is None:
         return False
-    state = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
-    try:
-        training.network.load_state_dict(state["model"])
-        training.optimizer.load_state_dict(state["optimizer"])
-    except (RuntimeError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise ChannelError(
-            f"{place} is a checkpoint of another model ({reason}); remove it, or set another checkpoint-dir"
-        ) from error
-    training.epoch, training.history = state["epoch"], state["history"]
-    if state["setting"] == setting:
-        mine = state["ranks"][rank()]
-        training.batches, training.score = mine["batches"], Score(**mine["score"])
-        torch.set_rng_state(mine["random"][0])
-        for gpu in mine["random"][1:]:
-            torch.cuda.set_rng_state(gpu, training.device)
-        source.load_state_dict(mine["source"])
+    if training.setting == setting:
+        checkpoints.load(loader=Position(training, source))
+    training.setting = setting
     return True
 
 

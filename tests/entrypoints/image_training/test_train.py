@@ -18,7 +18,7 @@ import pytest
 
 import channel_specs
 import launcher
-from entrypoints import contract
+from entrypoints import Checkpoints, contract
 from entrypoints.image_training.model import small_cnn
 from entrypoints.records.archives import tar_write
 from patience import PATIENCE
@@ -37,7 +37,7 @@ def test_training_learns_and_writes_model_and_metrics(
     assert metrics["test"]["test_accuracy"] > 0.6
     described = json.loads((root / contract.MODEL_DIR / "model.json").read_text())
     assert described["num_classes"] == 10 and described["epochs"] == 12 and described["image_mode"] == "L"
-    assert (root / contract.CHECKPOINT_DIR / "checkpoint.pt").is_file()
+    assert Checkpoints(root / contract.CHECKPOINT_DIR).latest() == 12 * 6
     log = capsys.readouterr().out
     spec = launcher.load(str(channel_specs.path("image-classification")))
     for definition in spec.metric_definitions or ():
@@ -76,7 +76,7 @@ def test_stopped_training_resumes_with_the_same_result(
     assert ended.value.code == 143
     assert message in capsys.readouterr().out
     assert len(result(stopped)[1]["epochs"]) == done
-    assert os.listdir(stopped / contract.CHECKPOINT_DIR) == ["checkpoint.pt"]  # noqa: PTH208
+    assert Checkpoints(stopped / contract.CHECKPOINT_DIR).latest() is not None
     monkeypatch.delenv("STOP_AT")
     run(*model)
     assert "resuming from" in capsys.readouterr().out
@@ -173,8 +173,8 @@ def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
     feed(root, "train", 1, shard)
     assert run_as_a_job("1") == 0
     log = capfd.readouterr().out
-    assert "checkpoint.pt: 1 epoch(s) and 0 batch(es) are done" in log
-    assert "checkpoint.pt: 1 epoch(s) and 6 batch(es) are done" in log
+    assert "checkpoints: 1 epoch(s) and 0 batch(es) are done" in log
+    assert "checkpoints: 1 epoch(s) and 6 batch(es) are done" in log
     epochs = result(root)[1]["epochs"]
     assert [epoch["train_loss"] > 0 for epoch in epochs] == [True] * 3
 

@@ -73,7 +73,7 @@ def test_validation_class_missing_from_training_is_refused(make_root: Callable[.
 def test_checkpoint_of_another_model_is_refused(make_root: Callable[..., Path]) -> None:
     make_root("ml")
     run("--epochs", "1")
-    assert "checkpoint.pt is a checkpoint of another model (" in refusal("--model", "users_model:make")
+    assert " is a checkpoint of another training (" in refusal("--model", "users_model:make")
 
 
 def test_hosts_without_torchrun_are_refused(make_root: Callable[..., Path]) -> None:
