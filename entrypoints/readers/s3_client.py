@@ -21,16 +21,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, TypeVar
 
+from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.background import exit_deadline, in_background
 from entrypoints.fetching.silence import Silence, remote_silence
 from entrypoints.readers.s3_errors import cause_of
+from entrypoints.readers.s3_settings import place, requester_pays
 
 _TARGET_GBPS = 50.0  # 65 connections; the client's default, 10, makes 25
 PATIENCE_SECONDS = 20.0  # of retries after transient errors; about 25 with the last attempts
@@ -257,16 +259,22 @@ def _s3_exception() -> type[Exception]:
 
 def _client(gbps: float = _TARGET_GBPS) -> Any:
     with _creating:
-        return _client_at(gbps, *place(os.environ))
+        return _client_at(gbps, *place(os.environ), requester_pays(os.environ))
 
 
 @cache
-def _client_at(gbps: float, endpoint: str | None, region: str) -> Any:
+def _client_at(gbps: float, endpoint: str | None, region: str, pays: bool) -> Any:
     require()
     from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
 
     _guard_forks()
     _running.set()
+    paying: Any = {"requester_pays": True} if pays else {}  # No release has it yet.
+    if pays and "requester_pays" not in (MountpointS3Client.__text_signature__ or ""):
+        raise ChannelError(
+            f"{contract.REQUEST_PAYER_VARIABLE} is set, but this release of s3torchconnector cannot send it; install a later"
+            " one than 1.5.0, whose S3ClientConfig has requester_pays, or copy the objects to a bucket of your own"
+        )
     # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
     return MountpointS3Client(
         region,
@@ -274,6 +282,7 @@ def _client_at(gbps: float, endpoint: str | None, region: str) -> Any:
         throughput_target_gbps=gbps,
         max_attempts=_CLIENT_ATTEMPTS,
         force_path_style=endpoint is not None,
+        **paying,
     )
 
 
@@ -295,12 +304,3 @@ def _end_client() -> None:
     with suppress(RuntimeError):  # Threads of a client of the script's own are still running.
         join_all_managed_threads(0.5)
         _running.clear()
-
-
-def place(environ: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return the store's endpoint (None: AWS) and region. Raises ChannelError without a region: the client reads no config file."""
-    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
-    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
-    if region is None:
-        raise ChannelError("the region of S3 is unknown; set AWS_REGION")
-    return endpoint, region

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from entrypoints import contract
+
 
 class Cause(NamedTuple):
     """Why a request failed."""
@@ -27,7 +29,8 @@ _CAUSES = {
         False,
         "access is denied (403: {})",
         "give the job's role s3:GetObject and s3:ListBucket there, s3:PutObject to save a checkpoint, and kms:Decrypt of the"
-        " key that encrypts it; without s3:ListBucket S3 also answers so for objects that do not exist",
+        " key that encrypts it; without s3:ListBucket S3 also answers so for objects that do not exist, and a Requester Pays bucket"
+        f" unless {contract.REQUEST_PAYER_VARIABLE}=requester is in the job's environment",
     ),
     r"(?:key does not exist|object was not found)": Cause(False, "it no longer exists (404 NoSuchKey)", _UNCHANGED),
     r"bucket does not exist": Cause(False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri"),

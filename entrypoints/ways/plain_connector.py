@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from entrypoints.readers.s3_client import place
+from entrypoints.readers.s3_settings import place
 from entrypoints.ways.card import Source, Way
 from entrypoints.ways.ours import CONNECTOR, OBJECTS
 

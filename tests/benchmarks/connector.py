@@ -164,7 +164,7 @@ def _connection() -> dict[str, Any]:
     """The arguments of the connector's own datasets for this store."""
     from s3torchconnector import S3ClientConfig
 
-    from entrypoints.readers.s3_client import place
+    from entrypoints.readers.s3_settings import place
 
     endpoint, region = place(_environ())
     return {"region": region, "endpoint": endpoint, "s3client_config": S3ClientConfig(force_path_style=True)}

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from entrypoints.errors import ChannelError
 from entrypoints.order.sharding import Shard
 from entrypoints.readers import s3, s3_client
-from entrypoints.readers.s3_client import place
+from entrypoints.readers.s3_settings import place
 from entrypoints.records import format_of
 from entrypoints.records.archives import tar_write, zip_write
 from object_channels import connector, fill, on_disk, read, streams_of
