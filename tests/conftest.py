@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 import aws_stand_in
 import preflight_world
 from entrypoints import contract
-from entrypoints.fetching import listing
+from entrypoints.fetching import shared_listing
 from entrypoints.job.environment import Environment, load_environment
 from launcher.local.s3_server import serve
 
@@ -68,8 +68,8 @@ def note_leftovers(request: pytest.FixtureRequest, leftovers: dict[Path, str]) -
 def own_listings() -> Iterator[None]:
     """What a test has listed goes with it: it is kept for a job, and the next test's server may come by the same port."""
     yield
-    if listing._job is not None:
-        listing._remove(listing._job, os.getpid())
+    if shared_listing._job is not None:
+        shared_listing._remove(shared_listing._job, os.getpid())
 
 
 @pytest.fixture

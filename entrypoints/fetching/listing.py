@@ -4,60 +4,60 @@ S3 lists a thousand keys per request, one request after the other, so sixteen wo
 16,000 requests per epoch. Here the first process that needs a page requests it and appends it to a file, where the others read it.
 Later epochs list nothing and see the same objects.
 
-The file is in the temporary folder, one per job, prefix and store. Its pages stay in the kernel's cache: a million keys cost a
-process less than 1 MB, and 70 to 110 MB on disk. A job is identified by the process that began to read, or by torchrun's.
+The file is in the temporary folder, one per job, prefix and store. Its pages (pages.py) stay in the kernel's cache: a million keys
+cost a process less than 1 MB, and 70 to 110 MB on disk. A job is identified by the process that began to read, or by torchrun's.
 
-A page is a header of four uint32 (objects, bytes of keys, bytes of the next page's token, 1 in the last page), then the objects'
-sizes and versions (uint64 each), the ends of their keys (uint32), the keys, each with a NUL after it, and the token.
+The objects are in the order of their keys, so that all hosts agree on them. If a page is not, as those of S3 Express are not, all
+pages are listed and sorted before the first object is read. A reader that needs all objects of a long listing, because it shuffles
+or resumes far behind, has them listed many pages at a time, if the store can do that.
 """
 
 from __future__ import annotations
 
-import atexit
 import fcntl
-import hashlib
 import os
+import shutil
 import struct
-import tempfile
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from entrypoints.errors import ChannelError, no_room
+from entrypoints.errors import ChannelError
+from entrypoints.fetching import pages
+from entrypoints.fetching.agreement import Agreement
 from entrypoints.fetching.items import Items
-from entrypoints.job.process_identity import start_time
+from entrypoints.fetching.pages import END, HEADER, Listed, Page
+from entrypoints.fetching.silence import Progress, warn
 
-_HEADER = struct.Struct("<IIII")
-_END = struct.Struct("<I")
-_ENDS = struct.Struct("<II")
 _NUMBERS = struct.Struct("<QQ")
-_PREFIX = "launcher-listing-"  # of the files' names
-
-
-class Listed(NamedTuple):
-    """An object in a listing."""
-
-    key: str  # the whole key, as in the bucket
-    size: int  # bytes
-    version: int = 0  # the `version_of` its ETag; 0 if unknown
-
-
-def version_of(etag: str) -> int:
-    """Return a number of 64 bits for an ETag; 0 if it is empty."""
-    plain = etag.strip('"')
-    return int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "little") if plain else 0
+_ENDS = struct.Struct("<II")
+FAR = 5000  # Shorter listings are read page by page: many pages at a time would cost requests, and the import of botocore.
 
 
 # Requests the page of a token (None: the first page), and returns its objects and the token of the next page (None: no more).
 NextPage = Callable[[str | None], tuple[Iterable[Listed], str | None]]
 
 
-class _Page(NamedTuple):
+class Store(NamedTuple):
+    """What is listed, and how."""
+
+    name: str
+    next_page: NextPage
+    # Lists all pages after a key, in any order. Raises UnsuitableError, after which they are listed one by one.
+    rest: Callable[[bytes], Iterable[Page]] | None = None
+    is_sorted: bool = True  # False: it is known that the pages are not in the order of keys
+    limit: int | None = None  # objects
+    kept: Path | None = None  # where a long listing is copied to when it is complete
+
+
+class _Place(NamedTuple):
+    """A page in the file."""
+
     start: int  # the number of its first object in the listing
     offset: int  # its header's offset in the file
     objects: int
@@ -71,15 +71,18 @@ class Listing(Items[Listed]):
     `next_page` raises.
     """
 
-    def __init__(self, path: Path, next_page: NextPage) -> None:
-        self._path = path
-        self._next_page = next_page
-        self._begin(_open(path))
+    def __init__(self, path: Path, store: Store) -> None:
+        self._path, self._store = path, store
+        self._agreement = Agreement(store.name)
+        self._progress = Progress(f"objects of {store.name} are listed")
+        self._read = 0  # objects that were returned, or may have been
+        self._expected = (0, 0)  # a number of objects, and the digest that they must have
+        self._begin(pages.open_file(path))
 
     def _begin(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._closing = weakref.finalize(self, os.close, descriptor)
-        self._pages: list[_Page] = []
+        self._pages: list[_Place] = []
         self._scanned = 0  # bytes of the file in `_pages`
         self._count = 0  # objects in `_pages`
         self._digests = [0]  # of all keys before a page, as far as they are known
@@ -87,179 +90,208 @@ class Listing(Items[Listed]):
         self._complete = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Listing, (self._path, self._next_page)
+        return Listing, (self._path, self._store)
 
     def __len__(self) -> int:
-        while self._grow():
+        while self._grow(whole=True):
             pass
         return self._count
 
     def __iter__(self) -> Iterator[Listed]:
         number = 0
-        while number < len(self._pages) or self._grow():
-            if number < len(self._pages):
-                yield from self._read_page(self._pages[number])
-                number += 1
+        while number < self._count or self._grow():
+            if number < self._count:  # The last page may be empty.
+                page = self._page_of(number)
+                self._read = max(self._read, page.start + page.objects)
+                data = self._pread(20 * page.objects + 4 + page.key_bytes, page.offset + HEADER.size)
+                skipped, number = number - page.start, page.start + page.objects
+                for key, size, version in list(zip(*pages.decode(data, page.objects), strict=True))[skipped:]:
+                    yield Listed(key.decode("utf-8", "surrogateescape"), size, version)
 
     def _item(self, index: int) -> Listed:
-        while index >= self._count and self._grow():
+        page = self._page_of(index)
+        self._read = max(self._read, index + 1)
+        number = index - page.start
+        numbers = page.offset + HEADER.size
+        ends = numbers + _NUMBERS.size * page.objects
+        size, version = _NUMBERS.unpack(self._pread(_NUMBERS.size, numbers + _NUMBERS.size * number))
+        start, end = _ENDS.unpack(self._pread(_ENDS.size, ends + END.size * number))
+        key = self._pread(end - 1 - start, ends + END.size * (page.objects + 1) + start)
+        return Listed(key.decode("utf-8", "surrogateescape"), size, version)
+
+    def _page_of(self, index: int) -> _Place:
+        """Return the page of an object, which may have to be listed. Raises IndexError."""
+        while index >= self._count and self._grow(whole=index >= self._count + FAR):
             pass
         if not 0 <= index < self._count:
             raise IndexError(index)
-        page = self._pages[bisect_right(self._pages, index, key=lambda page: page.start) - 1]
-        number = index - page.start
-        numbers = page.offset + _HEADER.size
-        ends = numbers + _NUMBERS.size * page.objects
-        size, version = _NUMBERS.unpack(self._pread(_NUMBERS.size, numbers + _NUMBERS.size * number))
-        start, end = _ENDS.unpack(self._pread(_ENDS.size, ends + 4 * number))
-        key = self._pread(end - start, ends + 4 * (page.objects + 1) + start)
-        return Listed(key[:-1].decode("utf-8", "surrogateescape"), size, version)
+        return self._pages[self._number(index)]
+
+    def _number(self, index: int) -> int:
+        """Return the number of an object's page."""
+        return bisect_right(self._pages, index, key=lambda page: page.start) - 1
 
     def digest(self, count: int) -> int:
         """See Items. Each page is read once for it."""
         if count == 0:
             return 0
-        self._item(count - 1)
-        number = bisect_right(self._pages, count - 1, key=lambda page: page.start) - 1
-        while len(self._digests) <= number:
-            page = self._pages[len(self._digests) - 1]
-            self._digests.append(crc32(self._keys(page, page.objects), self._digests[-1]))
-        return crc32(self._keys(self._pages[number], count - self._pages[number].start), self._digests[number])
+        page = self._page_of(count - 1)
+        number = self._number(count - 1)
+        for before in self._pages[len(self._digests) - 1 : number]:
+            self._digests.append(crc32(self._keys(before, before.objects), self._digests[-1]))
+        return crc32(self._keys(page, count - page.start), self._digests[number])
 
-    def _keys(self, page: _Page, count: int) -> bytes:
-        """Return the keys of a page's first `count` objects."""
-        ends = page.offset + _HEADER.size + _NUMBERS.size * page.objects
-        (end,) = _END.unpack(self._pread(_END.size, ends + _END.size * count))
-        return self._pread(end, ends + _END.size * (page.objects + 1))
+    def _keys(self, page: _Place, count: int) -> bytes:
+        """Return the keys of a page's first `count` objects, each with a NUL after it."""
+        ends = page.offset + HEADER.size + _NUMBERS.size * page.objects
+        (end,) = END.unpack(self._pread(END.size, ends + END.size * count))
+        return self._pread(end, ends + END.size * (page.objects + 1))
 
-    def _read_page(self, page: _Page) -> Iterator[Listed]:
-        numbers_end = _NUMBERS.size * page.objects
-        keys_start = numbers_end + 4 * (page.objects + 1)
-        data = self._pread(keys_start + page.key_bytes, page.offset + _HEADER.size)
-        numbers = struct.iter_unpack(_NUMBERS.format, data[:numbers_end])
-        ends = struct.unpack_from(f"<{page.objects + 1}I", data, numbers_end)
-        for number, (size, version) in enumerate(numbers):
-            key = data[keys_start + ends[number] : keys_start + ends[number + 1] - 1]
-            yield Listed(key.decode("utf-8", "surrogateescape"), size, version)
-
-    def _grow(self) -> bool:
-        """Add one more page, and request it if no process has yet; False after the last."""
+    def _grow(self, *, whole: bool = False) -> bool:
+        """Add one more page, and request it if no process has yet, or all with `whole`; False after the last."""
         if self._complete:
             return False
         if self._scan():
             return True
-        # A descriptor of its own, because forked processes would share the lock of a common one.
-        descriptor = _open(self._path)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
-                # A rank that has ended removed the file: the others continue with a new one.
-                self._closing()
-                self._begin(_open(self._path))  # not a duplicate, which would keep the lock
+        with self._locked() as descriptor:
             if self._scan():  # Another process has added it meanwhile.
                 return True
-            objects, token = self._next_page(self._token)
-            page = _encode(list(objects), token)
-            try:
-                written = os.write(descriptor, page)
-            except OSError as error:
-                raise no_room("the listing of a channel", self._path.parent, error.strerror) from error
-            if written != len(page):
-                os.ftruncate(descriptor, self._scanned)
-                raise no_room("the listing of a channel", self._path.parent, f"{len(page):,} bytes more")
-        finally:
-            os.close(descriptor)
+            self._append(descriptor, whole=whole)
+        if whole:
+            self._progress.report(self._count)
         return self._scan()
 
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Lock the file at the path, which becomes this listing's."""
+        while True:
+            # A descriptor of its own, because forked processes would share the lock of a common one.
+            descriptor = pages.open_file(self._path)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                        if not os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
+                            self._reopen()
+                        yield descriptor
+                        return
+            finally:
+                os.close(descriptor)
+
+    def _reopen(self) -> None:
+        """Continue with another file: a rank that has ended removed the old one, or the objects had to be sorted."""
+        self._expected = max(self._expected, (self._read, self.digest(self._read)))
+        self._closing()
+        self._begin(pages.open_file(self._path))
+
+    def _append(self, descriptor: int, *, whole: bool) -> None:
+        """Request the next page, or all."""
+        store, folder = self._store, self._path.parent
+        if store.is_sorted:
+            last = self._last_key()
+            if whole and store.rest is not None and self._count >= FAR:
+                try:
+                    rest = pages.in_order(self._counted(store.rest(last), self._count), folder)
+                    return self._replace(chain([self._pread(self._scanned, 0)], rest))
+                except pages.UnsuitableError:
+                    self._store = store = store._replace(rest=None)
+            objects, token = store.next_page(self._token)
+            page = pages.page_of(objects)
+            if page.follows(last):
+                if store.limit is not None and self._count + len(page.keys) >= store.limit:
+                    page, token = page.up_to(store.limit - self._count), None
+                self._write(descriptor, pages.encode(page, token))
+                return self._keep(token is None and self._count >= FAR)
+        return self._replace(self._up_to_limit(pages.sort(self._counted(self._all_pages()), folder)))
+
+    def _last_key(self) -> bytes:
+        if not self._count:
+            return b""
+        page = self._page_of(self._count - 1)
+        return self._keys(page, page.objects)[:-1].rpartition(b"\0")[2]
+
+    def _all_pages(self) -> Iterator[Page]:
+        objects, token = self._store.next_page(None)
+        yield pages.page_of(objects)
+        while token is not None:
+            objects, token = self._store.next_page(token)
+            yield pages.page_of(objects)
+
+    def _counted(self, found: Iterable[Page], count: int = 0) -> Iterator[Page]:
+        """Yield pages, and report their progress; `count` objects were listed before."""
+        for page in found:
+            count += len(page.keys)
+            self._progress.report(count)
+            yield page
+
+    def _up_to_limit(self, found: Iterable[Page]) -> Iterator[bytes]:
+        left = self._store.limit
+        for page in found:
+            yield pages.encode(page if left is None else page.up_to(left))
+            left = None if left is None else left - len(page.keys)
+            if left is not None and left <= 0:
+                return
+
+    def _write(self, descriptor: int, page: bytes) -> None:
+        with open(descriptor, "ab", buffering=0, closefd=False) as file:
+            try:
+                pages.write(file, page, self._path.parent)
+            except ChannelError:
+                os.ftruncate(descriptor, self._scanned)
+                raise
+
+    def _replace(self, found: Iterable[bytes]) -> None:
+        """Write a file with all pages, and put it at the path."""
+        pages.write_all(self._path, chain(found, [pages.encode(Page([], [], []), None)]))
+        self._reopen()
+        self._keep(True)
+
+    def _keep(self, is_worth: bool) -> None:
+        """Copy the file."""
+        kept = self._store.kept
+        if kept is not None and is_worth:
+            try:
+                shutil.copyfile(self._path, part := kept.with_name(f"{kept.name}.part"))
+                part.replace(kept)
+            except OSError as error:
+                warn(f"{self._store.name}: its listing is not kept for restarts: {error}")
+
+    def is_complete(self) -> bool:
+        """Return whether nothing is left to list."""
+        while self._scan():
+            pass
+        return self._complete
+
     def _scan(self) -> bool:
-        header = self._pread(_HEADER.size, self._scanned)
-        if len(header) < _HEADER.size:
+        header = self._pread(HEADER.size, self._scanned)
+        if len(header) < HEADER.size:
             return False
-        count, key_bytes, token_bytes, last = _HEADER.unpack(header)
-        length = _HEADER.size + _NUMBERS.size * count + 4 * (count + 1) + key_bytes
+        count, key_bytes, token_bytes, last = HEADER.unpack(header)
+        length = HEADER.size + _NUMBERS.size * count + END.size * (count + 1) + key_bytes
         token = self._pread(token_bytes, self._scanned + length)
         if os.fstat(self._descriptor).st_size < self._scanned + length + token_bytes:
             return False  # It is being written.
-        self._pages.append(_Page(self._count, self._scanned, count, key_bytes))
+        if count:
+            self._pages.append(_Place(self._count, self._scanned, count, key_bytes))
         self._scanned += length + token_bytes
         self._count += count
         self._token = token.decode()
         self._complete = bool(last)
+        self._check_read()
+        self._agreement.check(self, self._count, is_complete=self._complete)
         return True
+
+    def _check_read(self) -> None:
+        """Compare the objects that were read before the file was replaced. Raises ChannelError if they are others."""
+        count, digest = self._expected
+        if count and (self._complete or count <= self._count):
+            self._expected = (0, 0)
+            if count > self._count or self.digest(count) != digest:
+                raise ChannelError(
+                    f"{self._store.name}: the first {count:,} objects, which were read already, are others now: the store does"
+                    " not list in the order of keys, or objects were added or removed; begin again with Reading(seed=...),"
+                    " which lists all objects first"
+                )
 
     def _pread(self, count: int, offset: int) -> bytes:
         return os.pread(self._descriptor, count, offset)
-
-
-def _open(path: Path) -> int:
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise ChannelError(f"{path} cannot be opened: {error.strerror}; set TMPDIR to a folder of your own") from error
-    if os.fstat(descriptor).st_uid != os.geteuid():
-        os.close(descriptor)
-        raise ChannelError(f"{path} belongs to another user; set TMPDIR to a folder of your own")
-    return descriptor
-
-
-def _encode(objects: Sequence[Listed], token: str | None) -> bytes:
-    keys = [item.key.encode("utf-8", "surrogateescape") + b"\0" for item in objects]
-    ends = list(accumulate(map(len, keys), initial=0))
-    after = (token or "").encode()
-    header = _HEADER.pack(len(keys), ends[-1], len(after), token is None)
-    numbers = b"".join(_NUMBERS.pack(item.size, item.version) for item in objects)
-    return b"".join([header, numbers, struct.pack(f"<{len(ends)}I", *ends), *keys, after])
-
-
-_job: str | None = None  # of this process and its children
-
-
-def job() -> str:
-    """Return this job's identifier on this machine: the same in all ranks that torchrun starts on a host.
-
-    The process that begins to read makes it; its workers get it by fork or by `join_job`.
-    """
-    global _job
-    if _job is None:
-        started_by = os.getppid() if "LOCAL_RANK" in os.environ else os.getpid()
-        _job = f"{started_by}-{start_time(started_by)}"
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            atexit.register(_remove, _job, os.getpid())
-            _remove_leftovers()
-    return _job
-
-
-def join_job(name: str) -> None:
-    """Set the job of a process that was started by spawn."""
-    global _job
-    _job = name
-
-
-def shared_listing(store: Sequence[str | None], next_page: NextPage) -> Listing:
-    """Return this job's listing of a store, and start it if no process has.
-
-    Args:
-        store: What identifies the listing: endpoint, prefix and so on.
-        next_page: Requests a page.
-    """
-    name = hashlib.sha256(repr(store).encode()).hexdigest()[:16]
-    return Listing(Path(tempfile.gettempdir(), f"{_PREFIX}{job()}-{name}"), next_page)
-
-
-def _remove_leftovers() -> None:
-    """Remove the files of killed jobs. A job that is alive but not visible from here would list again."""
-    for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*-*"):
-        process, started = file.name.removeprefix(_PREFIX).split("-")[:2]
-        if process.isdigit() and started != start_time(int(process)):
-            _unlink(file)
-
-
-def _remove(name: str, process: int) -> None:
-    if os.getpid() == process:
-        for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{name}-*"):
-            _unlink(file)
-
-
-def _unlink(file: Path) -> None:
-    with suppress(OSError):  # another job has removed it, or it is another user's
-        file.unlink()

@@ -75,3 +75,18 @@ def warn(text: str) -> None:
     with suppress(OSError):
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+
+
+class Progress:
+    """How far long work is: a line on stderr after two seconds, four, eight and so on."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._begun, self._next = what, 0.0, 2.0
+
+    def report(self, count: int) -> None:
+        """Report a number of `what`, if it is time."""
+        now = time.monotonic()
+        self._begun = self._begun or now
+        if now - self._begun >= self._next:
+            self._next *= 2
+            warn(f"{count:,} {self._what} after {now - self._begun:.0f} s")

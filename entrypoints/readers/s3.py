@@ -19,11 +19,14 @@ from functools import partial
 from hashlib import md5
 
 from entrypoints.errors import ChannelError
-from entrypoints.fetching.listing import Listed, Listing, shared_listing, version_of
+from entrypoints.fetching.listing import Listing, Store
+from entrypoints.fetching.pages import Listed, version_of
 from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Fetchable, Limits
+from entrypoints.fetching.shared_listing import shared_listing
 from entrypoints.job.environment import Channel
-from entrypoints.readers import s3_client
+from entrypoints.readers import s3_client, s3_pages
+from entrypoints.readers.s3_settings import place
 from entrypoints.sample import ByteStream
 
 # Requests are within one part of the client's, 8 MiB, so that each arrives in one piece, without a copy. A byte in flight takes
@@ -35,6 +38,7 @@ WHOLE_BYTES = 4 << 20
 HELD_BYTES = 24 << 20
 _LIMITS = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
+_EXPRESS = "--x-s3"  # ends the names of S3 Express's directory buckets, which do not list in the order of keys
 _COMPARED_EVERY = 16
 _counting = threading.Lock()  # guards the counts of fetched bytes
 
@@ -122,30 +126,32 @@ def objects(channel: Channel) -> Listing:
         ChannelError: While reading it: there is no object, or the listing fails.
     """
     s3_client.require()
-    endpoint, region = s3_client.place(os.environ)
-    store = [endpoint, region, channel.s3_uri, str(channel.max_objects)]
-    return shared_listing(store, partial(_next_page, channel))
+    bucket, prefix = _bucket_and_prefix(channel)
+    store = Store(
+        f"channel {channel.name!r}: {channel.s3_uri}",
+        partial(_next_page, channel),
+        partial(s3_pages.rest, bucket, prefix) if channel.max_objects is None else None,
+        not bucket.endswith(_EXPRESS),
+        channel.max_objects,
+    )
+    return shared_listing([*place(os.environ), channel.s3_uri, str(channel.max_objects)], store)
 
 
 def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str | None]:
-    """See listing's NextPage. A token here is the number of objects before it, and S3's own token."""
-    before, _, position = (token or "0 ").partition(" ")
+    """See listing's NextPage."""
     bucket, prefix = _bucket_and_prefix(channel)
-    found: list[Listed] = []
-    following: str | None = None
     try:
-        for page, following in s3_client.pages(bucket, prefix, position or None):
+        for page, following in s3_client.pages(bucket, prefix, token):
             found = [Listed(info.key, info.size, version_of(info.etag)) for info in page if not info.key.endswith("/")]
             if found or following is None:
-                break
+                if not found and token is None:
+                    break
+                return found, following
     except ChannelError as error:
         raise ChannelError(f"channel {channel.name!r}: {error}") from error
-    count = int(before) + len(found)
-    if not count:
-        raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
-    if channel.max_objects is not None and count >= channel.max_objects:
-        return found[: channel.max_objects - int(before)], None
-    return found, None if following is None else f"{count} {following}"
+    if token is not None:
+        return [], None
+    raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
 
 
 def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.items import Items
-from entrypoints.fetching.listing import Listed, Listing
+from entrypoints.fetching.listing import Listing
+from entrypoints.fetching.pages import Listed
 from entrypoints.job.environment import Channel
 from entrypoints.readers import s3
 from entrypoints.records.cursor import Cursor

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from entrypoints.errors import ChannelError, expect, whole_number
+from entrypoints.fetching.shared_listing import keep_in
 from entrypoints.job.environment import Channel, Environment, load_environment
 from entrypoints.order.sampling import Order, Reading, Samples
 from entrypoints.order.sharding import Placement, Shard, placement_from, shard_for
@@ -56,6 +57,7 @@ def open_channel(
     epoch = whole_number("epoch", epoch, 0)
     environment = known_environment(environment)
     channel = find_channel(environment, name)
+    keep_in(environment.checkpoint_dir, environment.job_name)
     check_how(format, reading)
     expect(shard is None or isinstance(shard, Shard), "shard", shard, "a Shard, or leave it out")
     reader = reader_of(channel)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints.errors import ChannelError
-from entrypoints.fetching.listing import Listed
+from entrypoints.fetching.pages import Listed
 from entrypoints.job.environment import Channel
 from entrypoints.readers import Reader
 from entrypoints.readers.remote_file import is_remote

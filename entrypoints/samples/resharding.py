@@ -26,7 +26,7 @@ from typing import Any
 
 from entrypoints.errors import ChannelError, no_room
 from entrypoints.fetching.background import in_background
-from entrypoints.fetching.listing import Listed
+from entrypoints.fetching.pages import Listed
 from entrypoints.fetching.schedule import Limits
 from entrypoints.order.sampling import Samples
 from entrypoints.readers import s3, s3_client

@@ -26,7 +26,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset, get_worker_info
 
 from entrypoints.errors import ChannelError, expect, is_count, whole_number
-from entrypoints.fetching.listing import job, join_job
+from entrypoints.fetching.agreement import compare_by
+from entrypoints.fetching.shared_listing import job, join_job
 from entrypoints.job.environment import Environment
 from entrypoints.order.sampling import Reading, Samples, State
 from entrypoints.order.sharding import Placement, placement_of_rank
@@ -41,6 +42,7 @@ from entrypoints.samples.channel import (
 )
 from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture
+from entrypoints.torch_data.agreement import exchange
 from entrypoints.torch_data.epoch_counter import Epochs
 from entrypoints.torch_data.shared_memory import shared
 from entrypoints.torch_data.shared_work import SharedWork
@@ -214,6 +216,7 @@ class ChannelDataset(StreamDataset):
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples:
         join_job(self._job)
+        compare_by(exchange)
         shard = default_shard(self.channel, self.placement, worker, workers)
         return open_channel(
             self.channel.name,

@@ -20,13 +20,16 @@ from typing import Any, TypeAlias
 from torch.utils.data import Dataset, get_worker_info
 
 from entrypoints.errors import ChannelError, expect
+from entrypoints.fetching.agreement import compare_by
 from entrypoints.fetching.items import Keys
+from entrypoints.fetching.shared_listing import keep_in
 from entrypoints.job.environment import Environment
 from entrypoints.meter import Meter
 from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import KEY, ByteStream, Sample, sample_of
 from entrypoints.samples.channel import find_channel, known_environment
 from entrypoints.samples.error_notes import add_key_note
+from entrypoints.torch_data.agreement import exchange
 from entrypoints.torch_data.shared_memory import shared
 from entrypoints.torch_data.shared_work import SharedWork
 from entrypoints.waits import are_recorded, timed_transform
@@ -56,6 +59,8 @@ class _MapDataset(Dataset[Any]):
         self._transform = timed_transform(transform)
         self._is_recorded = are_recorded()
         self.shared_work = SharedWork([(channel, self._channel.mode)], environment)
+        compare_by(exchange)
+        keep_in(environment.checkpoint_dir, environment.job_name)
         self.keys = self._list()
         len(self.keys)  # lists all of them
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.items import Keys
-from entrypoints.fetching.listing import Listed, Listing
+from entrypoints.fetching.listing import Listing, Store
+from entrypoints.fetching.pages import Listed
 from patience import PATIENCE
 
 PAGES, PER_PAGE = 40, 25
@@ -41,7 +42,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listing(tmp_path: Path, log: Path) -> Listing:
-    return Listing(tmp_path / "listing", partial(next_page, log))
+    return Listing(tmp_path / "listing", Store("s3://bucket/", partial(next_page, log)))
 
 
 def asked(log: Path) -> list[int]:
@@ -99,7 +100,7 @@ def test_error_of_a_page_does_not_end_the_listing(tmp_path: Path, log: Path) -> 
             raise failures.pop()
         return next_page(log, token)
 
-    listing = Listing(tmp_path / "listing", sometimes)
+    listing = Listing(tmp_path / "listing", Store("s3://bucket/", sometimes))
     with pytest.raises(OSError, match="once"):
         list(listing)
     assert list(listing) == EVERY
@@ -109,7 +110,7 @@ def test_digest_depends_on_the_keys_before_the_count_only(listing: Listing, log:
     names = Keys(item.key for item in EVERY)
     assert listing.digest(PER_PAGE) == names.digest(PER_PAGE)
     assert asked(log) == [0]
-    one_page = Listing(tmp_path / "other", lambda token: (EVERY, None))
+    one_page = Listing(tmp_path / "other", Store("s3://bucket/", lambda token: (EVERY, None)))
     for count in (len(EVERY), PER_PAGE + 1, 1, 0, 3 * PER_PAGE):
         assert listing.digest(count) == one_page.digest(count) == names.digest(count)
     assert len({names.digest(count) for count in range(len(EVERY) + 1)}) == len(EVERY) + 1
@@ -133,8 +134,10 @@ def test_listing_takes_little_memory(listing: Listing) -> None:
 
 JOB = """
 import os, signal, sys
-from entrypoints.fetching.listing import Listed, shared_listing
-assert len(shared_listing(["store"], lambda token: ([Listed("a", 1)], None))) == 1
+from entrypoints.fetching.listing import Store
+from entrypoints.fetching.pages import Listed
+from entrypoints.fetching.shared_listing import shared_listing
+assert len(shared_listing(["store"], Store("", lambda token: ([Listed("a", 1)], None)))) == 1
 if sys.argv[1] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -152,7 +155,7 @@ def test_files_of_a_killed_job_are_removed_by_the_next(tmp_path: Path) -> None:
 def test_file_that_another_user_put_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "listing").symlink_to(tmp_path / "file of ours")
     with pytest.raises(ChannelError, match=r"listing cannot be opened: .*; set TMPDIR to a folder of your own"):
-        Listing(tmp_path / "listing", lambda token: ([], None))
+        Listing(tmp_path / "listing", Store("s3://bucket/", lambda token: ([], None)))
     assert not (tmp_path / "file of ours").exists()
 
 
@@ -177,10 +180,13 @@ def test_keys_that_are_not_unicode_are_kept() -> None:
 FULL = """
 import io
 from entrypoints.errors import ChannelError
-from entrypoints.fetching.listing import Listed, shared_listing
+from entrypoints.fetching.listing import Store
+from entrypoints.fetching.pages import Listed
+from entrypoints.fetching.shared_listing import shared_listing
 from entrypoints.records.seeking import SeekableFile
 def page(token):
-    return [Listed("k" * 1000, 1)] * 100, "more"
+    start = int(token or 0)
+    return [Listed(f"{n:01000}", 1) for n in range(start, start + 100)], str(start + 100)
 class Unseekable(io.BytesIO):
     def seekable(self): return False
 def attempt(work):
@@ -188,7 +194,7 @@ def attempt(work):
         work()
     except ChannelError as error:
         print(error)
-attempt(lambda: len(shared_listing(["a"], page)))
+attempt(lambda: len(shared_listing(["a"], Store("", page))))
 attempt(lambda: SeekableFile(Unseekable(bytes(40 << 20)), "k"))
 """
 

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from entrypoints import open_channel
 from entrypoints.errors import ChannelError
-from entrypoints.fetching import listing
+from entrypoints.fetching import shared_listing
 from entrypoints.job.environment import Channel
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
@@ -95,12 +95,12 @@ def test_changed_object_is_fetched_again(store: Store, tmp_path: Path) -> None:
     with (store.folder / "tar/03").open("wb") as stream:
         tar_write.write(stream, [{"__key__": f"3-{sample}", "txt": b"new"} for sample in range(SAMPLES)])
     store.requests.clear()
-    job = listing.job()
+    job = shared_listing.job()
     try:
-        listing.join_job(f"{job}-next")  # which lists again
+        shared_listing.join_job(f"{job}-next")  # which lists again
         assert read(tmp_path, "tar", reading).count("new") == SAMPLES
     finally:
-        listing.join_job(job)
+        shared_listing.join_job(job)
     assert fetched(store) == ["/bucket/tar/03"]
 
 
