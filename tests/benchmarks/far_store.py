@@ -38,7 +38,14 @@ def far_store(folder: Path, seconds: float, late_share: float = 0.0) -> Iterator
     Every answer takes `seconds`, but a share of them LATE_SECONDS.
     """
     times = map(str, (seconds, late_share, LATE_SECONDS))
-    command = [sys.executable, "-c", _SERVER, str(folder / "s3"), str(folder / "overlay"), *times]
+    with running(_SERVER, str(folder / "s3"), str(folder / "overlay"), *times) as url:
+        yield url
+
+
+@contextmanager
+def running(script: str, *arguments: str) -> Iterator[str]:
+    """Run a server that prints its URL and ends with its input, and point this process's clients there."""
+    command = [sys.executable, "-c", script, *arguments]
     before = dict(os.environ)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None and server.stdout is not None

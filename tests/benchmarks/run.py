@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import bench_cache
+import bench_listing
 import bench_loaders
 import bench_memory
 import bench_pipe_broker
@@ -44,6 +45,7 @@ BENCHMARKS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
     "recordio-protobuf": lambda folder: bench_recordio_protobuf.measure(),
     "pipe": lambda folder: bench_pipe_broker.measure(),
     "connector": connector.measure,
+    "listing": bench_listing.measure,
     "shards": shards.measure,
     "far-files": far_files.measure,
     "loaders": bench_loaders.measure,
