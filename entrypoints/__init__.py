@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from entrypoints.job.environment import Environment as Environment
     from entrypoints.job.environment import load_environment as load_environment
     from entrypoints.order.sampling import Reading as Reading
+    from entrypoints.order.states import merge_states as merge_states
     from entrypoints.records.shards import write_shards as write_shards
     from entrypoints.samples.channel import open_channel as open_channel
     from entrypoints.samples.lst import read_lst as read_lst
@@ -36,10 +37,11 @@ if TYPE_CHECKING:
     from entrypoints.torch_data.dataset import ChannelDataset as ChannelDataset
     from entrypoints.torch_data.dataset import uneven_ranks as uneven_ranks
     from entrypoints.torch_data.loader import ThreadLoader as ThreadLoader
-    from entrypoints.torch_data.loader import even_batches as even_batches
     from entrypoints.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
     from entrypoints.torch_data.map import MountedMapDataset as MountedMapDataset
     from entrypoints.torch_data.mixed import MixedDataset as MixedDataset
+    from entrypoints.torch_data.ranks import even_batches as even_batches
+    from entrypoints.torch_data.ranks import gather_state as gather_state
 
 _NAMES_OF = {
     "checkpoint": "load_checkpoint save_checkpoint",
@@ -47,11 +49,13 @@ _NAMES_OF = {
     "errors": "ChannelError CorruptError",
     "job.environment": "Channel Environment load_environment",
     "order.sampling": "Reading",
+    "order.states": "merge_states",
     "records.shards": "write_shards",
     "samples.channel": "open_channel",
     "samples.lst": "read_lst",
     "torch_data.dataset": "ChannelDataset uneven_ranks",
-    "torch_data.loader": "ThreadLoader even_batches",
+    "torch_data.loader": "ThreadLoader",
+    "torch_data.ranks": "even_batches gather_state",
     "torch_data.map": "ConnectorMapDataset MountedMapDataset",
     "torch_data.mixed": "MixedDataset",
     "timed_loader": "timed",

@@ -21,7 +21,8 @@ from typing import Any
 
 from entrypoints.errors import ChannelError, ConfigError
 from entrypoints.job.environment import S3_CONNECTOR, Channel, load_environment
-from entrypoints.order.sampling import Order, Reading, Samples
+from entrypoints.order.samples import Samples
+from entrypoints.order.sampling import Order, Reading
 from entrypoints.order.sharding import Placement
 from entrypoints.readers import mounted, s3, s3_client
 from entrypoints.readers.sidecars import FORMAT, Sidecars

@@ -216,7 +216,7 @@ class Coordinator:
                 now = f"this host's reader is at epoch {self.epoch.number}"
                 self._refuse(connection, str(fifo.read_already(request.channel, request.epoch, now)))
                 continue
-            shard = epoch.join(request.shard, (request.block, request.block_bytes), finished=request.finished)
+            shard = epoch.join(request)
             if isinstance(shard, str):
                 self._refuse(connection, f"channel {request.channel!r}, epoch {request.epoch}: {shard}")
                 continue

@@ -8,13 +8,14 @@ a closed shard gets no more samples.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import compress, islice
 from operator import add
 
 from entrypoints.broker import protocol
 from entrypoints.order.sharding import Shard
+from entrypoints.order.work import Work
 from entrypoints.sample import Sample, weight
 
 _OBJECT_BYTES = 400  # of memory that Python uses for a sample or a piece besides its content
@@ -73,6 +74,7 @@ class Epoch:
     layout: Shard | None = None  # the first reader's shard, which states how many there are
     # Samples of a shard, and bytes, that end a block; 0 samples: there are no blocks.
     block: tuple[int, int] | None = None
+    left: str | None = None  # the work that the shards are of, as text (order/work.py)
     shards: dict[int, Assignment] = field(default_factory=dict)
     given_up: str = ""  # why readers that have not connected are not waited for any more
     pending: list[tuple[list[Sample], int]] = field(default_factory=list)
@@ -83,6 +85,7 @@ class Epoch:
     _rounds: int = 0  # of the present block
     _weights: list[int] = field(default_factory=list)  # bytes of the present block, by shard
     _last: bytes | None = None
+    _is_left: Iterator[int] | None = None  # whether each further sample is left; None if all are
 
     @property
     def is_settled(self) -> bool:
@@ -121,28 +124,26 @@ class Epoch:
         """Bytes in memory for the shard that has most of them."""
         return max([self.pending_size, *(shard.outbox.size for shard in self.shards.values())])
 
-    def join(self, shard: Shard, block: tuple[int, int] = (0, 0), *, finished: bool = False) -> Assignment | str:
+    def join(self, request: protocol.Request) -> Assignment | str:
         """Add the shard of a reader that has connected.
-
-        Args:
-            shard: The reader's shard.
-            block: Samples and bytes that end a block, as in `Epoch.block`.
-            finished: Whether nothing of the shard is left to read; it then gets no samples.
 
         Returns:
             The shard's samples, or why the reader cannot have the shard.
         """
+        shard, block = request.shard, (request.block, request.block_bytes)
         if self.given_up:
             return self.given_up
         if self.block not in (None, block):
             return f"one reader shuffles blocks of {block}, another of {self.block}; use one Reading on every rank"
+        if self.left not in (None, request.left):
+            return "one reader resumes at a state that another does not; load one merged state in all ranks and workers"
         if self.layout is not None and not self._agrees(shard):
             return (
                 f"one reader expects {shard.readers} readers on this host and {shard.count} in the job, another "
                 f"{self.layout.readers} and {self.layout.count}; use the same num_workers on every rank"
             )
         present = self.shards.get(shard.index)
-        if present is not None and present.finished and finished:
+        if present is not None and present.finished and request.finished:
             return present
         if present is not None:
             return (
@@ -151,9 +152,11 @@ class Epoch:
             )
         if self.is_settled:
             return f"all {shard.readers} readers have connected already, and this is not one of them"
-        self.block = block
+        if self.left is None and request.left:
+            self._is_left = Work.decoded(request.left).selectors()
+        self.block, self.left = block, request.left
         assignment = self._add(shard)
-        if finished:
+        if request.finished:
             assignment.finished = True
             assignment.close()
         self._assign_pending()
@@ -195,7 +198,8 @@ class Epoch:
             return
         pending, self.pending, self.pending_size = self.pending, [], 0
         for samples, size in pending:
-            self._assign(samples, size)
+            left = samples if self._is_left is None else [*compress(samples, self._is_left)]
+            self._assign(left, size * len(left) // max(1, len(samples)))
         if self._last is not None:
             self._end_shards()
 

@@ -53,6 +53,7 @@ class Request:
     owner: int  # the process that reads, or whose worker reads
     launch: str  # differs after torchrun has restarted the ranks; empty without torchrun
     finished: bool  # Nothing of the shard is left to read, and no reader will ask for it.
+    left: str = ""  # The Work that the shard is of: what is left of the epoch, if other readers had begun it.
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

@@ -51,14 +51,14 @@ def read_shard(
         epoch: The epoch, counted as the job counts them.
         form: The channel's format.
         shard: Which shard.
-        cursor: Its `cut` is set with the last sample of each block.
+        cursor: Where reading begins. Its `cut` is set with the last sample of each block.
         reading: How blocks are shuffled; None without shuffling.
 
     Raises:
         CorruptError: The data is damaged.
         ChannelError: The epoch cannot be read, the host's readers contradict each other, or the broker has died.
     """
-    request = _request(channel, epoch, form, shard, reading, finished=False)
+    request = _request(channel, epoch, form, shard, cursor, reading)
     decode = _decoder(form) if request.record_wrapper != "RecordIO" else None
     count, begin = 0, time.perf_counter()
     with closing(_ask(channel, request)) as connection:
@@ -102,17 +102,19 @@ def _decoder(form: Format) -> Callable[[Sample], Sample] | None:
     return decoded
 
 
-def finish_shard(channel: Channel, epoch: int, form: Format, shard: Shard, reading: Reading | None) -> None:
+def finish_shard(
+    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading | None
+) -> None:
     """Report that nothing of the shard is left, so that the epoch's other readers do not wait for it.
 
     Returns as soon as the broker knows, and this process may end then: the broker remembers the shard until all other readers have
     connected. Arguments and errors are those of `read_shard`.
     """
-    _ask(channel, _request(channel, epoch, form, shard, reading, finished=True)).close()
+    _ask(channel, _request(channel, epoch, form, shard, cursor, reading)).close()
 
 
 def _request(
-    channel: Channel, epoch: int, form: Format, shard: Shard, reading: Reading | None, *, finished: bool
+    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading | None
 ) -> protocol.Request:
     return protocol.Request(
         channel.name,
@@ -126,7 +128,8 @@ def _request(
         block_bytes=reading.block_bytes if reading else 0,
         owner=owner_process(),
         launch=" ".join(os.environ.get(name, "") for name in _LAUNCH_VARIABLES).strip(),
-        finished=finished,
+        finished=cursor.finished,
+        left=cursor.resumption.left,
     )
 
 

@@ -30,12 +30,14 @@ class Shard:
         count: Shards of the channel.
         readers: Shards that this host reads, including this one.
         workers: Shards that this rank reads, including this one.
+        host: This host's number and the number of hosts, if the items are those of this host alone.
     """
 
     index: int = 0
     count: int = 1
     readers: int = field(default=1, compare=False)
     workers: int = field(default=1, compare=False)
+    host: tuple[int, int] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
@@ -91,12 +93,14 @@ def placement_of_rank(rank: int, world_size: int, host_count: int, environ: Mapp
 
 def shard_for(distribution: str, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
     """Return the shard of one of a rank's DataLoader workers, for a channel's S3DataDistributionType."""
+    host = None
     if distribution == contract.SHARDED:
         rank, ranks = placement.local_rank, placement.local_world_size
+        host = (placement.rank // ranks, placement.world_size // ranks)
     else:
         rank, ranks = placement.rank, placement.world_size
     # An item's number modulo `ranks` is its rank whatever the number of workers.
-    return Shard(worker * ranks + rank, workers * ranks, workers * placement.local_world_size, workers)
+    return Shard(worker * ranks + rank, workers * ranks, workers * placement.local_world_size, workers, host)
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:

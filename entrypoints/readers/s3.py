@@ -162,6 +162,11 @@ def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:
     return bucket, prefix
 
 
+def pin_of(channel: Channel, listed: Listed) -> int:
+    """Return a number of the object's ETag."""
+    return listed.version
+
+
 def key_of(channel: Channel, listed: Listed) -> str:
     """Return the key as File mode names the file: without the prefix, or without its folders if the prefix is not a folder."""
     key = listed.key

@@ -89,6 +89,10 @@ class Sidecars:
                         fields[split(str(key))[1]] = stream.read()
                 yield stem, fields
 
+    def pin_of(self, channel: Channel, group: list[Listed]) -> int:
+        """See Reader."""
+        return group[0].version
+
     def key_of(self, channel: Channel, group: list[Listed]) -> str:
         """See Reader."""
         return split(s3.key_of(channel, group[0]))[0]

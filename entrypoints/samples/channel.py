@@ -14,7 +14,8 @@ from pathlib import Path
 from entrypoints.errors import ChannelError, expect, whole_number
 from entrypoints.fetching.shared_listing import keep_in
 from entrypoints.job.environment import Channel, Environment, load_environment
-from entrypoints.order.sampling import Order, Reading, Samples
+from entrypoints.order.samples import Samples
+from entrypoints.order.sampling import Order, Reading
 from entrypoints.order.sharding import Placement, Shard, placement_from, shard_for
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
@@ -22,6 +23,7 @@ from entrypoints.records import Format, format_of, objects
 from entrypoints.records.text import augmented
 from entrypoints.samples.object_cache import ObjectCache
 from entrypoints.samples.pipeline import Pipeline
+from entrypoints.samples.turns import Turns, fixed_shards
 
 
 def open_channel(
@@ -76,9 +78,16 @@ def open_channel(
     if shard is None:
         shard = default_shard(channel, placement_of(environment))
     reading = reading or Reading()
-    pipeline = Pipeline(channel, epoch, reader, form, shard, reading, _cache(channel, reading))
-    about = {"channel": name, "format": str(form)}
-    return Samples(pipeline.samples, Order(epoch, shard, reading, pipeline.is_assigned, channel.shuffled), about)
+    cache = _cache(channel, reading)
+
+    def samples_of(shard: Shard) -> Samples:
+        pipeline = Pipeline(channel, epoch, reader, form, shard, reading, cache)
+        order = Order(epoch, shard, reading, pipeline.is_assigned, channel.shuffled, by_samples=reader is None)
+        return Samples(pipeline.samples, order, {"channel": name, "format": str(form)})
+
+    if reading.shards is None:
+        return samples_of(shard)
+    return Turns([samples_of(each) for each in fixed_shards(channel, shard, reading.shards)])
 
 
 def _form(channel: Channel, format: str | None) -> Format:

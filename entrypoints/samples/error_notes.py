@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from entrypoints.order.sampling import Samples
+from entrypoints.order.samples import Samples
 from entrypoints.sample import KEY, Sample
 
 
@@ -16,11 +16,7 @@ def add_sample_note(error: Exception, sample: Sample, samples: Samples) -> None:
 
     The key of a line, row or record is only its object's, and samples of a Pipe mostly have none, so the position is added.
     """
-    state = samples.state_dict()
-    place = f"it ends at position {state['position']} of object {state['object']}"
-    if "seed" in state["of"]:
-        place = f"the next one is sample {state['given']} of block {state['block']}; without a seed, this names its position"
-    add_key_note(error, sample.get(KEY), state["of"]["channel"], f"; {place}")
+    add_key_note(error, sample.get(KEY), samples.channel, f"; {samples.place()}")
 
 
 def add_key_note(error: Exception, key: str | None, channel: str, more: str = "") -> None:

@@ -7,9 +7,10 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, is_count
 from entrypoints.meter import turn_to
-from entrypoints.order.sampling import VERSION, Samples, State, differences
+from entrypoints.order.samples import Samples
+from entrypoints.order.states import VERSION, State, differences
 from entrypoints.sample import Sample
 from entrypoints.samples.error_notes import add_sample_note
 
@@ -25,6 +26,7 @@ class Mixture:
         sources: The samples of each channel; each is yielded once.
         weights: The relative frequency of each source.
         seed: Seed of the draws.
+        reader: What the seed of this reader's draws has besides: epoch, rank, worker and number of workers.
         transforms: A function of a sample for each source.
         stop_at_first: Whether the mixture ends with the first source that ends; otherwise the others continue.
 
@@ -38,6 +40,7 @@ class Mixture:
         weights: Sequence[float],
         *,
         seed: str,
+        reader: str = "",
         transforms: Sequence[Callable[[Sample], Any] | None] | None = None,
         stop_at_first: bool = False,
     ) -> None:
@@ -45,6 +48,7 @@ class Mixture:
             raise ValueError(f"{len(sources)} sources have the weights {list(weights)}; each needs one")
         self._sources, self._weights = list(sources), known_weights(weights)
         self.epoch = sources[0].epoch
+        self._seed = f"{seed}/{reader}"
         self._about = {"seed": seed, "weights": self._weights, "stop_at_first": bool(stop_at_first)}
         self._transforms = transforms or [None] * len(sources)
         self.finished = False  # nothing is left
@@ -93,33 +97,48 @@ class Mixture:
         """Return the state of each source, and how many samples have been drawn."""
         now = {"version": VERSION, "epoch": self.epoch, "finished": self.finished, "of": self._about}
         states = [source.state_dict() for source in self._sources]
-        return {**now, "drawn": self._drawn, "ended": sorted(self._ended), "sources": states}
+        return {**now, "sources": states, "draws": {self._seed: [self._drawn, sorted(self._ended)]}}
 
     def load_state_dict(self, state: State) -> None:
-        """Resume at a state; call it before the first sample is read. Raises ChannelError like Samples'."""
+        """Resume at a state; call it before the first sample is read. Raises ChannelError like Samples'.
+
+        If the state is of another number of readers, the draws begin again over what is left of each channel.
+        """
         differ = differences(self._about, state.get("of") or {})
-        stored: list[Any] = [state.get(name) for name in ("sources", "ended", "drawn")]
-        sources, ended, drawn = stored
-        complete = isinstance(sources, list) and isinstance(ended, list) and isinstance(drawn, int)
-        if differ or not complete or len(sources) != len(self._sources):
+        sources, draws = state.get("sources"), state.get("draws")
+        complete = isinstance(sources, list) and len(sources) == len(self._sources) and isinstance(draws, dict)
+        complete = complete and all(map(_are_draws, (draws or {}).values()))
+        if differ or not complete:
             raise ChannelError(
-                f"the state was saved by another mixture: {differ or 'it is not of these channels'} (the seed includes epoch, rank,"
-                " worker and number of workers); mix as before, or restart the epoch"
+                f"the state was saved by another mixture: {differ or 'it is not of these channels'}; mix as before, or restart"
+                " the epoch"
             )
-        self._drawn, self._ended = drawn, set(ended)
-        self.finished = bool(state.get("finished"))
-        for source, of_source in zip(self._sources, sources, strict=True):
+        # A Pipe that SageMaker shuffles begins again: its merged state is only an epoch.
+        begun = [(source, of) for source, of in zip(self._sources, sources or (), strict=True) if "version" in of]
+        for source, of_source in begun:
             source.load_state_dict(of_source)
+        if all(source.is_exact for source, _ in begun) and len(begun) == len(self._sources):
+            self._drawn, ended = (draws or {}).get(self._seed, (0, ()))
+            self._ended = set(ended)
+            self.finished = len(self._ended) == len(self._sources)
+        if state.get("finished"):
+            self._ended, self.finished = {*range(len(self._sources))}, True
 
     def _choice(self) -> int:
         chunk, place = divmod(self._drawn, _DRAWN_AT_ONCE)
         if chunk != self._chunk:
             # Once a source has ended, the same random numbers choose among the others.
             left = [number for number in range(len(self._sources)) if number not in self._ended]
-            chance = random.Random(f"mixture/{self._about['seed']}/{chunk}")
+            chance = random.Random(f"mixture/{self._seed}/{chunk}")
             self._choices = chance.choices(left, [self._weights[number] for number in left], k=_DRAWN_AT_ONCE)
             self._chunk = chunk
         return self._choices[place]
+
+
+def _are_draws(draws: Any) -> bool:
+    """Return whether a value of a state is a number of draws and the numbers of the sources that have ended."""
+    drawn, ended = draws if isinstance(draws, list) and len(draws) == 2 else (None, None)
+    return is_count(drawn) and isinstance(ended, list) and all(map(is_count, ended))
 
 
 def known_weights(weights: Iterable[Any]) -> list[float]:

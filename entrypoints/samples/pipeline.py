@@ -5,22 +5,28 @@ Closing the outer generator closes the open streams.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Generator, Iterator
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, compress, count, islice
+from typing import Any
 
 from entrypoints.broker.reader import finish_shard, has_broker, read_shard
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.items import Items
 from entrypoints.job.environment import Channel
 from entrypoints.meter import waited
 from entrypoints.order.sampling import Reading, ShardCursor
 from entrypoints.order.sharding import EVERYTHING, Shard
+from entrypoints.order.work import Part, Piece, Work
 from entrypoints.readers import Reader, fifo
 from entrypoints.records import Format
+from entrypoints.records.cursor import Cursor
 from entrypoints.records.recordio import recordio
-from entrypoints.sample import Sample
+from entrypoints.sample import ByteStream, Sample
 from entrypoints.samples.object_cache import ObjectCache
 
 
@@ -36,6 +42,7 @@ class Pipeline:
     reading: Reading
     cache: ObjectCache | None
     _key: str | None = None  # of the object that is being read, for errors
+    _missing: int = 0  # samples of the present block that an earlier reader began
 
     @property
     def is_assigned(self) -> bool:
@@ -58,7 +65,7 @@ class Pipeline:
                 yield from self._of_objects(self.reader, cursor) if self.reader else self._of_stream(cursor)
                 cursor.finished = True
             elif self.is_assigned:  # Nothing is read, but the other readers of the Pipe have to know.
-                finish_shard(self.channel, self.epoch, self.form, self.shard, self._shuffled)
+                finish_shard(self.channel, self.epoch, self.form, self.shard, cursor, self._shuffled)
         except ChannelError as error:
             if f"channel {self.channel.name!r}" in str(error):
                 raise
@@ -69,74 +76,131 @@ class Pipeline:
 
     def _of_objects(self, reader: Reader, cursor: ShardCursor) -> Generator[Sample, None, None]:
         begin = time.perf_counter()
-        ordered = self.reading.of_objects(
-            reader.objects(self.channel), self.epoch
-        )  # lists all objects if it shuffles them
+        objects = reader.objects(self.channel)
+        # A shuffled order depends on all objects, so they are listed.
+        order = None if self.reading.seed is None else self.reading.order_of(len(objects), self.epoch)
+        self._compare(objects, cursor.resumption.listing, is_whole=order is not None)
+        cursor.digest, cursor.pin_of = objects.digest, lambda number: reader.pin_of(self.channel, objects[number])
+        cursor.begun = max([0 if order is None else len(objects), *(pair[0] for pair in cursor.resumption.listing)])
         waited(begin)
-        items = self.shard.of(ordered)
-        for item in islice(items, cursor.object):
-            self._begin(cursor, reader.key_of(self.channel, item))
-        if cursor.begun < cursor.object:
-            raise self._too_few(cursor, cursor.begun, "objects")
+        work, shard = cursor.resumption.work, (self.shard.index, self.shard.count)
+        pieces = work.pieces_of(*shard)
+        parts = deque((part, piece, part is piece.parts[-1]) for piece in pieces[cursor.item :] for part in piece.parts)
+
+        def numbers(begin: int = cursor.item) -> Iterator[int]:
+            begun = [part.number if order is None else order[part.number] for part, _, _ in parts]
+            return chain(begun, work.of(count() if order is None else order, *shard, begin))
+
+        if cursor.item > len(pieces) and not any(True for _ in islice(_chosen(objects, numbers(cursor.item - 1)), 1)):
+            raise self._fewer(cursor.item, len(objects), "objects")
+        # Iterating is faster than asking for each.
+        is_fresh = order is None and not cursor.item and work == Work()
+        items: Iterable[Any] = work.of(objects, *shard) if is_fresh else _chosen(objects, numbers())
         if self.cache is None:
             opened = reader.open_objects(self.channel, items)
         else:
             opened = self.cache.open_objects(reader, self.channel, items)
+        pin = cursor.resumption.at.pin
         with closing(opened) as streams:
-            for key, stream in streams:
+            for number, (key, stream) in zip(numbers(), streams):  # noqa: B905 - the numbers have no end
                 self._key = key
+                cursor.number = number
+                if number >= cursor.begun:
+                    cursor.begun = number + 1
+                pin = pin or (parts[0][0].pin if parts else 0)
+                if pin and reader.pin_of(self.channel, objects[number]) != pin:
+                    raise self._changed(f"object {key!r} is not the one of")
+                pin = 0
                 with closing(stream):
-                    self._begin(cursor, key or "")
-                    yield from self.form.split(stream, key, cursor)
-                cursor.object += 1
+                    if parts:
+                        yield from self._of_part(stream, key, cursor, *parts.popleft())
+                    else:
+                        yield from self.form.split(stream, key, cursor)
+                        cursor.item += 1
                 cursor.start = cursor.position = 0
-        if cursor.start or cursor.begun < cursor.expected[0]:
-            raise self._too_few(cursor, cursor.begun, "objects")
+        if cursor.start or parts:
+            raise self._fewer(cursor.item, len(objects), "objects")
 
-    def _begin(self, cursor: ShardCursor, key: str) -> None:
-        if not cursor.begin(key):
-            raise ChannelError(
-                f"channel {self.channel.name!r}: the objects up to {key!r} are not those of when the state was taken: the data"
-                " has changed; restart the epoch"
-            )
+    def _of_part(
+        self, stream: ByteStream, key: str | None, cursor: ShardCursor, part: Part, piece: Piece, is_last: bool
+    ) -> Generator[Sample, None, None]:
+        """Yield the samples of an object that another reader had begun."""
+        if not piece.seed:
+            cursor.start = cursor.position = cursor.start or part.position
+            yield from self.form.split(stream, key, cursor)
+            cursor.item += 1
+            return
+        if cursor.piece is None:
+            cursor.piece, self._missing = piece, piece.samples
+        for sample in islice(self.form.split(stream, key, Cursor(part.position)), self._missing):
+            self._missing -= 1
+            if not self._missing:  # The caller looks at the cursor when it has the block's last sample.
+                cursor.cut = True
+                cursor.item += 1
+            yield sample
+            cursor.cut = False
+        if is_last and self._missing:
+            raise self._changed(f"the objects up to {key!r} have fewer samples than")
 
-    def _left(self, samples: Iterator[Sample], cursor: ShardCursor) -> Iterator[Sample]:
-        """Skip the samples that were read before. Raises ChannelError if there are fewer."""
-        before = sum(1 for _ in islice(samples, cursor.object))
-        if before < cursor.object:
-            raise self._too_few(cursor, before, "samples")
-        return samples
+    def _compare(self, objects: Items[Any], begun: Sequence[Sequence[int]], *, is_whole: bool) -> None:
+        """Raise ChannelError if the first objects are not those of when the state was taken; all of them if `is_whole`."""
+        for number, digest in begun:
+            try:
+                is_same = objects.digest(number) == digest
+            except IndexError:
+                raise self._fewer(number, len(objects), "objects") from None
+            if not is_same or (is_whole and number != len(objects)):
+                raise self._changed("the objects are not those of")
 
-    def _too_few(self, cursor: ShardCursor, count: int, what: str) -> ChannelError:
-        begun = max(cursor.object, cursor.expected[0])
+    def _changed(self, how: str) -> ChannelError:
         return ChannelError(
-            f"channel {self.channel.name!r}: the state says that {begun:,} {what} of this shard were begun, but there are"
-            f" {count:,}: the data has changed; restart the epoch"
+            f"channel {self.channel.name!r}: {how} when the state was taken: the data has changed; restart the epoch"
+        )
+
+    def _fewer(self, begun: int, found: int, what: str) -> ChannelError:
+        return ChannelError(
+            f"channel {self.channel.name!r}: the state says that {begun:,} {what} were begun, but there are {found:,}: the data has"
+            " changed; restart the epoch"
         )
 
     def _of_stream(self, cursor: ShardCursor) -> Generator[Sample, None, None]:
-        """Yield a Pipe's samples. If they are assigned or wrapped, the cursor counts those of this shard."""
+        """Yield a Pipe's samples. The cursor counts those of this shard."""
         if self.is_assigned or has_broker(self.channel):
-            if cursor.start:
-                raise ChannelError(
-                    f"channel {self.channel.name!r}: the state was saved with one reader of the Pipe, which now has"
-                    " several; use as many as before, or restart the epoch"
-                )
+            cursor.start = cursor.position = 0
             with closing(
                 read_shard(self.channel, self.epoch, self.form, self.shard, cursor, self._shuffled)
             ) as assigned:
-                for sample in self._left(assigned, cursor):
-                    cursor.object += 1
-                    yield sample
+                yield from self._left(assigned, cursor)
             return
         wrapped = self.channel.record_wrapper == "RecordIO"
+        work, whole = cursor.resumption.work, self.shard == EVERYTHING and not wrapped
         with closing(fifo.open_fifo(self.channel, self.epoch, fifo.wait_seconds())) as stream:
-            if self.shard == EVERYTHING and not wrapped and not cursor.object:
-                yield from self.form.split(stream, None, cursor)
+            if whole and work == Work() and (cursor.start or not cursor.item):
+                # It resumes at a byte. C counts the samples: a loop here would be noticeable.
+                cursor.passed = iter(range(1, sys.maxsize))
+                yield from compress(self.form.split(stream, None, cursor), cursor.passed)
                 return
             # Each wrapped record is one whole object, in the channel's format.
             split = self.form.split
             samples = recordio.unwrapped(stream, split) if wrapped else split(stream, None)
-            for sample in self._left(self.shard.of(samples), cursor):
-                cursor.object += 1
-                yield sample
+            cursor.start = cursor.position = 0
+            yield from self._left(work.of(samples, self.shard.index, self.shard.count), cursor)
+
+    def _left(self, samples: Iterator[Sample], cursor: ShardCursor) -> Iterator[Sample]:
+        """Skip the samples that were read before, and count the others. Raises ChannelError if there are fewer."""
+        before = sum(1 for _ in islice(samples, cursor.item))
+        if before < cursor.item:
+            raise self._fewer(cursor.item, before, "samples of this shard")
+        for sample in samples:
+            cursor.item += 1
+            yield sample
+
+
+def _chosen(objects: Items[Any], numbers: Iterable[int]) -> Iterator[Any]:
+    """Yield objects by their numbers, up to the first number beyond the last object."""
+    for number in numbers:
+        try:
+            item = objects[number]
+        except IndexError:
+            return
+        yield item

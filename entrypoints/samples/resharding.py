@@ -28,7 +28,7 @@ from entrypoints.errors import ChannelError, no_room
 from entrypoints.fetching.background import in_background
 from entrypoints.fetching.pages import Listed
 from entrypoints.fetching.schedule import Limits
-from entrypoints.order.sampling import Samples
+from entrypoints.order.samples import Samples
 from entrypoints.readers import s3, s3_client
 from entrypoints.records.shards import write_shard, writer_of
 from entrypoints.records.writing import SampleError, refusal
@@ -166,7 +166,7 @@ def _begin(samples: Samples, target: Target, say: Say) -> Progress:
             raise ChannelError(f"{target.uri} has shards of an earlier run, and {changed}; {remedy}")
         progress.objects = {"last": max(each.key for each in objects), "digest": _digest(objects)}
     if progress.state is not None:
-        samples.load_state_dict({**progress.state, "finished": False})
+        samples.load_state_dict({**progress.state, "ended": []})
         say(f"{target.uri}: {len(progress.shards):,} shards of an earlier run are complete")
     else:
         target.write(_progress_name(target.host), asdict(progress))  # S3 refuses now what it would refuse later

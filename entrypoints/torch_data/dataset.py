@@ -28,8 +28,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 from entrypoints.errors import ChannelError, expect, is_count, whole_number
 from entrypoints.fetching.agreement import compare_by
 from entrypoints.fetching.shared_listing import job, join_job
+from entrypoints.fetching.silence import warn_once
 from entrypoints.job.environment import Environment
-from entrypoints.order.sampling import Reading, Samples, State
+from entrypoints.order.samples import Samples
+from entrypoints.order.sampling import Reading, State
 from entrypoints.order.sharding import Placement, placement_of_rank
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import (
@@ -90,11 +92,14 @@ class StreamDataset(IterableDataset[Any]):
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         resumed, self._resumed = self._resumed, None
-        epoch = resumed["epoch"] if resumed is not None and info is not None else self.epoch
+        if resumed is not None and "merged" in resumed and not self._epochs.take(worker):
+            resumed = None  # a copy of a state from which this worker has resumed already
+        is_own = resumed is not None and info is not None and "merged" not in resumed
+        epoch = resumed["epoch"] if resumed is not None and is_own else self.epoch
         self._current = samples = self.samples(worker, workers, epoch)
         if resumed is not None and resumed["epoch"] == epoch:
             samples.load_state_dict(resumed)
-            if info is not None:
+            if is_own:
                 self._epochs.resume(worker, epoch)
             elif samples.finished and self.placement.local_world_size > 1:
                 # Other readers of a Pipe wait until this shard connects, too, and a StatefulDataLoader may request no sample.
@@ -164,8 +169,14 @@ class StreamDataset(IterableDataset[Any]):
         """
         _check(state)
         info, finished = get_worker_info(), bool(state.get("finished"))
+        if self.restarts_epoch and not finished and info is None:
+            warn_once(
+                "SageMaker shuffles this Pipe differently in each job, so the epoch of the state begins again; to resume in its"
+                " middle, remove shuffle_config and use Reading(seed=...)"
+            )
         if info is None:
             self._epochs.forget_states()
+            self._epochs.offer()
         if finished or (info is not None and "version" in state):
             self._epochs.load(info.id if info else 0, state["epoch"], finished)
         else:
@@ -243,7 +254,7 @@ def foreign_state(state: Any) -> str | None:
     """Return, in words, what a state is that comes neither from a dataset nor from a ThreadLoader; else None."""
     known = state if isinstance(state, dict) else {}
     if "_snapshot" in known or "_num_yielded" in known:
-        return "a StatefulDataLoader's: load it there"
+        return "a StatefulDataLoader's: load it there, or merge it"
     if not is_count(known.get("epoch")):
         return f"{', '.join(map(repr, known)) or repr(state):.100}, without an epoch"
     return None
@@ -251,10 +262,10 @@ def foreign_state(state: Any) -> str | None:
 
 def _check(state: Any) -> None:
     """Refuse a ThreadLoader's state, too: its epoch alone would restart the epoch and repeat samples."""
-    what = foreign_state(state) or ("a ThreadLoader's: load it there" if "threads" in state else None)
+    what = foreign_state(state) or ("a ThreadLoader's: load it there, or merge it" if "threads" in state else None)
     if what is not None:
         raise ChannelError(
-            f"a dataset resumes only from a dataset's state_dict(); this is {what}; or restart the epoch"
+            f"a dataset resumes only from a dataset's state_dict(), or from merge_states(); this is {what}; or restart the epoch"
         )
 
 

@@ -32,11 +32,13 @@ class Epochs:
         # By worker, until it yields a sample: the epoch of the state that it has loaded, and what became of that.
         self._loaded = torch.full((WORKERS,), -1, dtype=torch.int64)
         self._status = torch.full((WORKERS,), _NONE, dtype=torch.int64)
+        # By worker: whether it has resumed at the merged state that the dataset has loaded.
+        self._taken = torch.zeros(WORKERS, dtype=torch.int64)
         self.__setstate__(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for cells in (self._epoch, self._times, self._resumed, self._loaded, self._status):
+        for cells in (self._epoch, self._times, self._resumed, self._loaded, self._status, self._taken):
             cells.share_memory_()  # type: ignore[no-untyped-call]
 
     def set(self, epoch: int) -> None:
@@ -50,6 +52,16 @@ class Epochs:
         if len(loaded):
             return int(loaded.max()) + is_only_rank
         return int(self._loaded.max()) + 1  # the skipped epoch, or -1
+
+    def offer(self) -> None:
+        """Record that the dataset has loaded a state for all workers."""
+        self._taken.fill_(0)
+
+    def take(self, worker: int) -> bool:
+        """Return whether a worker has yet to resume at that state; the next time it has not."""
+        is_first = not self._taken[worker]
+        self._taken[worker] = 1
+        return is_first
 
     def forget_states(self) -> None:
         self._loaded.fill_(-1)

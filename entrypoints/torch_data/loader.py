@@ -17,27 +17,24 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
-import torch
-import torch.distributed
 from torch.utils.data import default_collate
 
 from entrypoints.errors import ChannelError, expect, is_count, whole_number
 from entrypoints.fetching.background import exit_deadline
 from entrypoints.fetching.prefetch import end_all
-from entrypoints.order.sampling import Samples, State
+from entrypoints.order.samples import Samples
+from entrypoints.order.sampling import State
 from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.dataset import StreamDataset, foreign_state
 from entrypoints.waits import are_recorded, timed_transform
 
-T = TypeVar("T")
 _AHEAD = 2  # batches that each thread prepares in advance
 _WAIT_SECONDS = 0.2  # between two checks whether the loop was left
 _LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a silent FIFO is left behind
@@ -99,16 +96,22 @@ class ThreadLoader:
         begin, self._resumed = self._resumed, None
         if begin is not None and begin["epoch"] != self.dataset.epoch:
             begin = None
-        if begin is not None and len(begin["threads"]) != self._threads:
+        threads = begin["threads"] if begin and "threads" in begin else [begin] * self._threads
+        if len(threads) != self._threads:
             raise ChannelError(
-                f"the state was saved with {len(begin['threads'])} threads, but this loader has {self._threads};"
-                " use as many, or restart the epoch"
+                f"the state was saved with {len(threads)} threads, but this loader has {self._threads}; merge the states of all"
+                " ranks by entrypoints.merge_states, or restart the epoch"
             )
         samples = [self.dataset.samples(worker, self._threads) for worker in range(self._threads)]
-        for each, state in zip(samples, begin["threads"] if begin else (), strict=False):
-            each.load_state_dict(state)
+        for each, state in zip(samples, threads, strict=True):
+            if state is not None:
+                each.load_state_dict(state)
         states = [each.state_dict() for each in samples]
-        self._state = begin or {"epoch": self.dataset.epoch, "threads": states, "ended": [], "turn": 0}
+        self._state = (
+            begin
+            if begin and "threads" in begin
+            else {"epoch": self.dataset.epoch, "threads": states, "ended": [], "turn": 0}
+        )
         batches = self._batches(samples, self._state)
         return self.dataset.shared_work.loop(threads=self._threads).over(batches) if are_recorded() else batches
 
@@ -131,7 +134,7 @@ class ThreadLoader:
         """
         _check(state)
         self.dataset.load_state_dict({"epoch": state["epoch"], "finished": _is_finished(state)})
-        self._resumed = state if "threads" in state else None
+        self._resumed = state if "threads" in state or "merged" in state else None
 
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
@@ -217,19 +220,20 @@ def _check(state: Any) -> None:
     """Raise ChannelError for anything that is not a ThreadLoader's state, with what it is."""
     known = state if isinstance(state, dict) else {}
     what = foreign_state(state)
-    if "version" in known:
+    if "version" in known and "merged" not in known:
         dataset = "MixedDataset's" if "sources" in known else "ChannelDataset's"
-        what = f"a {dataset}, without a loader or with num_workers=0: load it there"
+        what = f"a {dataset}, without a loader or with num_workers=0: load it there, or merge it"
     elif "threads" in known and not _is_whole(known):
         what = "damaged: threads, ended threads or turn is missing"
     if what is not None:
         raise ChannelError(
-            f"a ThreadLoader resumes only from a ThreadLoader's state_dict(); this is {what}; or restart the epoch"
+            f"a ThreadLoader resumes only from a ThreadLoader's state_dict(), or from merge_states(); this is {what}; or restart"
+            " the epoch"
         )
 
 
 def _is_finished(state: State) -> bool:
-    return "threads" in state and len(state["ended"]) == len(state["threads"])
+    return bool(state.get("finished")) or ("threads" in state and len(state["ended"]) == len(state["threads"]))
 
 
 def _is_whole(state: State) -> bool:
@@ -251,47 +255,3 @@ def _put(filled: queue.Queue[_Item], item: _Item, stop: threading.Event) -> bool
             continue
         return True
     return False
-
-
-def even_batches(batches: Iterable[T], *, kept: int = 8) -> Generator[tuple[T, bool], None, None]:
-    """Yield as many batches on every rank as the rank with the most has, so that all ranks take the same number of steps.
-
-    A rank that has run out repeats its first batches; leave these out of the metrics, and multiply their loss by 0. A rank that had
-    none (fewer objects than ranks; an epoch resumed near its end) receives one from another rank. Every rank of the process group
-    must iterate.
-
-    Args:
-        batches: This rank's batches.
-        kept: How many of its first batches a rank keeps to repeat.
-
-    Yields:
-        A batch, and whether it counts: False for a repeated one.
-    """
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        yield from ((batch, True) for batch in batches)
-        return
-    first: list[T] = []
-    repeated = 0
-    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
-    nothing: Any = object()
-    for batch in chain(batches, repeat(nothing)):
-        has_one = batch is not nothing
-        # The lowest rank that has a batch; and whether a rank has none to repeat.
-        votes = torch.tensor([rank if has_one else ranks, -int(not has_one and not first)], device=device)
-        torch.distributed.all_reduce(votes, torch.distributed.ReduceOp.MIN)
-        lender, one_is_missing = int(votes[0]), bool(votes[1])
-        if lender == ranks:
-            return
-        if one_is_missing:
-            lent: list[Any] = [batch if rank == lender else None]
-            torch.distributed.broadcast_object_list(lent, src=lender)
-            if not has_one and not first:
-                first.append(lent[0])
-        if has_one:
-            if len(first) < kept:
-                first.append(batch)
-            yield batch, True
-        else:
-            yield first[repeated % len(first)], False
-            repeated += 1

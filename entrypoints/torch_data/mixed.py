@@ -50,7 +50,8 @@ class MixedDataset(StreamDataset):
         return Mixture(
             [part.samples(worker, workers, epoch) for part in self._parts],
             self._weights,
-            seed=f"{self._seed}/{epoch}/{rank}/{worker}/{workers}",
+            seed=str(self._seed),
+            reader=f"{epoch}/{rank}/{worker}/{workers}",
             transforms=[timed_transform(part.transform) for part in self._parts],
             stop_at_first=self._stop_at_first,
         )

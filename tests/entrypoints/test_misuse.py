@@ -28,6 +28,7 @@ from entrypoints import (
     save_checkpoint,
 )
 from entrypoints.order.sharding import Shard
+from entrypoints.order.work import Position
 from format_channels import lines_channel
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
@@ -124,13 +125,28 @@ def test_dataset_refuses_states_of_loaders(environment: Environment) -> None:
         assert sum(1 for _ in fresh) == 12  # it is as it was
 
 
-@pytest.mark.parametrize("state", [None, {}, "x", {"epoch": "1"}, {"epoch": -1}, {"version": 2, "finished": True}])
+@pytest.mark.parametrize("state", [None, {}, "x", {"epoch": "1"}, {"epoch": -1}, {"version": 3, "finished": True}])
 def test_dataset_refuses_values_that_are_not_states(environment: Environment, state: Any) -> None:
     with pytest.raises(ChannelError, match=r"resumes only from a dataset's .* without an epoch"):
         ChannelDataset("lines", environment=environment).load_state_dict(state)
 
 
-@pytest.mark.parametrize("damage", [{"object": -5}, {"given": -1}, {"of": [1]}, {"block": None}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"shards": {"0": [*Position(-5)]}},
+        {"shards": {"0": [*Position(given=-1)]}},
+        {"shards": {"1": [*Position()]}},
+        {"shards": {"x": [*Position()]}},
+        {"of": [1]},
+        {"count": None},
+        {"ended": [7]},
+        {"left": None},
+        {"listing": None},
+        {"listing": [[1]]},
+        {"version": 2},
+    ],
+)
 def test_damaged_state_is_refused(environment: Environment, damage: dict[str, Any]) -> None:
     with open_channel("lines", environment=environment) as samples:
         next(samples)

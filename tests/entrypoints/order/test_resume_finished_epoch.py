@@ -14,6 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment
 from entrypoints.order.sharding import Shard
+from entrypoints.order.work import Position
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.mixed import MixedDataset
@@ -151,11 +152,11 @@ def test_state_beyond_the_last_object_is_refused(environment: Environment, objec
         return open_channel("files", environment=environment, shard=Shard())
 
     with closing(opened()) as samples:
-        state = {**samples.state_dict(), "object": object_number, "position": position}
+        state = {**samples.state_dict(), "shards": {"0": [*Position(object_number, position)]}}
     with closing(opened()) as samples:
         samples.load_state_dict(state)
         with pytest.raises(ChannelError, match="there are 7: the data has changed; restart the epoch"):
             next(samples)
     with closing(opened()) as samples:
-        samples.load_state_dict({**state, "object": 7, "position": 0})  # the last has been given, the end not seen
+        samples.load_state_dict({**state, "shards": {"0": [*Position(7)]}})  # the last has been given, the end not seen
         assert list(samples) == []

@@ -181,16 +181,20 @@ def test_threads_end_when_a_loop_is_left_and_raise_errors(environment: Environme
 
 
 OTHERS: list[tuple[str, dict[str, Any], str]] = [
-    ("tar", {"shard": Shard(0, 2)}, "it has number of shards 1, but this reader has number of shards 2; "),
+    (
+        "tar",
+        {"shard": Shard(0, 2)},
+        "the state is only of 1 of 2 shards, and this reader has shard 0 of 2; merge the states",
+    ),
     (
         "tar",
         {"shard": Shard(1, 4)},
-        "it has shard 0, number of shards 1, but this reader has shard 1, number of shards 4; ",
+        "the state is only of 1 of 2 shards, and this reader has shard 1 of 4; merge the states",
     ),
     ("lines", {}, "it has channel 'tar', format 'tar', but this reader has channel 'lines'"),
     ("tar", {"reading": Reading(seed=8, block=10)}, "it has seed 7, but this reader has seed 8"),
     ("tar", {"reading": Reading(seed=7, block=9)}, "it has block 10, but this reader has block 9"),
-    ("tar", {"reading": None}, "assigned by the broker: False, but this reader has seed None"),
+    ("tar", {"reading": None}, "block_bytes 128000000, but this reader has seed None"),
     ("tar", {"format": "objects"}, "format"),
 ]
 
@@ -199,10 +203,10 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
 def test_state_of_something_else_is_refused(
     environment: Environment, name: str, how: dict[str, Any], message: str
 ) -> None:
-    with closing(open_channel("tar", environment=environment, shard=Shard(0, 1), reading=SHUFFLED)) as samples:
+    with closing(open_channel("tar", environment=environment, shard=Shard(1, 2), reading=SHUFFLED)) as samples:
         next(samples)
         state = samples.state_dict()
-    how = {"shard": Shard(0, 1), "reading": SHUFFLED, **how}
+    how = {"shard": Shard(1, 2), "reading": SHUFFLED, **how}
     with closing(open_channel(name, environment=environment, **how)) as samples, pytest.raises(ChannelError) as refused:
         samples.load_state_dict(state)
     assert message in str(refused.value)
@@ -235,12 +239,14 @@ def test_resume_with_changed_objects_is_refused(
     assert refused or (reading is None and place == 1)
 
 
-@pytest.mark.parametrize("broken", [{}, {"version": 2, "epoch": 0}, {"object": "x"}, {"object": None}])
+@pytest.mark.parametrize(
+    "broken", [{}, {"version": 3, "epoch": 0}, {"shards": "x"}, {"shards": {"0": ["x"] * 9}}, {"shards": {"0": None}}]
+)
 def test_broken_state_is_refused(environment: Environment, broken: dict[str, Any]) -> None:
     with closing(open_channel("tar", environment=environment)) as samples:
         whole = samples.state_dict()
         with pytest.raises(ChannelError, match="the state does not match this reading"):
-            samples.load_state_dict({**whole, **broken} if "object" in broken else broken)
+            samples.load_state_dict({**whole, **broken} if "shards" in broken else broken)
         next(samples)
         with pytest.raises(ChannelError, match="before the first sample is read"):
             samples.load_state_dict(whole)

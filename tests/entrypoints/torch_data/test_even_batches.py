@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from entrypoints.torch_data.loader import even_batches
+from entrypoints.torch_data.ranks import even_batches
 from patience import PATIENCE
 
 
@@ -20,7 +20,7 @@ def test_even_batches_of_one_process_all_count() -> None:
 RANK = """
 import json, os, sys
 import torch.distributed as dist
-from entrypoints.torch_data.loader import even_batches
+from entrypoints.torch_data.ranks import even_batches
 
 rank, store, lengths = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=len(lengths))

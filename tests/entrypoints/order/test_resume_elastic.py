@@ -1,0 +1,343 @@
+"""States merge, and any number of ranks, workers and threads resumes from them: each sample once per epoch."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import entrypoints
+from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Shard
+from entrypoints.order.states import merge_states
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
+from entrypoints.torch_data.mixed import MixedDataset
+from entrypoints.torch_data.ranks import gather_state
+from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of, texts
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+COUNTS = [1, 2, 3, 4, 8]
+READINGS = [None, SHUFFLED, Reading(seed=3, block=1), Reading(seed=3, block=25)]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return make_environment(tmp_path_factory.mktemp("ml"))
+
+
+def as_stored(state: Any) -> Any:
+    return json.loads(json.dumps(state))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(sorted(CHANNELS)),
+    reading=st.sampled_from(READINGS),
+    counts=st.lists(st.sampled_from(COUNTS), min_size=2, max_size=4),
+    chance=st.randoms(use_true_random=False),
+)
+def test_shards_interrupted_anywhere_yield_each_sample_once(
+    environment: Environment, name: str, reading: Reading | None, counts: list[int], chance: random.Random
+) -> None:
+    found: list[str] = []
+    merged = None
+    for step, count in enumerate(counts):
+        states = []
+        for index in range(count):
+            with open_channel(name, environment=environment, shard=Shard(index, count), reading=reading) as samples:
+                if merged is not None:
+                    samples.load_state_dict(merged)
+                until = None if step == len(counts) - 1 else chance.choice([0, 1, 5, 12, 40])
+                found += [text_of(sample) for sample in islice(samples, until)]
+                states.append(samples.state_dict())
+        merged = as_stored(merge_states(as_stored(states)))
+        if merged["finished"]:
+            break
+    assert sorted(found) == EVERY
+
+
+def loaders(environment: Environment, reading: Reading | None, kind: str, size: int) -> Any:
+    """A loader of this process's rank with so many threads or workers, and what loads a merged state."""
+    dataset = ChannelDataset("tar", transform=text_of, environment=environment, reading=reading)
+    if kind == "threads":
+        loader = ThreadLoader(dataset, 3, threads=size, collate=list)
+        return loader, loader.load_state_dict
+    if kind == "stateful":
+        stateful: Any = StatefulDataLoader(dataset, 3, num_workers=size, collate_fn=list)
+        return stateful, dataset.load_state_dict
+    return dataset, dataset.load_state_dict
+
+
+PLANS: list[list[tuple[str, int, int]]] = [  # kind of loader, ranks, and threads or workers
+    [("threads", 2, 2), ("threads", 1, 3), ("stateful", 3, 0)],
+    [("stateful", 1, 2), ("threads", 4, 1), ("dataset", 2, 1)],
+    [("dataset", 3, 1), ("stateful", 2, 2), ("threads", 1, 4)],
+    [("threads", 8, 2), ("stateful", 1, 0), ("threads", 2, 2)],
+]
+
+
+@pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_loaders_of_any_kind_and_number_continue_each_other(
+    environment: Environment,
+    monkeypatch: pytest.MonkeyPatch,
+    plan: list[tuple[str, int, int]],
+    reading: Reading | None,
+) -> None:
+    found: list[str] = []
+    merged = None
+    for step, (kind, ranks, size) in enumerate(plan):
+        states = []
+        for rank in range(ranks):
+            monkeypatch.setenv("RANK", str(rank))
+            monkeypatch.setenv("WORLD_SIZE", str(ranks))
+            loader, load = loaders(environment, reading, kind, size)
+            if merged is not None:
+                load(merged)
+            batches = iter(loader)
+            most = None if step == len(plan) - 1 else 10 if kind == "dataset" else 4
+            for batch in islice(batches, most):
+                found += [batch] if isinstance(batch, str) else batch
+            states.append(as_stored(loader.state_dict()) if kind != "stateful" else loader.state_dict())
+        merged = as_stored(merge_states(states))
+        if merged["finished"]:
+            break  # loaded again, it would begin the next epoch
+    assert sorted(found) == EVERY
+    assert merged is not None and merged["finished"]
+
+
+@pytest.mark.parametrize("reading", [None, SHUFFLED], ids=["in order", "shuffled"])
+def test_as_many_ranks_as_before_continue_in_the_same_order(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, reading: Reading | None
+) -> None:
+    """Even threads and ranks may change places: what counts is the number of shards."""
+
+    def ranks(threads: int) -> Iterator[ThreadLoader]:
+        for rank in range(2):
+            monkeypatch.setenv("RANK", str(rank))
+            monkeypatch.setenv("WORLD_SIZE", "2")
+            yield loaders(environment, reading, "threads", threads)[0]
+
+    whole = [list(loader) for loader in ranks(2)]
+    first, states = [], []
+    for loader in ranks(2):
+        first.append(list(islice(loader, 4)))
+        states.append(loader.state_dict())
+    merged = as_stored(merge_states(states))
+    for rank, loader in enumerate(ranks(2)):
+        loader.load_state_dict(merged)
+        assert first[rank] + list(loader) == whole[rank]
+
+
+@pytest.mark.parametrize("kind", ["threads", "plain"])
+def test_epoch_after_a_merged_state_is_whole(environment: Environment, kind: str) -> None:
+    first, _ = loaders(environment, SHUFFLED, "threads", 2)
+    first.dataset.set_epoch(2)
+    before = [text for batch in islice(first, 6) for text in batch]
+    merged = as_stored(gather_state(first))
+    dataset = ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED)
+    loader: Any
+    if kind == "threads":
+        loader = ThreadLoader(dataset, 4, threads=3, collate=list)
+        loader.load_state_dict(merged)
+    else:
+        loader = DataLoader(dataset, 4, num_workers=3, collate_fn=list)
+        dataset.load_state_dict(merged)
+    assert dataset.epoch == 2
+    rest = [text for batch in loader for text in batch]
+    assert sorted(before + rest) == EVERY
+    again = [text for batch in loader for text in batch]
+    assert sorted(again) == EVERY, "the same epoch, from its beginning"
+    dataset.set_epoch(3)
+    assert sorted(text for batch in loader for text in batch) == EVERY
+
+
+def mixture(environment: Environment, **how: Any) -> MixedDataset:
+    parts = {
+        ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED): 3.0,
+        ChannelDataset("lines", transform=lambda sample: f"line {text_of(sample)}", environment=environment): 1.0,
+    }
+    return MixedDataset(parts, **how)
+
+
+def test_mixtures_of_any_number_continue_each_other(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+    merged = None
+    for step, (ranks, threads) in enumerate([(2, 2), (3, 1), (1, 4), (4, 1), (2, 2)]):
+        states = []
+        for rank in range(ranks):
+            monkeypatch.setenv("RANK", str(rank))
+            monkeypatch.setenv("WORLD_SIZE", str(ranks))
+            loader = ThreadLoader(mixture(environment), 3, threads=threads, collate=list)
+            if merged is not None:
+                loader.load_state_dict(merged)
+            found += [text for batch in islice(loader, None if step == 4 else 4) for text in batch]
+            states.append(loader.state_dict())
+        merged = as_stored(merge_states(as_stored(states)))
+    assert sorted(found) == sorted([*EVERY, *(f"line {text}" for text in EVERY)])
+
+
+def test_mixture_with_as_many_readers_continues_its_draws(environment: Environment) -> None:
+    whole = list(mixture(environment))
+    dataset = mixture(environment)
+    before = list(islice(dataset, 57))
+    merged = as_stored(merge_states([dataset.state_dict()]))
+    again = mixture(environment)
+    again.load_state_dict(merged)
+    assert before + list(again) == whole
+
+
+@pytest.mark.parametrize(
+    "reading", [Reading(shards=8), Reading(seed=5, block=4, shards=8)], ids=["in order", "shuffled"]
+)
+def test_step_has_the_same_samples_on_any_number_of_ranks(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, reading: Reading
+) -> None:
+    """Until the first of the eight shards has ended: 70 objects make six of nine and two of eight."""
+
+    def steps(ranks: int, threads: int, state: Any = None, most: int | None = None) -> tuple[list[list[str]], Any]:
+        every: list[list[str]] = []
+        states = []
+        for rank in range(ranks):
+            monkeypatch.setenv("RANK", str(rank))
+            monkeypatch.setenv("WORLD_SIZE", str(ranks))
+            dataset = ChannelDataset("objects", transform=text_of, environment=environment, reading=reading)
+            loader = ThreadLoader(dataset, 8 // ranks, threads=threads, collate=list)
+            if state is not None:
+                loader.load_state_dict(state)
+            for step, batch in enumerate(islice(loader, most)):
+                every.extend([[]] * (step + 1 - len(every)))
+                every[step] = sorted(every[step] + batch)
+            states.append(loader.state_dict())
+        return every, as_stored(merge_states(states))
+
+    whole, _ = steps(1, 1)
+    assert sorted(chain.from_iterable(whole)) == EVERY
+    for ranks in (2, 4, 8):
+        assert steps(ranks, 1)[0][:8] == whole[:8]
+        first, merged = steps(ranks, 1, most=3)
+        for others in (1, 2, 4, 8):
+            rest, _ = steps(others, 1, merged)
+            assert (first + rest)[:8] == whole[:8]
+            assert sorted(chain.from_iterable(first + rest)) == EVERY
+    assert steps(4, 2)[0][:6] == steps(1, 2)[0][:6] == steps(2, 2)[0][:6]
+
+
+def test_shards_that_ranks_do_not_divide_are_refused(environment: Environment) -> None:
+    with pytest.raises(
+        ChannelError, match=r"Reading\(shards=8\) cannot be divided equally among 3 ranks with 1 workers"
+    ):
+        open_channel("tar", environment=environment, shard=Shard(0, 3), reading=Reading(shards=8))
+    with pytest.raises(ValueError, match="shards is 0"):
+        Reading(shards=0)
+
+
+def state_of(environment: Environment, name: str, index: int, count: int, read: int = 3, **how: Any) -> Any:
+    with closing(open_channel(name, environment=environment, shard=Shard(index, count), **how)) as samples:
+        list(islice(samples, read))
+        return as_stored(samples.state_dict())
+
+
+def test_states_that_do_not_belong_together_are_not_merged(environment: Environment) -> None:
+    one, other = (state_of(environment, "tar", index, 2) for index in (0, 1))
+    refused: list[tuple[list[Any], str]] = [
+        ([], "there are no states to merge"),
+        ([one], "shard 1 of 2 is missing; give the states of all ranks"),
+        ([one, state_of(environment, "tar", 0, 2, 5)], "two of shard 0 have different positions"),
+        ([one, {**other, "epoch": 1}], "they are of the epochs 0, 1"),
+        ([one, {"epoch": 0}], "some were taken before their reader had begun the epoch"),
+        (
+            [one, state_of(environment, "lines", 1, 2)],
+            "it has channel 'lines', format 'lines', but another has channel",
+        ),
+        ([one, state_of(environment, "tar", 1, 2, reading=SHUFFLED)], "it has seed 7"),
+        ([one, state_of(environment, "tar", 1, 4)], "count differs"),
+        ([{**one, "version": 2}, other], "they are not all of version 3"),
+        ([one, {**other, "listing": [[1, 2], *other["listing"]]}, {**one, "listing": [[1, 3]]}], "objects differ"),
+        ([{"model": 1}], "'model' is not a state of ours"),
+        ([None], "None is not a state of ours"),
+        ([{"_steps_since_snapshot": 2}], "set snapshot_every_n_steps=1"),
+    ]
+    for states, reason in refused:
+        with pytest.raises(ChannelError, match=reason):
+            merge_states(states)
+
+
+def test_merging_merged_states_changes_nothing(environment: Environment) -> None:
+    states = [state_of(environment, "tar", index, 3, reading=SHUFFLED) for index in range(3)]
+    merged = merge_states(states)
+    assert merge_states([merged, merged]) == merged
+    assert merge_states([merged, states[1]]) == merged
+    assert merge_states([{"epoch": 4}, {"epoch": 4}]) == {"epoch": 4}
+
+
+def test_old_state_is_refused(environment: Environment) -> None:
+    old = {"version": 2, "epoch": 0, "finished": False, "of": {}, "object": 1, "position": 0}
+    with (
+        closing(open_channel("tar", environment=environment)) as samples,
+        pytest.raises(ChannelError, match=r"it has version 2, .*but this reader has version 3, .*; restart the epoch"),
+    ):
+        samples.load_state_dict(old)
+
+
+def test_changed_objects_are_refused_by_any_number_of_readers(tmp_path: Path) -> None:
+    environment = make_environment(tmp_path)
+    merged = merge_states([state_of(environment, "lines", index, 2, 25) for index in range(2)])
+    (environment.channels["lines"].path / "3.txt").rename(environment.channels["lines"].path / "33.txt")
+    with (
+        closing(open_channel("lines", environment=environment, shard=Shard(0, 3))) as samples,
+        pytest.raises(ChannelError, match="the data has changed; restart the epoch"),
+    ):
+        samples.load_state_dict(merged)
+        list(samples)
+
+
+def test_hosts_with_their_own_objects_resume_with_any_number_of_readers(environment: Environment) -> None:
+    """Here both hosts have the same objects, as if each had been assigned these."""
+
+    def shards(host: int, count: int) -> list[Shard]:
+        return [Shard(index, count, host=(host, 2)) for index in range(count)]
+
+    found: list[str] = []
+    merged = None
+    for counts, most in (((2, 3), 9), ((3, 1), 9), ((1, 2), None)):
+        states = []
+        for host, count in enumerate(counts):
+            for shard in shards(host, count):
+                with open_channel("tar", environment=environment, shard=shard, reading=SHUFFLED) as samples:
+                    if merged is not None:
+                        samples.load_state_dict(merged)
+                    found += map(text_of, islice(samples, most))
+                    states.append(samples.state_dict())
+        merged = as_stored(merge_states(as_stored(states)))
+    assert sorted(found) == sorted(2 * EVERY)
+    with (
+        open_channel("tar", environment=environment, shard=Shard(host=(2, 3)), reading=SHUFFLED) as samples,
+        pytest.raises(ChannelError, match="but this reader has"),
+    ):
+        samples.load_state_dict(merged)
+
+
+def test_names_are_public(environment: Environment) -> None:
+    dataset = ChannelDataset("tar", transform=text_of, environment=environment)
+    next(iter(dataset))
+    assert entrypoints.merge_states([dataset.state_dict()]) == entrypoints.gather_state(dataset)
+    assert texts(environment, "tar") == sorted(EVERY)
