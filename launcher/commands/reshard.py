@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +15,9 @@ from entrypoints.errors import ChannelError
 from entrypoints.records import format_of
 from launcher.commands.card import Command
 from launcher.commands.effects import EFFECTS
+from launcher.commands.effects.local import Local
 from launcher.commands.options import SpecOptions, argument, open_account, option
+from launcher.console import say
 from launcher.errors import RefusedError
 from launcher.s3.uri import parse_s3_uri
 
@@ -126,4 +129,10 @@ class Reshard(SpecOptions, Command):
         }
         ours = [f"{path}={json.dumps(value)}" for path, value in values.items() if value is not None]
         plan = self.plan(launcher.load(str(channel_specs.path("reshard")), sets=[*ours, *self.sets]), self.name)
-        return self.effect.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
+        code = self.effect.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
+        place = self.output.removeprefix("s3://")
+        written = Path(".launch", plan.request["TrainingJobName"], "s3", place)
+        if isinstance(self.effect, Local) and self.effect.data and written.exists():
+            copied = self.effect.data / "s3" / place
+            say(f"To read the shards, or to continue: mkdir -p {copied} && cp -r {written}/. {copied}/")
+        return code

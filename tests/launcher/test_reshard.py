@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,22 +63,29 @@ def test_local_run_states_why_it_failed(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for name in ("1.jpg", "1.json", "2.jpg"):
         (folder / name).write_text(name)
-    command = [
-        sys.executable,
-        "-m",
-        "launcher",
-        "reshard",
-        *PLACES,
-        "--sidecars",
-        "json",
-        "--local",
-        "--data",
-        "data",
-        "--json",
-    ]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    result = run_local(tmp_path, "--sidecars", "json", "--json")
     assert result.returncode == 4, result.stderr
     reason = json.loads(result.stdout)["FailureReason"].partition("\n")[0]
     assert reason.endswith(
         "exit code 1: reshard: channel 'data': in/2: has jpg but not json; add it, or choose other sidecars"
     )
+
+
+def test_printed_command_lets_a_further_local_run_continue(tmp_path: Path) -> None:
+    """Each local run writes to a folder of its own, so the same command started again from the first object."""
+    folder = tmp_path / "data/s3/mine/in"
+    folder.mkdir(parents=True)
+    (folder / "1.jpg").write_text("one")
+    first = run_local(tmp_path)
+    command = re.search(r"To read the shards, or to continue: (mkdir .*)", first.stderr)
+    assert command, first.stderr
+    subprocess.run(["sh", "-c", command[1]], cwd=tmp_path, check=True)
+    (folder / "2.jpg").write_text("two")
+    again = run_local(tmp_path)
+    assert "s3://mine/out/: 1 shards of an earlier run are complete" in again.stdout, again.stderr
+    assert "2 shards with 2 samples" in again.stdout
+
+
+def run_local(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "launcher", "reshard", *PLACES, *options, "--local", "--data", "data"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
