@@ -112,14 +112,17 @@ class Measure(SpecOptions, Command):
     def _spec(self) -> launcher.JobSpec:
         """Return the spec of the job that measures."""
         _check_step(self.step)
+        own = list(self.sets)
         if "://" in self.target:
             try:
-                uri = str(parse_s3_uri(self.target)).rstrip("/") + "/"  # FastFile needs a whole folder
+                place = parse_s3_uri(self.target)
+                uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
             except RefusedError as error:
                 raise InputError(str(error)) from None
             if self.chosen:
                 raise click.UsageError(f"{' '.join(self.chosen)}: only a spec has channels; leave it out")
             file, arrivals, form = str(channel_specs.path("measure")), _of_prefix(uri), self.format or "objects"
+            own.insert(0, f"output_data_config.s3_output_path=s3://{place.bucket}/measure/")  # not the example's bucket
         else:
             file = self.target
             found = _chosen(launcher.load(file, sets=self.sets), self.chosen, file)
@@ -152,9 +155,7 @@ class Measure(SpecOptions, Command):
             "code.launcher": "python",
             "resource_config.instance_count": 1,
         }
-        return launcher.load(
-            file, sets=[*self.sets, *(f"{path}={json.dumps(value)}" for path, value in values.items())]
-        )
+        return launcher.load(file, sets=[*own, *(f"{path}={json.dumps(value)}" for path, value in values.items())])
 
     def _show(self, results: Results) -> None:
         if self.as_json:

@@ -123,12 +123,13 @@ def test_folder_is_refused_with_the_options_that_read_it(
 def test_submission_shows_where_the_figures_will_be(
     aws: StandIn, launch: Launch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aws.client("s3").create_bucket(Bucket="my-bucket")
+    """In the prefix's own bucket, where the code is, too; the bundled spec's bucket is an example."""
+    aws.client("s3").create_bucket(Bucket="mine")
     with pytest.raises(SystemExit):
         cli.main(
             ["measure", "s3://mine/x/", "--ways", "fast-file", "--name", "m", "--no-check", "--yes", "--no-follow"]
         )
-    place = "s3://my-bucket/output/m/output/output.tar.gz"
+    place = "s3://mine/measure/m/output/output.tar.gz"
     assert f"results measure.json in {place}, when the job has ended" in capsys.readouterr().err
     assert aws.client("sagemaker").describe_training_job(TrainingJobName="m")["HyperParameters"]["ways"] == "fast-file"
 
