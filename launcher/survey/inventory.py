@@ -95,7 +95,7 @@ def take_inventory(
         elif (index := choice.randrange(count)) < _SAMPLE:
             sample[index] = key, size
     if not count:
-        raise RefusedError(f"{place}: {objects.missing(place)}; or correct the URI")
+        raise RefusedError(f"{place}: {objects.missing(place)}, or correct the URI")
     sizes = sorted(size for _, size in sample)
     low, middle, high = (sizes[int(share * (len(sizes) - 1))] for share in (0.1, 0.5, 0.9))
     drawn = choice.sample(sample, len(sample))
