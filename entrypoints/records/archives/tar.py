@@ -31,13 +31,15 @@ from entrypoints.sample import KEY, ByteStream, Sample
 _log = logging.getLogger(__name__)
 _logged: set[str] = set()  # the link that has been logged
 _ZEROS = bytes(BLOCK)
-# name, size, checksum, kind, magic, prefix of the name
-_FIELDS = struct.Struct("100s24x12s12x8ss100x6s82x155s12x")
+_FIELDS = struct.Struct("100s24x12s12x8ss355x")  # name, size, checksum, kind
+_MAGIC, _PREFIX = slice(257, 263), slice(345, 500)  # the second one of the name
 _USTAR = b"ustar\x00"
 _MODULO = 65521  # Adler-32's
+_TIME = b"%d mtime="
 _WANTED = {b"path", b"size"}
 _MAX_DIGITS = 20  # of a size and its line feed: int() has a limit
 _SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
+_PLAIN = b"0"  # a file
 _LINKS = b"12"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: no content follows, whatever their size
 _EXTENDED = b"xX"  # pax records; the second as Solaris writes them
@@ -80,10 +82,17 @@ def _members(stream: ByteStream, key: str | None, start: int) -> Iterator[tuple[
     # The last extended header: most are equal to the one before, and need no second check.
     extended: bytes | None = None
     extended_size = 0
+    time_alone = b""  # how its content begins if that is nothing but the time
     kind = b""
     offset, take, most = window.offset, window.take, max_sample_bytes()
     while True:
         block = take(BLOCK)
+        if block == extended and not is_lone and _skip_time(window, time_alone, extended_size):
+            # Nearly all extended headers are skipped here.
+            inside, kind = True, b"x"
+            begin = offset if begin < 0 else begin
+            offset += 2 * BLOCK
+            block = take(BLOCK)
         if block == extended and not is_lone:
             kind, size = b"x", extended_size
         elif len(block) < BLOCK:
@@ -102,20 +111,23 @@ def _members(stream: ByteStream, key: str | None, start: int) -> Iterator[tuple[
             kind, size, name = _parse(block, key, offset)
             if is_lone:
                 raise corrupt(key, offset - BLOCK, _LONE)
-            if kind == b"x":
-                extended, extended_size = block, size
+            if kind == _PLAIN:
+                pass
+            elif kind == b"x":
+                extended, extended_size, time_alone = block, size, _TIME % size
             elif kind in _REFUSED:
                 raise corrupt(key, offset, _REFUSED[kind])
         inside = True
         if begin < 0:
             begin = offset
-        if kind in _NO_DATA:
+        is_plain = kind == _PLAIN
+        if not is_plain and kind in _NO_DATA:
             if kind in _LINKS:
                 _log_link(key, offset, own.get("path") or name)
             own, begin = {}, -1
             offset += BLOCK
             continue
-        describes = kind in _DESCRIBING
+        describes = not is_plain and kind in _DESCRIBING
         if (own or every) and not describes:
             size = int(own.get("size") or every.get("size") or size)
             name = own.get("path") or every.get("path") or name
@@ -146,6 +158,18 @@ def _members(stream: ByteStream, key: str | None, start: int) -> Iterator[tuple[
         begin = -1
 
 
+def _skip_time(window: Window, begin: bytes, size: int) -> bool:
+    """Skip an extended header's content in the window if it is nothing but the time; return whether it was."""
+    place = window.position
+    if place + BLOCK > window.end or size > BLOCK:
+        return False
+    content = window.view[place : place + size].tobytes()
+    if not (content.startswith(begin) and content.endswith(b"\n")):
+        return False
+    window.position = place + BLOCK
+    return True
+
+
 def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | None) -> None:
     """Raise CorruptError if a stream of at least `least` bytes must not end here, with `rest`, less than a block."""
     if inside:
@@ -173,14 +197,17 @@ def _log_link(key: str | None, offset: int, name: str) -> None:
 
 def _parse(block: bytes, key: str | None, offset: int) -> tuple[bytes, int, str]:
     """Return kind, size and name in a header of 512 bytes, not all zeros. Raises CorruptError if it is damaged or not one."""
-    name, size, checksum, kind, magic, prefix = _FIELDS.unpack(block)
+    name, size, checksum, kind = _FIELDS.unpack(block)
     # Summing in Python costs by the byte; Adler-32 is in its lower half 1 + the sum, modulo 65,521.
     if zlib.adler32(block) & 0xFFFF != _adler(checksum) and not _is_signed_sum(block, checksum):
         raise corrupt(key, offset, "not a tar header, or a damaged one: its checksum is wrong")
-    path = _text(name)
-    if prefix[0] and magic == _USTAR:  # GNU's own layout has other fields instead of the prefix
-        path = f"{_text(prefix)}/{path}"
-    return kind, _number(size, key, offset), path
+    path = name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    if block[345] and block[_MAGIC] == _USTAR:  # GNU's own layout has other fields instead of the prefix
+        path = f"{_text(block[_PREFIX])}/{path}"
+    try:
+        return kind, _number(size), path
+    except ValueError:
+        raise corrupt(key, offset, f"the size {size!r} is not an octal number") from None
 
 
 @lru_cache(1024)
@@ -199,13 +226,14 @@ def _is_signed_sum(block: bytes, checksum: bytes) -> bool:
     return (zlib.adler32(block) - 256 * high) & 0xFFFF == _adler(checksum)
 
 
-def _number(field: bytes, key: str | None, offset: int) -> int:
-    """Return a size: octal digits, or binary if the first bit is set (GNU, for 8 GiB and more)."""
+@lru_cache(1024)
+def _number(field: bytes) -> int:
+    """Return a size: octal digits, or binary if the first bit is set (GNU, for 8 GiB and more). Raises ValueError otherwise."""
     if field[0] & 0x80:
         return int.from_bytes(field, "big") & (1 << (8 * len(field) - 1)) - 1
     digits = field.strip(b" \0")
     if digits.strip(b"01234567"):
-        raise corrupt(key, offset, f"the size {field!r} is not an octal number")
+        raise ValueError
     return int(digits or b"0", 8)
 
 
@@ -218,7 +246,7 @@ def _pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
     r"""Return `path` and `size` of an extended header, whose records are `<length> <name>=<value>\n`."""
     records: dict[str, str] = {}
     size = len(data)
-    if data.startswith(b"%d mtime=" % size) and data.endswith(b"\n"):
+    if data.startswith(_TIME % size) and data.endswith(b"\n"):
         return records  # one record, the time: as nearly all of them
     position = 0
     while position < size:
