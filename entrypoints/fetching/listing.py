@@ -157,8 +157,6 @@ class Listing(Items[Listed]):
             if self._scan():  # Another process has added it meanwhile.
                 return True
             self._append(descriptor, whole=whole)
-        if whole:
-            self._progress.report(self._count)
         return self._scan()
 
     @contextmanager
@@ -201,6 +199,8 @@ class Listing(Items[Listed]):
                 if store.limit is not None and self._count + len(page.keys) >= store.limit:
                     page, token = page.up_to(store.limit - self._count), None
                 self._write(descriptor, pages.encode(page, token))
+                if whole:
+                    self._progress.report(self._count + len(page.keys))
                 return self._keep(token is None and self._count >= FAR)
         return self._replace(self._up_to_limit(pages.sort(self._counted(self._all_pages()), folder)))
 

@@ -86,7 +86,7 @@ def measure(folder: Path) -> list[Row]:
         state = _state(folder, job)
         found = interleaved({"ours": lambda: _resume(folder, job, state), **limit}, 3)
         rows.append(row("resume there at 99 %, on another machine", found, "limit", 0))
-        kept = replace(job, job_name="a-job", base=folder)
+        kept = replace(job, job_name="a-job", root=folder)
         (folder / "checkpoints").mkdir()
         found = interleaved({"ours": lambda: _resume(folder, kept, state), **limit}, 3)
         rows.append(row("resume there at 99 %, from the kept listing", found, "limit", 0))
