@@ -33,6 +33,7 @@ class Store:
         self.speaking = threading.Event()  # while it is not set, nothing is answered
         self.speaking.set()
         self.hushed: set[str] = set()  # paths that are not answered
+        self.silent_methods: set[str] = set()  # requests with them are not answered
         self.on_silence: Callable[[], None] = lambda: None  # is called by each request that then waits
 
     def around(self, answer: Answer) -> Answer:
@@ -49,6 +50,8 @@ class Store:
                 self.on_silence()
                 while request.path in self.hushed:
                     time.sleep(0.02)
+            while request.method in self.silent_methods:
+                time.sleep(0.02)
             for name in (request.headers.get("range", ""), request.path):
                 if faults := self.faults.get(name):
                     time.sleep(self.fault_delay)
@@ -82,6 +85,7 @@ def faulty_s3(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         monkeypatch.setenv("AWS_REGION", "us-east-1")
         yield found
         found.hushed.clear()
+        found.silent_methods.clear()
         found.speaking.set()
         for thread in threading.enumerate():  # answered now; the client ends the process if Python ends before that
             if thread.name in ("prefetch", "s3 request"):

@@ -8,6 +8,7 @@ Reading finds the parts of a rank's shards in the chunks of any other number of 
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -73,7 +74,10 @@ def copy(chunks: Sequence[torch.Tensor], tail: bytes, places: Sequence[tuple[int
     """Copy tensors and a tail to their places in memory; from GPUs, too."""
     target = torch.frombuffer(memory, dtype=torch.uint8)
     for tensor, (start, end) in zip(chunks, places, strict=False):
-        if start < end:
+        if tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
+            # torch's copy waits for all its threads: eight times as long on a busy machine.
+            ctypes.memmove(target.data_ptr() + start, tensor.data_ptr(), end - start)
+        elif start < end:
             target[start:end].view(tensor.dtype).view(tensor.shape).copy_(tensor)
     memory[places[-1][0] : places[-1][1]] = tail
 

@@ -18,7 +18,7 @@ from entrypoints.readers import s3, s3_client
 from entrypoints.records.seeking import SeekableFile
 
 _PIECE_BYTES = 8 << 20  # the client copies each piece
-_UPLOAD_GBPS = 10.0  # of a rank; a higher target buffers more in memory
+_UPLOAD_GBPS = 4.0  # of a rank; a higher target buffers more in memory
 
 
 class Folder:

@@ -17,6 +17,7 @@ from torch import nn
 
 from entrypoints import Checkpoints, contract
 from entrypoints.errors import ChannelError
+from entrypoints.readers import s3_client
 from faulty_s3 import Store, faulty_s3
 from training_parts import losses, parts
 
@@ -290,3 +291,27 @@ def test_end_of_the_script_waits_for_the_last_checkpoint(tmp_path: Path) -> None
     script = SCRIPT.format(tests=str(Path(__file__).parents[2]), place=str(tmp_path))
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[3])
     assert Checkpoints(tmp_path).latest() == 7
+
+
+class Images(torch.utils.data.Dataset[int]):
+    """Objects of the bucket, read in the workers of a DataLoader."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, number: int) -> int:
+        return len(s3_client.content("bucket", "image"))
+
+
+def test_workers_that_are_forked_during_a_save_read_from_s3(store: Store, tmp_path: Path) -> None:
+    """They are, at the beginning of the next epoch: a process that uploads waits before it forks."""
+    (store.folder / "image").write_bytes(b"123")
+    assert s3_client.content("bucket", "image") == b"123"
+    store.silent_methods.update(("POST", "PUT"))
+    with Checkpoints("s3://bucket/job") as checkpoints:
+        checkpoints.save(1, **parts())
+        loader = torch.utils.data.DataLoader(Images(), num_workers=2, multiprocessing_context="fork")
+        assert [int(size) for size in loader] == [3] * 4
+        assert stored(tmp_path) == []
+        store.silent_methods.clear()
+    assert Checkpoints("s3://bucket/job").latest() == 1
