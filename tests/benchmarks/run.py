@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import bench_cache
+import bench_checkpoint
 import bench_listing
 import bench_loaders
 import bench_memory
@@ -50,6 +51,7 @@ BENCHMARKS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
     "far-files": far_files.measure,
     "loaders": bench_loaders.measure,
     "cache": bench_cache.measure,
+    "checkpoint": bench_checkpoint.measure,
     "reshard": bench_resharding.measure,
     "resume": bench_resume.measure,
     "memory": bench_memory.measure,

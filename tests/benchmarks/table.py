@@ -10,7 +10,7 @@ from rounds import Row
 
 HEADINGS = "| work | ours | beside | limit | ratio | target |\n|---|---|---|---|---|---|"
 _SECONDS = ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns"))
-_OURS_OR_LIMIT = ("limit", "direct", "plain loop", "plain read", "queue")  # peers that are no package
+_OURS_OR_LIMIT = ("limit", "direct", "plain loop", "plain read", "queue", "the whole save")  # peers that are no package
 BEGIN, END = "<!-- bench: made by `make bench` -->\n", "<!-- end of the bench -->"
 
 
