@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints import contract
+from entrypoints.fetching.pace import pace_of
 from entrypoints.job.environment import Channel, Environment, load_environment
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Answer, Request, Response
@@ -76,6 +77,7 @@ def _fault(status: int) -> Response:
 @contextmanager
 def faulty_s3(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Serves the bucket `bucket` for this process and its children."""
+    pace_of.cache_clear()  # so that requests of short tests are not repeated, and can be counted
     found = Store(root / "s3" / "bucket")
     found.folder.mkdir(parents=True)
     with serve(root / "s3", root / "overlay", found.around) as endpoint:

@@ -15,7 +15,11 @@ REPEATED_SHARE = 0.03  # repeated requests, of the answers
 _SAVED = 8.0  # repeated requests that the answers may save up
 _LATEST = 256  # answers that count
 _ENOUGH = 32  # answers until the first repeated request
-_QUANTILE, _FACTOR = 0.9, 1.5  # A request is slow after so many times the seconds that so many of the answers took.
+_QUANTILE = 0.9  # of the answers took less than the usual time
+_FACTOR, _THRIFT = (
+    1.2,
+    1.8,
+)  # A request is slow after 1.2 times the usual time; of the last one that is left, after 3 times.
 _LEAST_SECONDS = 0.01  # No request is slow sooner.
 
 
@@ -26,7 +30,7 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self.slow_seconds = float("inf")  # after which a request is slow
+        self._usual_seconds = float("inf")
         self._latest: deque[float] = deque(maxlen=_LATEST)
         self._answers = 0
         self._credit = 0.0
@@ -36,8 +40,12 @@ class Pace:
         self._answers += 1
         self._credit = min(self._credit + REPEATED_SHARE, _SAVED)
         if self._answers >= _ENOUGH and self._answers % 16 == 0:
-            most = sorted(self._latest)[int(_QUANTILE * len(self._latest))]
-            self.slow_seconds = max(_FACTOR * most, _LEAST_SECONDS)
+            usual = sorted(self._latest)[int(_QUANTILE * len(self._latest))]
+            self._usual_seconds = max(usual, _LEAST_SECONDS)
+
+    def slow_seconds(self) -> float:
+        """Return after how many seconds a request is slow: the fewer may be repeated, the later, so that the slowest ones are."""
+        return self._usual_seconds * (_FACTOR + _THRIFT * (1 - self._credit / _SAVED))
 
     def may_repeat(self) -> bool:
         return self._credit >= 1

@@ -103,7 +103,7 @@ class _Lane:
             oldest = next(iter(self.under_way))
             if oldest.generation == oldest.slot.generation:
                 if oldest.begun < self.latest and self.pace.may_repeat():
-                    return oldest.begun + self.pace.slow_seconds
+                    return oldest.begun + self.pace.slow_seconds()
                 break
             del self.under_way[oldest]
         return float("inf")

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.pace import pace_of
 from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
 from patience import PATIENCE, wait_for
@@ -37,12 +38,16 @@ class Bytes:
         self.size = len(data) if ranges else None
         self.before = before
         self.closed = 0
-        self.fetched = 0
+        self._pieces: dict[int, int] = {}  # by their starts: a slow request may be made twice
+
+    @property
+    def fetched(self) -> int:
+        return sum(tuple(self._pieces.values()))
 
     def fetch(self, start: int, count: int) -> bytes:
         self.before(start)
         piece = self.data[start : start + count]
-        self.fetched += len(piece)
+        self._pieces[start] = len(piece)
         return piece
 
     def length(self) -> int:
@@ -58,6 +63,7 @@ def threads() -> list[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def no_thread_stays() -> Iterator[None]:
+    pace_of.cache_clear()  # else short tests would repeat requests that are slower than in the test before
     before = set(threads())  # of other files' tests, still waiting for a store that is gone
     yield
     for thread in set(threads()) - before:
