@@ -5,15 +5,22 @@ At its exit Python waits for the threads of concurrent.futures' executors, howev
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
+Work: TypeAlias = Callable[[], object]
 _EXIT_SECONDS = 5.0  # for requests that are under way when Python ends: the S3 client's attempts take 3 s
+_IDLE_SECONDS = 0.2  # that a thread waits for more work
+
+_idle: list[SimpleQueue[Work]] = []  # of the threads that wait for work
+os.register_at_fork(after_in_child=_idle.clear)
 
 
 def in_background(work: Callable[[], T], name: str) -> Future[T]:
@@ -30,6 +37,28 @@ def in_background(work: Callable[[], T], name: str) -> Future[T]:
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future
+
+
+def prefetch_in_thread(work: Work) -> None:
+    """Run a function in a daemon thread: one that has just finished, or a new one, which takes ten times as long to start."""
+    try:
+        _idle.pop().put(work)
+    except IndexError:
+        threading.Thread(target=_run_all, args=([work],), name="prefetch", daemon=True).start()
+
+
+def _run_all(work: list[Work]) -> None:
+    queue: SimpleQueue[Work] = SimpleQueue()
+    while work:
+        work.pop()()  # Nothing here keeps what has run.
+        _idle.append(queue)
+        try:
+            work.append(queue.get(timeout=_IDLE_SECONDS))
+        except Empty:
+            try:
+                _idle.remove(queue)
+            except ValueError:  # It was taken at the last moment.
+                work.append(queue.get())
 
 
 @cache

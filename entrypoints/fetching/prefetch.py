@@ -22,7 +22,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 from entrypoints.errors import ChannelError
-from entrypoints.fetching.background import exit_deadline
+from entrypoints.fetching.background import exit_deadline, prefetch_in_thread
 from entrypoints.fetching.schedule import Fetch, Fetchable, Limits, Schedule, Slot
 from entrypoints.fetching.silence import remote_silence
 from entrypoints.fetching.stream import ReadStream
@@ -39,7 +39,6 @@ class ReadAhead(Iterator[ReadStream]):
     def __init__(self, sources: Iterator[Fetchable], limits: Limits, who: str) -> None:
         self._sources = sources
         self._silence = remote_silence(who)
-        self._most_threads = limits.threads
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # threads wait for something to fetch, or room for it
@@ -52,9 +51,8 @@ class ReadAhead(Iterator[ReadStream]):
         self._exhausted = False
         self._advancing = False  # a thread is advancing `sources`
         self._idle = 0  # waiting threads
-        self.threads: set[threading.Thread] = set()
-        self._started = False
-        self._closed = False
+        self._threads = 0  # that run, or are about to
+        self._started = self._closed = False
         _pipelines.add(weakref.ref(self, _pipelines.discard))
 
     def __next__(self) -> ReadStream:
@@ -93,6 +91,12 @@ class ReadAhead(Iterator[ReadStream]):
             with self._lock:
                 self._left.extend(self._given.values())
                 self._drop_closed()
+
+    def wait_for_threads(self, deadline: float) -> None:
+        """Wait until the threads of an ended pipeline have ended, too, or time.monotonic() is past the deadline."""
+        if self._process == os.getpid():
+            with self._lock:
+                self._news.wait_for(lambda: not self._threads, max(0.0, deadline - time.monotonic()))
 
     # For streams
 
@@ -196,10 +200,9 @@ class ReadAhead(Iterator[ReadStream]):
             return
         if self._idle:
             self._work.notify()
-        elif len(self.threads) < self._most_threads + self._schedule.repeated:
-            thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
-            self.threads.add(thread)
-            thread.start()
+        elif self._threads < self._schedule.most_threads():
+            prefetch_in_thread(self._run)
+            self._threads += 1
 
     # In the threads
 
@@ -228,7 +231,8 @@ class ReadAhead(Iterator[ReadStream]):
                         self._work.wait(_LOOK_SECONDS)
                         self._idle -= 1
             finally:
-                self.threads.discard(threading.current_thread())
+                self._threads -= 1
+                self._news.notify_all()
 
     def _fetch(self, fetch: Fetch) -> None:
         self._lock.release()
@@ -257,8 +261,6 @@ class ReadAhead(Iterator[ReadStream]):
 def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Generator[ReadStream, None, None]:
     """Yield the streams of `sources` in order, with prefetch. Closing the generator ends the prefetch and closes `sources`.
 
-    The last stream can be read after the generator's end.
-
     Args:
         sources: The objects, advanced by one thread at a time. What they raise is raised in place of the next stream.
         limits: How far to prefetch.
@@ -283,7 +285,7 @@ _pipelines: set[weakref.ref[ReadAhead]] = set()  # all that exist
 
 def end_all() -> list[ReadAhead]:
     """End every pipeline of this process, and return them."""
-    pipelines = [pipeline for reference in tuple(_pipelines) if (pipeline := reference()) is not None]
+    pipelines = list(filter(None, (reference() for reference in tuple(_pipelines))))
     for pipeline in pipelines:
         pipeline.end()
     return pipelines
@@ -292,8 +294,6 @@ def end_all() -> list[ReadAhead]:
 @atexit.register
 def _close_at_exit() -> None:
     """Wait a moment for threads to end: none should be in a request while Python exits."""
-    pipelines = end_all()
     deadline = min(time.monotonic() + _QUIT_SECONDS, exit_deadline())
-    for thread in [thread for pipeline in pipelines for thread in tuple(pipeline.threads)]:
-        if thread.is_alive():  # A Ctrl-C may have come before it was started.
-            thread.join(max(0.0, deadline - time.monotonic()))
+    for pipeline in end_all():
+        pipeline.wait_for_threads(deadline)

@@ -116,7 +116,7 @@ class Schedule:
         self._limits = limits
         self._who = who
         self._lanes: dict[int, _Lane] = {}  # by the number of bits of the size
-        self.repeated = 0  # fetches of which a request is under way
+        self._repeated = 0  # fetches of which a request is under way
         self._held = 0  # bytes of all slots
         self._unissued: deque[Slot] = deque()  # slots that want more, in order
         self.waiting: deque[Slot] = deque()  # slots whose streams the reader does not have yet
@@ -128,6 +128,10 @@ class Schedule:
 
     def has_room(self) -> bool:
         return len(self.waiting) < self._limits.objects and self._held < self._limits.held_bytes
+
+    def most_threads(self) -> int:
+        """Return how many threads may fetch; those that wait for late answers do not count."""
+        return self._limits.threads + self._repeated
 
     def all_issued(self) -> bool:
         return not self._unissued and self._slow_lane() is None
@@ -164,7 +168,7 @@ class Schedule:
     def _slow_lane(self) -> _Lane | None:
         """Return the lane whose oldest fetch is to be repeated now."""
         lane = min(self._lanes.values(), key=_Lane.slow_at, default=None)
-        is_slow = lane and self.repeated < _MOST_REPEATED and lane.slow_at() <= time.monotonic()
+        is_slow = lane and self._repeated < _MOST_REPEATED and lane.slow_at() <= time.monotonic()
         return lane if is_slow else None
 
     def _repeat(self, lane: _Lane) -> Fetch:
@@ -174,7 +178,7 @@ class Schedule:
         fetch.repeated = True
         fetch.requests += 1
         fetch.slot.busy += 1
-        self.repeated += 1
+        self._repeated += 1
         return fetch
 
     def _next_size(self, slot: Slot) -> int:
@@ -189,7 +193,7 @@ class Schedule:
         slot = fetch.slot
         slot.busy -= 1
         fetch.requests -= 1
-        self.repeated -= fetch.repeated and not fetch.requests
+        self._repeated -= fetch.repeated and not fetch.requests
         counts = not (fetch.answered or (isinstance(piece, Exception) and fetch.requests))
         if counts:
             self._note(fetch, piece)
