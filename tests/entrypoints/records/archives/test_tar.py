@@ -73,6 +73,40 @@ def test_archive_read_in_small_pieces_yields_the_same_samples(seed: int) -> None
     assert list(tar.FORMAT.split(Dribble(archive(FILES, tarfile.PAX_FORMAT), seed))) == SAMPLES
 
 
+def timed_archive(count: int) -> bytes:
+    """An archive whose members follow extended headers with nothing but their times, as in webdataset's."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as output:
+        for number in range(count):
+            info = tarfile.TarInfo(f"{number:03d}.bin")
+            info.size, info.mtime = 700, 1_700_000_000.25 + number
+            output.addfile(info, io.BytesIO(bytes([number]) * 700))
+    return stream.getvalue()
+
+
+def test_extended_headers_with_the_time_alone_are_skipped_but_not_what_follows() -> None:
+    data = timed_archive(6)
+    wanted = [{"__key__": f"{number:03d}", "bin": bytes([number]) * 700} for number in range(6)]
+    assert read(data) == wanted
+    assert [*tar.FORMAT.split(Dribble(data))] == wanted
+    member = 3 * BLOCK + 1024
+    for end in range(1, 6 * member, 100):
+        with pytest.raises(CorruptError):
+            read(data[:end])
+    time = 4 * member + BLOCK
+    assert data[time : time + 9] == b"23 mtime="
+    for damaged in (b"23.mtime=", b"24 mtime=", b"23 size=x"):
+        with pytest.raises(
+            CorruptError, match=f"byte {4 * member}: (this extended header is damaged|the size .* is not a number)"
+        ):
+            read(data[:time] + damaged + data[time + 9 :])
+    path = b"23 path=renamed-it.xyz\n"
+    assert read(data[:time] + path + data[time + len(path) :])[4]["__key__"] == "renamed-it"
+    nothing = data[: 5 * member + 2 * BLOCK] + bytes(2 * BLOCK)
+    with pytest.raises(CorruptError, match="the member it describes is missing"):
+        read(nothing)
+
+
 def test_joined_archives_with_padding_between_are_all_read() -> None:
     one = archive(FILES)
     assert read(one + bytes(BLOCK * 7) + one + one) == SAMPLES * 3
