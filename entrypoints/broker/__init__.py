@@ -11,7 +11,8 @@ make tensors. A process that is the only reader of its host reads the FIFO itsel
 Guarantees:
 
 - Sample i of the epoch's stream belongs to the shard with i modulo count == index, as in `sharding.py`: every sample exactly
-  once, and each reader the same shard as in any other run, however fast the readers are.
+  once, and each reader the same shard as in any other run, however fast the readers are. If the epoch was begun by another number
+  of readers, i counts the samples that are left of it (`order/work.py`); the others are dropped here.
 - No samples are sent before all readers of the host have connected, so they must read at the same time. If some do not connect
   within LAUNCHER_FIFO_WAIT_SECONDS, the others get an error with their number. If a rank with a missing shard has ended, they get
   an error that names it within a second; within 5 s if it never connected, and only if torchrun started it: torchrun starts all

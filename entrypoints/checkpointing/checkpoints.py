@@ -14,6 +14,7 @@ from entrypoints.checkpointing.writer import Writer
 from entrypoints.errors import ChannelError, CorruptError, whole_number
 from entrypoints.fetching.silence import warn
 from entrypoints.job.environment import load_environment
+from entrypoints.order.states import merge_states
 
 LOADER = "loader"  # the part of which each rank's own state is saved
 
@@ -243,10 +244,15 @@ def _distributed() -> Any:
 
 
 def _position(saved: catalog.Saved, states: list[Any], size: int) -> Any:
-    """Return a rank's position in the data from those that all ranks saved."""
+    """Return a rank's position in the data: its own, or what is left for any number of ranks."""
     if len(states) == 1:
         return states[0]
-    raise ChannelError(
-        f"the checkpoint of step {saved.step} has the data position of {len(states)} ranks, and here are {size}; "
-        "use as many, or load without loader= to begin an epoch"
-    )
+    try:
+        if not isinstance(states[0], dict) or "epoch" not in states[0]:
+            raise ChannelError("only those of a ThreadLoader or a dataset can be divided among others")
+        return merge_states(states)
+    except ChannelError as error:
+        raise ChannelError(
+            f"the checkpoint of step {saved.step} has the data position of {len(states)} ranks, and here are {size}: {error}; "
+            "use as many, or load without loader= to begin an epoch"
+        ) from error

@@ -57,8 +57,9 @@ class StreamDataset(IterableDataset[Any]):
     """Epochs and states of ChannelDataset and MixedDataset.
 
     `state_dict` and `load_state_dict` are those of torchdata: a StatefulDataLoader with as many workers as before resumes in the
-    middle of an epoch. Without workers they work with a plain DataLoader, too. A state from the end of an epoch resumes with the
-    next one, unless `set_epoch` sets another.
+    middle of an epoch. Without workers they work with a plain DataLoader, too. A state of `merge_states` is loaded into the
+    dataset, for any loader and number of workers. A state from the end of an epoch resumes with the next one, unless `set_epoch`
+    sets another.
     """
 
     transform: Transform | None = None  # for the samples that `samples` returns

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from entrypoints import Checkpoints
+from format_channels import lines_channel
 from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
@@ -23,6 +24,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from entrypoints import Checkpoints
+from format_channels import lines_channel
 
 task, kind, place = sys.argv[1:]
 distributed.init_process_group("gloo")
@@ -80,10 +82,33 @@ os._exit(0)  # gloo's threads abort one exit in some ten
 """
 
 
-def run(folder: Path, ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "script.py").write_text(SCRIPT)
+DATA = """
+import json, os, sys
+from itertools import islice
+from torch import distributed
+from entrypoints import ChannelDataset, Checkpoints, ThreadLoader
+
+distributed.init_process_group("gloo")
+dataset = ChannelDataset("lines", transform=lambda sample: sample["data"].decode())
+loader = ThreadLoader(dataset, 3, threads=int(sys.argv[1]), collate=list)
+with Checkpoints("checkpoints") as checkpoints:
+    step = checkpoints.load(loader=loader)
+    batches = [batch for batch in islice(loader, 4 if step is None else None)]
+    if step is None:
+        checkpoints.save(1, loader=loader)
+found = [None] * distributed.get_world_size()
+distributed.all_gather_object(found, [text for batch in batches for text in batch])
+if distributed.get_rank() == 0:
+    print(json.dumps(found), flush=True)
+distributed.barrier()
+os._exit(0)
+"""
+
+
+def run(folder: Path, ranks: int, *arguments: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(script)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", "script.py"]
-    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "SAGEMAKER_BASE_DIR": str(folder)}
     return subprocess.run(
         [*command, *arguments], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
@@ -108,3 +133,13 @@ def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str)
     for ranks, other in ((2, "fsdp2"), (2, "ddp"), (1, "ddp"), (1, "fsdp2")):
         found = results(run(tmp_path, ranks, "model", other, place))
         assert [[each[0], each[3]] for each in found] == [[losses, rate]] * ranks, (ranks, other)
+
+
+def test_data_position_of_three_ranks_loads_on_two(tmp_path: Path) -> None:
+    lines_channel(tmp_path, "lines", 12, 10)
+    first = results(run(tmp_path, 3, "2", script=DATA))
+    assert [len(part) for part in first] == [12] * 3
+    rest = results(run(tmp_path, 2, "3", script=DATA))
+    assert sorted(text for part in [*first, *rest] for text in part) == sorted(
+        f"{shard}-{number}" for shard in range(12) for number in range(10)
+    )
