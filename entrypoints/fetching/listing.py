@@ -251,7 +251,7 @@ class Listing(Items[Listed]):
         kept = self._store.kept
         if kept is not None and is_worth:
             try:
-                shutil.copyfile(self._path, part := kept.with_name(f"{kept.name}.part"))
+                shutil.copyfile(self._path, part := kept.with_name(f"{kept.name}.{os.getpid()}"))
                 part.replace(kept)
             except OSError as error:
                 warn(f"{self._store.name}: its listing is not kept for restarts: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 import threading
@@ -235,6 +236,10 @@ def test_complete_listing_is_kept_for_restarts_of_its_job(tmp_path: Path, monkey
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "second"))
         assert shared_listing.shared_listing(["place"], store)[:] == Listing(tmp_path / "new", store)[:]
         assert len(asked) == 2 * requests
+        [file] = kept.iterdir()
+        os.truncate(file, file.stat().st_size - 1)  # by a machine that lost its power
+        assert len(shared_listing.shared_listing(["place"], store)) == len(NAMES)
+        assert len(asked) == 3 * requests
         shared_listing.keep_in(kept, "another job")
         assert list(kept.iterdir()) == []
     finally:
