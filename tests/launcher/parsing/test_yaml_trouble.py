@@ -145,7 +145,7 @@ def the_one_problem(data: str | bytes) -> launcher.Problem:
     begun = time.process_time()
     with pytest.raises(SpecError) as caught:
         launcher.plan(parse_spec(data, "job.yaml", environ={"HOME": "/"}), name="one")
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < 5  # 0.4 on a busy machine
     assert len(caught.value.problems) == 1, caught.value
     return caught.value.problems[0]
 
@@ -209,7 +209,7 @@ def test_thousands_of_problems_are_cut_to_a_hundred() -> None:
     begun = time.process_time()
     with pytest.raises(SpecError) as caught:
         parse_spec(SPEC + "".join(f"base_nam{index}: x\n" for index in range(4000)))
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < 5  # 0.4 on a busy machine
     assert len(caught.value.problems) == MAX_REPORTED
     assert "3,900 more problems are not shown" in caught.value.problems[-1].message
 
