@@ -39,6 +39,8 @@ OPERATIONS: Mapping[tuple[str, str, str], Operation] = {
     ("GET", "bucket", "location"): buckets.get_bucket_location,
     ("GET", "bucket", "uploads"): buckets.list_multipart_uploads,
     ("GET", "bucket", "versions"): buckets.list_object_versions,
+    ("GET", "service", "session"): buckets.create_session,  # The CRT leaves the bucket out.
+    ("GET", "bucket", "session"): buckets.create_session,
     ("PUT", "bucket", ""): buckets.create_bucket,
     ("DELETE", "bucket", ""): buckets.delete_bucket,
     ("POST", "bucket", "delete"): buckets.delete_objects,

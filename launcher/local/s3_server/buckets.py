@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from urllib.parse import quote
@@ -40,6 +41,12 @@ def get_bucket_location(call: Call) -> Response:
     """Return the region."""
     call.store.require_bucket(call.bucket)
     return xml("LocationConstraint", [])
+
+
+def create_session(call: Call) -> Response:
+    """Return credentials for S3 Express, whose clients request some before anything else; no signature is checked here."""
+    credentials = [(name, "local") for name in ("SessionToken", "SecretAccessKey", "AccessKeyId")]
+    return xml("CreateSessionResult", [("Credentials", [*credentials, ("Expiration", timestamp(time.time() + 3600))])])
 
 
 def create_bucket(call: Call) -> Response:

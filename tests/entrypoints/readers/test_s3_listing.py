@@ -91,6 +91,17 @@ def test_each_object_of_a_store_without_order_is_read_once(
     assert sorted(found) == names
 
 
+def test_directory_bucket_of_s3_express_is_read(tmp_path: Path, bucket: Bucket, on_host: OnHost) -> None:
+    on_host(0)
+    bucket.keys = [f"p/{name}" for name in "cab"]
+    bucket.folder = bucket.folder.with_name("data--use1-az4--x-s3")
+    (bucket.folder / "p").mkdir(parents=True)
+    for key in bucket.keys:
+        (bucket.folder / key).write_text(key)
+    environment = environment_of(tmp_path, "s3://data--use1-az4--x-s3/p/")
+    assert [sample["data"] for sample in open_channel("train", environment=environment)] == [b"p/a", b"p/b", b"p/c"]
+
+
 def test_long_listing_is_requested_in_ranges(tmp_path: Path, bucket: Bucket, on_host: OnHost) -> None:
     on_host(0)
     bucket.keys = sorted(f"p/{number:05d} + é&%.bin" for number in range(12_000))
