@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from entrypoints.fetching.pace import Pace, pace_of
 
-_MOST_REPEATED = 24  # fetches with a request under way; their second answers come on top of the limit
+_MOST_REQUESTS = 3  # at the same time for one fetch
+_MOST_REPEATED = 24  # requests under way; their answers come on top of the limit
 
 
 class Fetchable(ABC):
@@ -77,15 +78,14 @@ class Slot:
 
 @dataclass(slots=True, eq=False)
 class Fetch:
-    """One fetch of `size` bytes, by one request or two."""
+    """One fetch of `size` bytes, by one request, or by several if it is slow."""
 
     slot: Slot
     generation: int
     start: int
     size: int
-    begun: float  # when it was requested, as time.monotonic() counts
+    begun: float  # when it was requested last, as time.monotonic() counts
     requests: int = 1  # under way
-    repeated: bool = False
     answered: bool = False
 
 
@@ -94,7 +94,7 @@ class _Lane:
     """The fetches of about one size."""
 
     pace: Pace
-    under_way: dict[Fetch, None] = field(default_factory=dict)  # not repeated, the oldest first
+    under_way: dict[Fetch, None] = field(default_factory=dict)  # the one that was requested first comes first
     latest: float = 0.0  # when the youngest of the answered ones was requested
 
     def slow_at(self) -> float:
@@ -116,7 +116,7 @@ class Schedule:
         self._limits = limits
         self._who = who
         self._lanes: dict[int, _Lane] = {}  # by the number of bits of the size
-        self._repeated = 0  # fetches of which a request is under way
+        self._repeated = 0  # requests under way for fetches that have another one or are answered
         self._held = 0  # bytes of all slots
         self._unissued: deque[Slot] = deque()  # slots that want more, in order
         self.waiting: deque[Slot] = deque()  # slots whose streams the reader does not have yet
@@ -175,8 +175,10 @@ class Schedule:
         fetch = next(iter(lane.under_way))
         del lane.under_way[fetch]
         lane.pace.repeat()
-        fetch.repeated = True
+        fetch.begun = time.monotonic()
         fetch.requests += 1
+        if fetch.requests < _MOST_REQUESTS:
+            lane.under_way[fetch] = None
         fetch.slot.busy += 1
         self._repeated += 1
         return fetch
@@ -189,14 +191,15 @@ class Schedule:
         return min(self._limits.piece_bytes, slot.end - slot.issued)
 
     def put(self, fetch: Fetch, piece: bytes | Exception) -> None:
-        """Take an answer; of two, the first one, or the one that is no error."""
+        """Take an answer; of several, the first one that is no error."""
         slot = fetch.slot
         slot.busy -= 1
         fetch.requests -= 1
-        self._repeated -= fetch.repeated and not fetch.requests
         counts = not (fetch.answered or (isinstance(piece, Exception) and fetch.requests))
         if counts:
             self._note(fetch, piece)
+        else:
+            self._repeated -= 1
         if slot.generation != fetch.generation:  # The reader has sought elsewhere or closed the stream.
             if slot.closed and not slot.busy:
                 slot.source.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from far_store import connector_channel, far_store, fill
-from rounds import Row, exhaust, interleaved, rate, row
+from rounds import ROUNDS, Row, exhaust, interleaved, rate, row
 
 SMALL, BIG = 100_000, 64 << 20
 BATCH, WORKERS = 64, 2
@@ -48,7 +48,7 @@ def measure(folder: Path) -> list[Row]:
             }
         )
         rows.append(row("1 % of answers 500 ms late", found, "threads", 0.9, unit="objects/s"))
-        waits.sort()
+        waits = sorted(waits[len(waits) // (ROUNDS + 1) :])  # without the round that does not count
         late = {"ours": [waits[int(0.99 * len(waits))]], "3 medians": [3 * statistics.median(waits)]}
         rows.append(row("1 % of answers 500 ms late: p99 of a batch of 64", late, "3 medians", 1))
     with far_store(folder, 0):

@@ -139,7 +139,7 @@ def issued(schedule: Schedule, count: int) -> list[Fetch]:
     return [fetch for fetch in fetches if fetch is not None]
 
 
-def test_request_is_repeated_once_if_a_younger_one_is_answered(who: str) -> None:
+def test_request_is_repeated_whenever_a_younger_one_is_answered(who: str) -> None:
     schedule = Schedule(Limits(), who)
     oldest, younger = issued(schedule, 2)
     schedule.put(younger, b"0123456789")
@@ -147,6 +147,10 @@ def test_request_is_repeated_once_if_a_younger_one_is_answered(who: str) -> None
     time.sleep(3 * USUAL_SECONDS)
     assert schedule.next_fetch() is None
     assert schedule.most_threads() == Limits.threads + 1
+    [youngest] = issued(schedule, 1)
+    schedule.put(youngest, b"0123456789")
+    wait_for(lambda: schedule.next_fetch() is oldest)
+    schedule.put(oldest, OSError("lost"))
     schedule.put(oldest, b"0123456789")
     schedule.put(oldest, b"abcdefghij")
     assert schedule.most_threads() == Limits.threads
