@@ -75,7 +75,7 @@ def _peak(folder: Path, output: str) -> float:
         "MALLOC_ARENA_MAX": "2",
         "MALLOC_MMAP_THRESHOLD_": "65536",
     }
-    command = [sys.executable, "-m", "entrypoints.reshard", "--output", output]
+    command = [sys.executable, "-m", "entrypoints.reshard", "--output", output, "--source", "s3://bucket/small/"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
