@@ -36,7 +36,7 @@ RANK = """
     for epoch in epochs:
         with open_channel("lines", epoch, environment=load_environment(), shard=Shard(index, 2, 2)) as samples:
             if how == "finished" and epoch == epochs[0]:
-                samples.load_state_dict({**samples.state_dict(), "finished": True})
+                samples.load_state_dict({**samples.state_dict(), "ended": [index]})
             print(json.dumps([sample["data"].decode() for sample in samples]), flush=True)
             if how == "pauses":
                 sys.stdin.readline()
