@@ -23,6 +23,7 @@ from typing import Any
 
 import bench_cache
 import bench_checkpoint
+import bench_decoding
 import bench_listing
 import bench_loaders
 import bench_memory
@@ -50,6 +51,7 @@ BENCHMARKS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
     "shards": shards.measure,
     "far-files": far_files.measure,
     "loaders": bench_loaders.measure,
+    "decoding": bench_decoding.measure,
     "cache": bench_cache.measure,
     "checkpoint": bench_checkpoint.measure,
     "reshard": bench_resharding.measure,
