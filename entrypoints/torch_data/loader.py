@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+import torch
 from torch.utils.data import default_collate
 
 from entrypoints.errors import ChannelError, expect, is_count, whole_number
@@ -139,10 +140,10 @@ class ThreadLoader:
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
         states, ended, turn = list(begin["threads"]), set[int](), begin["turn"]
-        stop = threading.Event()
+        stop, cores = threading.Event(), torch.get_num_threads()
         queues: list[queue.Queue[_Item]] = [queue.Queue(_AHEAD) for _ in samples]
         workers = [
-            threading.Thread(target=self._work, args=(number, each, filled, stop), name="loader", daemon=True)
+            threading.Thread(target=self._work, args=(number, each, filled, stop, cores), name="loader", daemon=True)
             for number, (each, filled) in enumerate(zip(samples, queues, strict=True))
         ]
         for worker in workers:
@@ -166,8 +167,11 @@ class ThreadLoader:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             stop.set()
 
-    def _work(self, number: int, samples: Samples | Mixture, filled: queue.Queue[_Item], stop: threading.Event) -> None:
+    def _work(
+        self, number: int, samples: Samples | Mixture, filled: queue.Queue[_Item], stop: threading.Event, cores: int
+    ) -> None:
         """Run a thread: make batches of its shard until it ends or fails, or the loop is left."""
+        _use_one_core(cores)
         error: BaseException | None = None
         items = self._items(samples, stop)
         if are_recorded():
@@ -201,6 +205,20 @@ class ThreadLoader:
             if sample is not None and isinstance(samples, Samples):
                 add_sample_note(error, sample, samples)
             raise
+
+
+def _use_one_core(others: int) -> None:
+    """Let torch use one core in this thread, as a DataLoader does in its workers; `others` is the number for later threads.
+
+    torch divides large copies, such as those that stack a batch, among one thread for each core. If all threads of a loader do
+    so, they wait for each other, and take the cores on which the others decode.
+    """
+    torch.get_num_threads()  # Otherwise torch would set this thread's number again when it first needs it.
+    torch.set_num_threads(1)
+    # That has set the number of later threads, too, which another thread can set back.
+    restoring = threading.Thread(target=torch.set_num_threads, args=(others,))
+    restoring.start()
+    restoring.join()
 
 
 _workers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()

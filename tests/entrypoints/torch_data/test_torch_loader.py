@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from entrypoints import MountedMapDataset
@@ -45,6 +46,21 @@ def text_of(sample: dict[str, Any]) -> str:
 def loader_of(environment: Environment, threads: int = 2, **how: Any) -> ThreadLoader:
     dataset = ChannelDataset("files", transform=text_of, environment=environment, **how)
     return ThreadLoader(dataset, 4, threads=threads, collate=list)
+
+
+def test_threads_use_one_core_each_and_change_nothing_for_others(environment: Environment) -> None:
+    before, others = torch.get_num_threads(), []
+    torch.set_num_threads(3)
+    try:
+        dataset = ChannelDataset("files", transform=lambda _: torch.get_num_threads(), environment=environment)
+        assert {cores for batch in ThreadLoader(dataset, 4, threads=2, collate=list) for cores in batch} == {1}
+        assert torch.get_num_threads() == 3
+        later = threading.Thread(target=lambda: others.append(torch.get_num_threads()))
+        later.start()
+        later.join()
+        assert others == [3]
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_leaving_a_loop_does_not_wait_for_whole_batches(environment: Environment) -> None:
