@@ -19,7 +19,14 @@ class ChannelError(Exception):
 
 
 class CorruptError(ChannelError):
-    """The data is damaged or ends too early. The message names the offset in bytes."""
+    """The data is damaged or ends too early. The message names the offset in bytes.
+
+    A transform may raise it, too, for a sample that it finds damaged.
+    """
+
+    key: str | None = None  # of the object
+    offset: int | None = None
+    is_final: bool = False  # whether nothing after it in the object can be read
 
 
 def no_room(what: str, folder: object, reason: object) -> ChannelError:
@@ -30,7 +37,9 @@ def no_room(what: str, folder: object, reason: object) -> ChannelError:
 def corrupt(key: str | None, offset: int, reason: object) -> CorruptError:
     """Return the CorruptError for a byte of an object, whose key may be unknown."""
     place = f"object {key!r}, " if key is not None else ""
-    return CorruptError(f"{place}byte {offset}: {reason}")
+    error = CorruptError(f"{place}byte {offset}: {reason}")
+    error.key, error.offset = key, offset
+    return error
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:

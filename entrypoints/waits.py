@@ -230,19 +230,26 @@ def about(channel: str, mode: str, workers: int, threads: int = 0) -> Record:
     }
 
 
-def line_of(record: Mapping[str, Any]) -> str:
+def line_of(record: Mapping[str, Any], kind: str = "waits") -> str:
     """Return a record as a line of the log, in the form that metric definitions match: `wait_share=([0-9.e+-]+)`."""
     texts = (f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in record.items())
-    return " ".join(("waits", *texts))
+    return " ".join((kind, *texts))
 
 
 class RecordWriter:
-    """Writes records to `waits-<host>-<rank>.jsonl` among a job's outputs and, at most every 10 s for a channel, to stderr.
+    """Writes records to `<kind>-<host>-<rank>.jsonl` among a job's outputs and, at most once in `seconds` for a channel, to stderr.
 
     A full disk or a closed log does not end the training.
     """
 
-    def __init__(self, root: str | Path | None = None, host: str | None = None) -> None:
+    def __init__(
+        self,
+        root: str | Path | None = None,
+        host: str | None = None,
+        kind: str = "waits",
+        seconds: float = _RECORD_SECONDS,
+    ) -> None:
+        self._kind, self._seconds = kind, seconds
         self._root = Path(root or os.environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
         self._host = host or os.environ.get("SM_CURRENT_HOST", "algo-1")
         self._next_line: dict[str, float] = {}
@@ -250,13 +257,13 @@ class RecordWriter:
     def __call__(self, record: Mapping[str, Any]) -> None:
         channel, now = record["channel"], time.monotonic()
         if now >= self._next_line.get(channel, 0.0):
-            self._next_line[channel] = now + _RECORD_SECONDS
+            self._next_line[channel] = now + self._seconds
             with suppress(OSError):
-                sys.stderr.write(f"{line_of(record)}\n")
+                sys.stderr.write(f"{line_of(record, self._kind)}\n")
                 sys.stderr.flush()
         with suppress(OSError):
             if (self._root / contract.CONFIG_DIR).is_dir():
                 folder = self._root / contract.OUTPUT_DATA_DIR
                 folder.mkdir(parents=True, exist_ok=True)
-                with (folder / f"waits-{self._host}-{record['rank']}.jsonl").open("a", encoding="utf-8") as file:
+                with (folder / f"{self._kind}-{self._host}-{record['rank']}.jsonl").open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")

@@ -54,6 +54,7 @@ class Request:
     launch: str  # differs after torchrun has restarted the ranks; empty without torchrun
     finished: bool  # Nothing of the shard is left to read, and no reader will ask for it.
     left: str = ""  # The Work that the shard is of: what is left of the epoch, if other readers had begun it.
+    skip_damaged: int = 0  # how many damaged records the broker may skip in an epoch
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

@@ -15,12 +15,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from entrypoints.broker import protocol
-from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.errors import ChannelError, corrupt
 from entrypoints.job.environment import Channel
 from entrypoints.job.process_identity import owner_process
 from entrypoints.meter import received, waited
@@ -42,7 +42,7 @@ _LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
 def read_shard(
-    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading | None
+    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading
 ) -> Generator[Sample, None, None]:
     """Yield the samples of a shard in one epoch, from the host's broker.
 
@@ -52,14 +52,14 @@ def read_shard(
         form: The channel's format.
         shard: Which shard.
         cursor: Where reading begins. Its `cut` is set with the last sample of each block.
-        reading: How blocks are shuffled; None without shuffling.
+        reading: How blocks are shuffled, and how much damage is skipped.
 
     Raises:
         CorruptError: The data is damaged.
         ChannelError: The epoch cannot be read, the host's readers contradict each other, or the broker has died.
     """
     request = _request(channel, epoch, form, shard, cursor, reading)
-    decode = _decoder(form) if request.record_wrapper != "RecordIO" else None
+    decode = _decoder(form, cursor) if request.record_wrapper != "RecordIO" else None
     count, begin = 0, time.perf_counter()
     with closing(_ask(channel, request)) as connection:
         try:
@@ -75,10 +75,10 @@ def read_shard(
                 count += len(samples)
                 last = samples.pop() if kind == protocol.BLOCK else None
                 cursor.cut = False
-                yield from samples if decode is None else map(decode, samples)
+                yield from samples if decode is None else decode(samples)
                 if last is not None:
                     cursor.cut = True
-                    yield last if decode is None else decode(last)
+                    yield from [last] if decode is None else decode([last])
                 begin = time.perf_counter()
         except (EOFError, ConnectionError) as error:
             raise ChannelError(
@@ -87,23 +87,28 @@ def read_shard(
             ) from error
 
 
-def _decoder(form: Format) -> Callable[[Sample], Sample] | None:
-    """Return the function that makes a sample of a record; None if the broker sends samples."""
+def _decoder(form: Format, cursor: ShardCursor) -> Callable[[list[Sample]], Iterator[Sample]] | None:
+    """Return the function that makes samples of records; None if the broker sends samples."""
     decode = form.decode
     if decode is None:
         return None
 
-    def decoded(record: Sample) -> Sample:
-        try:
-            return decode(record[DATA])
-        except ValueError as error:
-            raise CorruptError(f"byte {record[protocol.OFFSET]}: this record cannot be decoded: {error}") from error
+    def decoded(records: list[Sample]) -> Iterator[Sample]:
+        for record in records:
+            try:
+                sample = decode(record[DATA])
+            except ValueError as error:
+                damage = corrupt(None, record[protocol.OFFSET], f"this record cannot be decoded: {error}")
+                damage.__cause__ = error
+                cursor.skip(damage)
+                continue
+            yield sample
 
     return decoded
 
 
 def finish_shard(
-    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading | None
+    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading
 ) -> None:
     """Report that nothing of the shard is left, so that the epoch's other readers do not wait for it.
 
@@ -114,8 +119,9 @@ def finish_shard(
 
 
 def _request(
-    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading | None
+    channel: Channel, epoch: int, form: Format, shard: Shard, cursor: ShardCursor, reading: Reading
 ) -> protocol.Request:
+    is_shuffled = reading.seed is not None and shard.readers > 1
     return protocol.Request(
         channel.name,
         str(channel.path.absolute()),
@@ -124,8 +130,9 @@ def _request(
         epoch,
         shard,
         wait_seconds(),
-        block=reading.block if reading else 0,
-        block_bytes=reading.block_bytes if reading else 0,
+        block=reading.block if is_shuffled else 0,
+        block_bytes=reading.block_bytes if is_shuffled else 0,
+        skip_damaged=reading.skip_damaged,
         owner=owner_process(),
         launch=" ".join(os.environ.get(name, "") for name in _LAUNCH_VARIABLES).strip(),
         finished=cursor.finished,

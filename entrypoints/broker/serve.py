@@ -24,6 +24,7 @@ from entrypoints.records import Format, format_of
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import ByteStream, Sample
+from entrypoints.samples.damage import Damage
 
 ROOM = 64 << 20  # bytes for all readers together, before the FIFO is left to fill
 FIFO_POLL_SECONDS = 0.02  # between two checks for the next FIFO
@@ -50,7 +51,11 @@ def _read_epoch(coordinator: Coordinator, request: protocol.Request) -> bytes:
         descriptor, who = _open(coordinator, request)
         stream = _Stream(coordinator, descriptor, Silence(who, request.wait_seconds))
         try:
-            for sample in _split(stream, format_of(request.format), request.record_wrapper == "RecordIO"):
+            damage = Damage(
+                request.skip_damaged, request.channel, coordinator.epoch.number, Path(request.path).parents[2]
+            )
+            cursor = Cursor(0, damage.skip if damage.most else None)
+            for sample in _split(stream, format_of(request.format), request.record_wrapper == "RecordIO", cursor):
                 stream.made.append(sample)
         finally:
             stream.assign()  # before an error, too: the samples before it are good
@@ -94,15 +99,14 @@ def _stop_if_abandoned(coordinator: Coordinator) -> None:
         raise _AbandonedError
 
 
-def _split(stream: ByteStream, form: Format, wrapped: bool) -> Iterator[Sample]:
+def _split(stream: ByteStream, form: Format, wrapped: bool, cursor: Cursor) -> Iterator[Sample]:
     """Yield a stream's samples, or its records if the readers decode them. `wrapped`: each object is in a RecordIO record."""
     if wrapped:
-        yield from recordio.unwrapped(stream, form.split)
+        yield from recordio.unwrapped(stream, form.split, cursor)
         return
     if form.framing is None:
-        yield from form.split(stream, None)
+        yield from form.split(stream, None, cursor)
         return
-    cursor = Cursor()
     offset = 0
     for sample in form.framing.split(stream, None, cursor):
         sample[protocol.OFFSET] = offset

@@ -42,6 +42,8 @@ class Reading:
         cache_dir: A folder on a local disk that keeps objects for later epochs.
         shards: Into how many shards an epoch is divided, if not into one for each rank and worker. With a number that these divide,
             any number of ranks reads the same samples in each step (see README.md).
+        skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch (samples/damage.py); each rank,
+            each of its workers and each thread is a reader. 0: the first is an error.
     """
 
     seed: int | None = None
@@ -49,6 +51,7 @@ class Reading:
     block_bytes: int = 128_000_000
     cache_dir: str | os.PathLike[str] | None = None
     shards: int | None = None
+    skip_damaged: int = 0
 
     def __post_init__(self) -> None:
         if self.seed is not None:
@@ -57,6 +60,7 @@ class Reading:
         object.__setattr__(self, "block_bytes", whole_number("block_bytes", self.block_bytes, 1))
         if self.shards is not None:
             object.__setattr__(self, "shards", whole_number("shards", self.shards, 1))
+        object.__setattr__(self, "skip_damaged", whole_number("skip_damaged", self.skip_damaged, 0))
         # An empty cache_dir would be the script's working directory.
         named = isinstance(self.cache_dir, str | os.PathLike) and self.cache_dir != ""
         expect(self.cache_dir is None or named, "cache_dir", self.cache_dir, "the path of a folder")

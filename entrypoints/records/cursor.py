@@ -9,21 +9,32 @@ compute with it: tar and TFRecord, for example, use negative numbers for a posit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from entrypoints.errors import corrupt
+from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records.window import CHUNK
 from entrypoints.sample import ByteStream
 
 
 class Cursor:
-    """The position to start at, `start`, and before each sample that of the next one, `position`."""
+    """The position to start at, `start`, and before each sample that of the next one, `position`.
 
-    __slots__ = ("position", "start")
+    `skips` is called with each damage after which the format can find the next record, and raises an error if there is too much.
+    """
 
-    def __init__(self, start: int = 0) -> None:
+    __slots__ = ("position", "skips", "start")
+
+    def __init__(self, start: int = 0, skips: Callable[[CorruptError], None] | None = None) -> None:
         self.start = start
         self.position = start
+        self.skips = skips
+
+    def skip(self, error: CorruptError) -> None:
+        """Return if reading may continue after this damage; otherwise raise the error."""
+        if self.skips is None or error.is_final:
+            raise error from error.__cause__
+        self.skips(error)
 
 
 @runtime_checkable

@@ -43,6 +43,8 @@ class Format:
     content_types: tuple[str, ...] = field(compare=False, default=())  # that select this format
     # Whether records can be found in joined objects, as in a Pipe.
     boundaries: bool = field(compare=False, default=True)
+    # For the README: what is read next after skipped damage. A format without it cannot find the next record in the object.
+    after_damage: str | None = field(compare=False, default=None)
     # A format whose records have to be decoded: the format that finds them, and what makes a sample of one record's bytes
     # (ValueError if it cannot). Several readers of a Pipe then decode in parallel.
     framing: Format | None = field(compare=False, default=None)
@@ -67,7 +69,7 @@ class Format:
             cursor: Where to start; before each sample, its `position` becomes that of the next one.
 
         Raises:
-            CorruptError: The data is damaged or cut; the message names the offset.
+            CorruptError: The data is damaged or cut, and the cursor does not skip it; the message names the offset.
         """
         cursor = cursor or Cursor()
         return self.read(stream, key, cursor) if self.read else self._decoded(stream, key, cursor)
@@ -80,7 +82,9 @@ class Format:
             try:
                 sample = start | decode(record[DATA])
             except ValueError as error:
-                raise corrupt(key, abs(offset), f"not a record of {self.name}, or damaged: {error}") from None
+                cursor.skip(corrupt(key, abs(offset), f"not a record of {self.name}, or damaged: {error}"))
+                offset = cursor.position
+                continue
             offset = cursor.position
             yield sample
 

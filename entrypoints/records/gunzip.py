@@ -57,7 +57,9 @@ class Gunzip(Source):
                 if not data and not content:
                     raise zlib.error("it ends inside a member")
             except zlib.error as error:
-                raise corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}") from None
+                damage = corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}")
+                damage.is_final = True
+                raise damage from None
             self._inside = not self._member.eof
             self._rest = self._member.unconsumed_tail
             if self._member.eof:
@@ -117,7 +119,7 @@ def _content(read: Read, stream: ByteStream, key: str | None, cursor: Cursor) ->
     content = _Begun(Gunzip(Window(stream), key))
     if content.is_gzip:
         raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
-    inner = Cursor(-cursor.start)
+    inner = Cursor(-cursor.start, cursor.skips)
     for sample in read(content, key, inner):
         cursor.position = -inner.position
         yield sample

@@ -8,6 +8,7 @@ into one buffer, which is reused, and pieces are copied out of it. Formats with 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import BytesIO
 from typing import Protocol
 
@@ -85,6 +86,18 @@ class Window:
             missing -= step
             if missing == 0 or not self.refill():
                 return size - missing
+
+    def scan(self, is_next: Callable[[], bool], size: int, step: int) -> None:
+        """Skip bytes, `step` at a time, until `is_next()` with at least `size` bytes in the view, or to the stream's end."""
+        while True:
+            while (rest := self.end - self.position) < size:
+                self.extend()
+                if self.end == rest:
+                    self.position = self.end
+                    return
+            if is_next():
+                return
+            self.position += step
 
     def read(self, size: int = -1, /) -> bytes:
         """Take the bytes already read, up to `size`; empty only at the end (for gzip, which reads from a window)."""

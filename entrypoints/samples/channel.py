@@ -21,6 +21,7 @@ from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of, objects
 from entrypoints.records.text import augmented
+from entrypoints.samples.damage import Damage
 from entrypoints.samples.object_cache import ObjectCache
 from entrypoints.samples.pipeline import Pipeline
 from entrypoints.samples.turns import Turns, fixed_shards
@@ -79,15 +80,19 @@ def open_channel(
         shard = default_shard(channel, placement_of(environment))
     reading = reading or Reading()
     cache = _cache(channel, reading)
+    damage = Damage(reading.skip_damaged, name, epoch, environment.root, environment.current_host)
 
     def samples_of(shard: Shard) -> Samples:
-        pipeline = Pipeline(channel, epoch, reader, form, shard, reading, cache)
+        pipeline = Pipeline(channel, epoch, reader, form, shard, reading, cache, damage)
         order = Order(epoch, shard, reading, pipeline.is_assigned, channel.shuffled, by_samples=reader is None)
         return Samples(pipeline.samples, order, {"channel": name, "format": str(form)})
 
     if reading.shards is None:
-        return samples_of(shard)
-    return Turns([samples_of(each) for each in fixed_shards(channel, shard, reading.shards)])
+        samples = samples_of(shard)
+    else:
+        samples = Turns([samples_of(each) for each in fixed_shards(channel, shard, reading.shards)])
+    samples.damage = damage
+    return samples
 
 
 def _form(channel: Channel, format: str | None) -> Format:

@@ -12,7 +12,7 @@ from entrypoints.meter import turn_to
 from entrypoints.order.samples import Samples
 from entrypoints.order.states import VERSION, State, differences
 from entrypoints.sample import Sample
-from entrypoints.samples.error_notes import add_sample_note
+from entrypoints.samples.damage import is_skipped
 
 _DRAWN_AT_ONCE = 1024
 
@@ -75,7 +75,8 @@ class Mixture:
             try:
                 return sample if transform is None else transform(sample)
             except Exception as error:
-                add_sample_note(error, sample, self._sources[chosen])
+                if is_skipped(error, sample, self._sources[chosen]):
+                    continue
                 if isinstance(error, StopIteration):
                     raise RuntimeError("a transform raised StopIteration") from error  # It would end the epoch.
                 raise

@@ -15,7 +15,7 @@ from itertools import chain, compress, count, islice
 from typing import Any
 
 from entrypoints.broker.reader import finish_shard, has_broker, read_shard
-from entrypoints.errors import ChannelError
+from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.fetching.items import Items
 from entrypoints.job.environment import Channel
 from entrypoints.meter import waited
@@ -27,6 +27,7 @@ from entrypoints.records import Format
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import ByteStream, Sample
+from entrypoints.samples.damage import Damage
 from entrypoints.samples.object_cache import ObjectCache
 
 
@@ -41,6 +42,7 @@ class Pipeline:
     shard: Shard
     reading: Reading
     cache: ObjectCache | None
+    damage: Damage | None = None
     _key: str | None = None  # of the object that is being read, for errors
     _missing: int = 0  # samples of the present block that an earlier reader began
 
@@ -49,10 +51,6 @@ class Pipeline:
         """Whether the host's broker assigns the samples to several readers, and marks the ends of blocks."""
         return self.reader is None and self.shard.readers > 1
 
-    @property
-    def _shuffled(self) -> Reading | None:
-        return self.reading if self.is_assigned and self.reading.seed is not None else None
-
     def samples(self, cursor: ShardCursor) -> Generator[Sample, None, None]:
         """Yield the shard's samples from the cursor's position on, and move the cursor.
 
@@ -60,12 +58,14 @@ class Pipeline:
             CorruptError: The data is damaged.
             ChannelError: The data is missing, or has changed since the state was taken.
         """
+        if self.damage is not None and self.damage.most:
+            cursor.skips = self.damage.skip
         try:
             if not cursor.finished:
                 yield from self._of_objects(self.reader, cursor) if self.reader else self._of_stream(cursor)
                 cursor.finished = True
             elif self.is_assigned:  # Nothing is read, but the other readers of the Pipe have to know.
-                finish_shard(self.channel, self.epoch, self.form, self.shard, cursor, self._shuffled)
+                finish_shard(self.channel, self.epoch, self.form, self.shard, cursor, self.reading)
         except ChannelError as error:
             if f"channel {self.channel.name!r}" in str(error):
                 raise
@@ -115,7 +115,10 @@ class Pipeline:
                     if parts:
                         yield from self._of_part(stream, key, cursor, *parts.popleft())
                     else:
-                        yield from self.form.split(stream, key, cursor)
+                        try:
+                            yield from self.form.split(stream, key, cursor)
+                        except CorruptError as error:
+                            self._skip(error)  # The next object follows.
                         cursor.item += 1
                 cursor.start = cursor.position = 0
         if cursor.start or parts:
@@ -127,18 +130,24 @@ class Pipeline:
         """Yield the samples of an object that another reader had begun."""
         if not piece.seed:
             cursor.start = cursor.position = cursor.start or part.position
-            yield from self.form.split(stream, key, cursor)
+            try:
+                yield from self.form.split(stream, key, cursor)
+            except CorruptError as error:
+                self._skip(error)
             cursor.item += 1
             return
         if cursor.piece is None:
             cursor.piece, self._missing = piece, piece.samples
-        for sample in islice(self.form.split(stream, key, Cursor(part.position)), self._missing):
-            self._missing -= 1
-            if not self._missing:  # The caller looks at the cursor when it has the block's last sample.
-                cursor.cut = True
-                cursor.item += 1
-            yield sample
-            cursor.cut = False
+        try:
+            for sample in islice(self.form.split(stream, key, Cursor(part.position, cursor.skips)), self._missing):
+                self._missing -= 1
+                if not self._missing:  # The caller looks at the cursor when it has the block's last sample.
+                    cursor.cut = True
+                    cursor.item += 1
+                yield sample
+                cursor.cut = False
+        except CorruptError as error:
+            self._skip(error)
         if is_last and self._missing:
             raise self._changed(f"the objects up to {key!r} have fewer samples than")
 
@@ -167,9 +176,7 @@ class Pipeline:
         """Yield a Pipe's samples. The cursor counts those of this shard."""
         if self.is_assigned or has_broker(self.channel):
             cursor.start = cursor.position = 0
-            with closing(
-                read_shard(self.channel, self.epoch, self.form, self.shard, cursor, self._shuffled)
-            ) as assigned:
+            with closing(read_shard(self.channel, self.epoch, self.form, self.shard, cursor, self.reading)) as assigned:
                 yield from self._left(assigned, cursor)
             return
         wrapped = self.channel.record_wrapper == "RecordIO"
@@ -182,9 +189,16 @@ class Pipeline:
                 return
             # Each wrapped record is one whole object, in the channel's format.
             split = self.form.split
-            samples = recordio.unwrapped(stream, split) if wrapped else split(stream, None)
+            damaged = Cursor(0, cursor.skips)
+            samples = recordio.unwrapped(stream, split, damaged) if wrapped else split(stream, None, damaged)
             cursor.start = cursor.position = 0
             yield from self._left(work.of(samples, self.shard.index, self.shard.count), cursor)
+
+    def _skip(self, error: CorruptError) -> None:
+        """Skip the rest of an object, or raise the error."""
+        if self.damage is None or not self.damage.most:
+            raise error from error.__cause__
+        self.damage.skip(error)
 
     def _left(self, samples: Iterator[Sample], cursor: ShardCursor) -> Iterator[Sample]:
         """Skip the samples that were read before, and count the others. Raises ChannelError if there are fewer."""

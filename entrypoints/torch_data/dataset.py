@@ -42,7 +42,7 @@ from entrypoints.samples.channel import (
     open_channel,
     placement_of,
 )
-from entrypoints.samples.error_notes import add_sample_note
+from entrypoints.samples.damage import transformed
 from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.agreement import exchange
 from entrypoints.torch_data.epoch_counter import Epochs
@@ -132,19 +132,8 @@ class StreamDataset(IterableDataset[Any]):
     def _untimed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
         transform, is_worker = timed_transform(self.transform), get_worker_info() is not None
         with closing(samples):
-            if isinstance(samples, Mixture) or transform is None:
-                yield from map(shared, samples) if is_worker else samples
-                return
-            sample = None
-            try:
-                for sample in samples:
-                    sample = transform(sample)  # one name, so that only one of the two is in memory
-                    yield shared(sample) if is_worker else sample
-                    sample = None  # frees it while the next is read
-            except Exception as error:
-                if sample is not None:
-                    add_sample_note(error, sample, samples)
-                raise
+            found = samples if transform is None or isinstance(samples, Mixture) else transformed(samples, transform)
+            yield from map(shared, found) if is_worker else found
 
     def __getstate__(self) -> State:
         # A running iteration is not copied: the copy restarts the epoch.

@@ -31,7 +31,7 @@ from entrypoints.fetching.background import exit_deadline
 from entrypoints.fetching.prefetch import end_all
 from entrypoints.order.samples import Samples
 from entrypoints.order.sampling import State
-from entrypoints.samples.error_notes import add_sample_note
+from entrypoints.samples.damage import transformed
 from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.dataset import StreamDataset, foreign_state
 from entrypoints.waits import are_recorded, timed_transform
@@ -187,24 +187,20 @@ class ThreadLoader:
 
     def _items(self, samples: Samples | Mixture, stop: threading.Event) -> Generator[_Item, None, None]:
         transform, collate = timed_transform(self.dataset.transform), timed_transform(self._collate)
-        sample: Any = None
         batch: list[Any] = []
-        try:
-            with closing(samples):
-                for sample in samples:
-                    batch.append(sample if transform is None else transform(sample))
-                    sample = None  # frees it while the next is read
-                    if stop.is_set():
-                        return  # immediately, not after a whole batch
-                    if len(batch) == self._batch_size:
-                        yield _Item(samples.state_dict(), collate(batch), len(batch))
-                        batch = []
-                if batch and not self._drop_last:
+        with closing(samples):
+            for sample in (
+                samples if transform is None or isinstance(samples, Mixture) else transformed(samples, transform)
+            ):
+                batch.append(sample)
+                del sample  # frees it while the next is read
+                if stop.is_set():
+                    return  # immediately, not after a whole batch
+                if len(batch) == self._batch_size:
                     yield _Item(samples.state_dict(), collate(batch), len(batch))
-        except Exception as error:
-            if sample is not None and isinstance(samples, Samples):
-                add_sample_note(error, sample, samples)
-            raise
+                    batch = []
+            if batch and not self._drop_last:
+                yield _Item(samples.state_dict(), collate(batch), len(batch))
 
 
 def _use_one_core(others: int) -> None:

@@ -195,6 +195,12 @@ def _formats() -> str:
     return _table(("short name", "selected by the content type", "a sample", "Pipe", "shards"), rows)
 
 
+def _damage() -> str:
+    """Return a table of what the formats read next after skipped damage."""
+    rows = [(f"`{form.name}`", form.after_damage or "the next object") for form in FORMATS]
+    return _table(("format", "after damage, reading continues with"), rows)
+
+
 def _ways() -> str:
     """Return a table of the ways to read samples, and of those that no longer exist."""
     rows = [
@@ -236,6 +242,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "codes": _codes,
     "unpriced": _unpriced,
     "formats": _formats,
+    "damage": _damage,
     "ways": _ways,
 }
 

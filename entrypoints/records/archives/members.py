@@ -22,7 +22,8 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
     """Yield the samples that an archive's members make up.
 
     Args:
-        members: Name, content, offset in the object and position of each; no name marks the end of an archive.
+        members: Name, content, offset in the object and position of each; no name marks the end of an archive, or skipped
+            damage, with the encoded key of a sample that may lack members, and is not yielded, as content.
         key: The object's key, if known.
         cursor: Its position becomes that of the next sample.
 
@@ -33,10 +34,10 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
     most, held = max_sample_bytes(), 0
     for name, data, offset, position in members:
         if name is None:
-            if sample:
+            if sample and data != encoded(sample[KEY]):
                 cursor.position = position
                 yield sample
-                sample = {}
+            sample = {}
             continue
         slash = name.rfind("/") + 1
         dot = name.find(".", slash)
@@ -56,6 +57,18 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
         if field in sample:
             raise corrupt(key, offset, f"member {name!r} repeats field {field!r} of sample {group!r}")
         sample[field] = data
+
+
+def sample_key(name: str) -> str:
+    """Return the key of the sample that a member belongs to; empty if it is hidden."""
+    slash = name.rfind("/") + 1
+    dot = name.find(".", slash)
+    return name if dot < 0 else name[: dot if dot > slash else 0]
+
+
+def encoded(key: str) -> bytes:
+    """Return a sample's key as bytes."""
+    return key.encode("utf-8", "surrogateescape")
 
 
 def members_of(sample: Sample) -> list[tuple[str, bytes]]:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import TypeAlias
 
-from entrypoints.errors import corrupt
+from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.archives import tar_write
-from entrypoints.records.archives.members import grouped
+from entrypoints.records.archives.members import encoded, grouped, sample_key
 from entrypoints.records.archives.tar_write import BLOCK
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
@@ -28,6 +29,7 @@ from entrypoints.records.sizes import max_sample_bytes, too_large
 from entrypoints.records.window import Window
 from entrypoints.sample import KEY, ByteStream, Sample
 
+Member: TypeAlias = tuple[str | None, bytes, int, int]  # as `_members` yields them
 _log = logging.getLogger(__name__)
 _logged: set[str] = set()  # the link that has been logged
 _ZEROS = bytes(BLOCK)
@@ -60,20 +62,54 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     Positions are bytes, negative if they can be reached only by reading from the beginning. Offsets in errors are those in the
     uncompressed stream.
     """
-    return grouped(_members(stream, key, cursor.start), key, cursor)
-
-
-def _members(stream: ByteStream, key: str | None, start: int) -> Iterator[tuple[str | None, bytes, int, int]]:
-    """Yield every file of a stream of archives from a position on: name, content, offset of its header, and its position.
-
-    A name of None marks the end of an archive, with the position of what follows.
-    """
+    start = cursor.start
     if start > 0:
         go_to(stream, start, key)
     window = Window(stream, max(start, 0))
     compressed = start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC
     if compressed:
         window = Window(gunzip.Gunzip(window, key))
+    read = partial(_members, window, compressed, key, start)
+    return grouped(read() if cursor.skips is None else _undamaged(read, window, cursor), key, cursor)
+
+
+def _undamaged(read: Callable[[], Iterator[Member]], window: Window, cursor: Cursor) -> Iterator[Member]:
+    """Yield what `read` yields, again after each skipped damage, without the samples around it: they may lack members."""
+    last, torn = "", ""  # the sample of the last member, and the one whose members are left out
+    damaged = False  # the next member is the first one after the damage
+    while True:
+        ends: list[Member] = []  # of archives, until the next member shows that they are not an overwritten header
+        try:
+            for member in read():
+                if member[0] is None:
+                    ends.append(member)
+                    continue
+                yield from ends
+                last = sample_key(member[0]) or last
+                torn = last if torn == last or (damaged and not ends) else ""
+                damaged, ends = False, []
+                if not torn:
+                    yield member
+            yield from ends
+            return
+        except CorruptError as error:
+            cursor.skip(error)
+            window.scan(partial(_is_member, window), BLOCK, BLOCK)
+            damaged = True
+            yield None, encoded(last), 0, 0
+
+
+def _is_member(window: Window) -> bool:
+    """Return whether the next block is a member's header."""
+    block = bytes(window.view[window.position : window.position + BLOCK])
+    return block[257:262] == _USTAR[:5] and zlib.adler32(block) & 0xFFFF == _adler(block[148:156])
+
+
+def _members(window: Window, compressed: bool, key: str | None, start: int) -> Iterator[Member]:
+    """Yield every file of a stream of archives from a position on: name, content, offset of its header, and its position.
+
+    A name of None marks the end of an archive, with the position of what follows.
+    """
     every: dict[str, str] = {}  # pax records for the rest of the archive
     own: dict[str, str] = {}  # for the next member, with GNU's long name
     inside = False  # of an archive: its end marker is still to come
@@ -273,5 +309,6 @@ FORMAT = Format(
     read=_read,
     write=tar_write.write,
     ending=".tar",
+    after_damage="the next member; the samples around the damage, which may lack members, are left out",
     example=lambda number, data: {KEY: f"{number:06d}", "bin": data},
 )

@@ -24,7 +24,7 @@ from typing import Any
 
 from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records.archives import zip_write
-from entrypoints.records.archives.members import MACOS_FOLDER, grouped
+from entrypoints.records.archives.members import MACOS_FOLDER, encoded, grouped, sample_key
 from entrypoints.records.archives.zip_table import IN_EXTRA, Entry, Table, name_of, read_table
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format
@@ -47,15 +47,16 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     """
     with closing(SeekableFile(stream, key)) as file:
         if file.size or cursor.start:  # An empty object is a marker such as `_SUCCESS`: no members.
-            yield from grouped(_members(file, key, cursor.start), key, cursor)
+            yield from grouped(_members(file, key, cursor), key, cursor)
 
 
-def _members(file: SeekableFile, key: str | None, start: int) -> Iterator[tuple[str | None, bytes, int, int]]:
+def _members(file: SeekableFile, key: str | None, cursor: Cursor) -> Iterator[tuple[str | None, bytes, int, int]]:
     """Yield every file from a position on: name, content, offset of its header, and its position; last, no name."""
+    torn = None  # the sample of the last member that was damaged
     table = read_table(file, key)
     reader = _Members(file, key)
     most, end = max_sample_bytes(), 0  # the position after the last member
-    for place, position in _places(table, start):
+    for place, position in _places(table, cursor.start):
         entry = table.entry(place)
         if not _is_file(entry.raw_name):
             reader.go_to_content(entry)  # else a damaged name in the table could hide a file
@@ -63,8 +64,17 @@ def _members(file: SeekableFile, key: str | None, start: int) -> Iterator[tuple[
         size = max(entry.size, entry.packed_size)
         if size > most:
             raise too_large(key, entry.offset, f"member {entry.name!r} has {size:,} bytes", most)
-        yield entry.name, reader.read(entry), entry.offset, position
         end = table.size if position == place else position - 1
+        if torn is not None and sample_key(entry.name) == torn:
+            continue
+        try:
+            data = reader.read(entry)
+        except CorruptError as error:
+            cursor.skip(error)
+            torn = sample_key(entry.name)
+            yield None, encoded(torn), entry.offset, position
+            continue
+        yield entry.name, data, entry.offset, position
     yield None, b"", 0, end
 
 
@@ -212,6 +222,7 @@ FORMAT = Format(
     read=_read,
     write=zip_write.write,
     ending=".zip",
+    after_damage="the next sample; after a damaged table, the next object",
     boundaries=False,  # the table at the end of joined archives is that of the last one
     example=lambda number, data: {KEY: f"{number:06d}", "bin": data},
 )

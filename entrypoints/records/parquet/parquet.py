@@ -19,7 +19,7 @@ from functools import partial
 from io import FileIO
 from typing import Any
 
-from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.errors import ChannelError, corrupt
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format, names_in, names_text
 from entrypoints.records.parquet import parquet_table, parquet_write
@@ -63,9 +63,7 @@ def _read(columns: tuple[str, ...] | None, stream: ByteStream, key: str | None, 
                 if isinstance(source, arrow.PythonFile):
                     where = f"row {cursor.position}, in row group {group}" if group >= 0 else "the table at its end"
                     reason = " ".join(str(error).split())
-                    raise CorruptError(
-                        f"{place}byte {file.tell()}, {where}: not Parquet, or damaged: {reason}"
-                    ) from error
+                    raise corrupt(key, file.tell(), f"{where}: not Parquet, or damaged: {reason}") from error
 
 
 def _open(source: Any, columns: tuple[str, ...] | None, place: str) -> tuple[Any, list[str] | None]:

@@ -68,4 +68,5 @@ FORMAT = Format(
     ending=".rec",
     framing=recordio.FORMAT,
     decode=decode,
+    after_damage="the next record",
 )

@@ -2,8 +2,8 @@
 
 A record is a little-endian magic word, a word with a 3-bit flag and a 29-bit length, and the payload padded to 4 bytes. A
 payload with the magic word at a 4-byte boundary may have been split there (flags 1 first, 2 middle, 3 last part); joining the
-parts puts the magic word back. Lengths are trusted and the magic word is never searched for: some writers, SageMaker's among
-them, leave it inside whole records.
+parts puts the magic word back. Lengths are trusted and the magic word is searched for only after skipped damage: some writers,
+SageMaker's among them, leave it inside whole records.
 
 Source: MXNet/dmlc-core `recordio.h`.
 """
@@ -76,22 +76,37 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
                 yield {DATA: payload} if key is None else {KEY: key, DATA: payload}
         window.position = start + 4 * place
         # One record that spans windows, is split in parts or is damaged.
-        whole = take(window, key)
+        try:
+            whole = take(window, key)
+        except CorruptError as error:
+            cursor.skip(error)
+            window.scan(partial(_is_record, window), 8, 4)
+            cursor.position = window.offset
+            continue
         if whole is None:
             return
         cursor.position = window.offset
         yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
 
 
-def unwrapped(stream: ByteStream, split: Callable[[ByteStream, str | None], Iterator[Sample]]) -> Iterator[Sample]:
-    """Yield what `split` yields for each record of a stream, as a Pipe wraps objects. Errors name the record's offset."""
+def unwrapped(
+    stream: ByteStream, split: Callable[[ByteStream, str | None], Iterator[Sample]], damage: Cursor
+) -> Iterator[Sample]:
+    """Yield what `split` yields for each record of a stream, as a Pipe wraps objects. Errors name the record's offset.
+
+    After damage that the cursor `damage` skips, the next record follows; damage between records is an error.
+    """
     cursor = Cursor()
     offset = 0
     for payload in payloads(stream, None, cursor):
         try:
             yield from split(BytesIO(payload), None)
         except ChannelError as error:
-            raise type(error)(f"object at byte {offset} of the Pipe, {error}") from error.__cause__
+            located = type(error)(f"object at byte {offset} of the Pipe, {error}")
+            if not isinstance(located, CorruptError):
+                raise located from error.__cause__
+            located.offset, located.__cause__ = offset, error.__cause__
+            damage.skip(located)
         offset = cursor.position
 
 
@@ -129,6 +144,15 @@ def take(window: Window, key: str | None) -> bytes | None:
     if parts:
         raise _corrupt(key, window.offset, f"the stream ends inside the record in parts that begins at byte {started}")
     return None
+
+
+def _is_record(window: Window) -> bool:
+    """Return whether the next bytes look like a record, with another one after it if the view has its first word."""
+    view, place = window.view, window.position
+    magic, word = _HEADER.unpack_from(view, place)
+    after = place + (8 + (word & MAX_LENGTH) + 3 & ~3)
+    is_followed = after + 4 > window.end or view[after : after + 4] == _MAGIC_BYTES
+    return magic == MAGIC and word >> 29 in (_WHOLE, _FIRST) and is_followed
 
 
 def write(stream: BinaryIO, records: Iterable[bytes]) -> int:
@@ -176,4 +200,5 @@ FORMAT = Format(
     read=unzipped(_read),
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".rec",
+    after_damage="the next record",
 )

@@ -99,6 +99,7 @@ FORMAT = Format(
     ending=".pbr",
     framing=recordio.FORMAT,
     decode=decode,
+    after_damage="the next record; in batches, after a damaged header, the next object",
     options=("batch",),
     with_options=_with_options,
     example=lambda _, data: {FEATURES: {"x": Blob([data], "")}},

@@ -60,7 +60,11 @@ def batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> I
             try:
                 taken = records.take(parts, size - count)
             except ValueError as error:
-                raise proto.corrupt_record(key, offset, error) from error
+                damage = proto.corrupt_record(key, offset, error)
+                if window.offset == offset:
+                    raise damage from error
+                cursor.skip(damage)
+                continue
             if taken == 0:
                 break
             count += taken
@@ -69,7 +73,10 @@ def batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> I
         try:
             batch = _stack(parts)
         except ValueError as error:
-            raise proto.corrupt_record(key, cursor.position, f"in the {count} records from here, {error}") from error
+            what = f"in the {count} records from here, {error}"
+            cursor.skip(proto.corrupt_record(key, cursor.position, what))
+            cursor.position = window.offset
+            continue
         cursor.position = window.offset
         if key is not None:
             batch[KEY] = [key] * count

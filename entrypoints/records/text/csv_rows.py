@@ -29,6 +29,7 @@ from entrypoints.records.writing import write_each
 from entrypoints.sample import DATA, KEY, ByteStream, Sample
 
 _BOM = b"\xef\xbb\xbf"
+_NOT_CSV = "this row is not CSV in UTF-8, or is cut: "
 
 
 def _with_options(options: Mapping[str, str]) -> Format:
@@ -52,22 +53,30 @@ def _read(named: bool, delimiter: str, stream: ByteStream, key: str | None, curs
     # A limit of the whole process; the default is 131,072. Rows larger than a sample may be are found below.
     csv.field_size_limit(max(max_sample_bytes(MAX_TEXT_BYTES) + 2 * CHUNK, csv.field_size_limit()))
     names: list[str] | None = None
+    width: int | None = None
     lines = _Lines(stream, key)
-    if named:
-        first = next(_rows(lines, delimiter, key), None)
-        if first is None:
-            return
+    first = next(_rows(lines, delimiter, key), None) if named or (cursor.start and cursor.skips) else None
+    if first is not None:
+        width = len(first[1])
+    elif named:
+        return
+    if first is not None and named:
         names = first[1]
+        if lines.undecodable:
+            raise corrupt(key, 0, lines.undecodable)
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise corrupt(key, 0, f"the header has two columns {twice!r}")
     lines.skip_to(cursor.start)
-    width = None if names is None else len(names)
+    lines.undecodable = ""
     for offset, row, after in _rows(lines, delimiter, key):
         if row == names and key is None:
             continue
-        if width is not None and len(row) != width:
-            raise corrupt(key, offset, f"a row has {len(row)} fields, expected {width} as before")
+        if lines.undecodable or (width is not None and len(row) != width):
+            reason = lines.undecodable or f"a row has {len(row)} fields, expected {width} as before"
+            cursor.skip(corrupt(key, offset, reason))
+            cursor.position, lines.undecodable = after, ""
+            continue
         width = len(row)
         sample: Sample = {DATA: row} if names is None else dict(zip(names, row, strict=True))
         cursor.position = after
@@ -83,8 +92,8 @@ def _rows(lines: _Lines, delimiter: str, key: str | None) -> Iterator[tuple[int,
             if row:
                 yield offset, row, lines.offset
             lines.row = offset = lines.offset
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise corrupt(key, offset, f"this row is not CSV in UTF-8, or is cut: {error}") from None
+    except csv.Error as error:
+        raise corrupt(key, offset, lines.undecodable or f"{_NOT_CSV}{error}") from None
 
 
 def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
@@ -149,6 +158,7 @@ class _Lines:
         self._key = key
         self.offset = 0
         self.row = 0  # the offset of the row that the next line belongs to
+        self.undecodable = ""  # why the row cannot be decoded
         self._most = max_sample_bytes(MAX_TEXT_BYTES)  # bytes of a row
         self._lines: list[bytes] = []  # complete ones that have been read, in reverse
         self._rest = io.BytesIO()  # the beginning of the line after them
@@ -157,11 +167,13 @@ class _Lines:
         while self._lines or self._fetch():
             line = self._lines.pop()
             # Joined objects have byte order marks anywhere.
-            if line.startswith(_BOM) and (self.offset == 0 or self._key is None):
-                text = line[len(_BOM) :].decode()
-            else:
-                text = line.decode()
+            content = line[len(_BOM) :] if line.startswith(_BOM) and (self.offset == 0 or self._key is None) else line
             self.offset += len(line)
+            try:
+                text = content.decode()
+            except UnicodeDecodeError as error:
+                self.undecodable = f"{_NOT_CSV}{error}"
+                text = content.decode(errors="replace")  # The row ends where it would end with other letters.
             yield text
 
     def _fetch(self) -> bool:
@@ -208,6 +220,7 @@ FORMAT = Format(
     read=unzipped(partial(_read, False, ",")),
     write=partial(_write, ","),
     ending=".csv",
+    after_damage="the next row; after a misplaced quote, the next object",
     options=("header", "delimiter"),
     with_options=_with_options,
     example=lambda _, data: {DATA: [data.decode("latin-1")]},

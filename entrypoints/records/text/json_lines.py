@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from entrypoints.errors import corrupt
+from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Format
 from entrypoints.records.gunzip import unzipped
@@ -31,14 +31,18 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     offset = cursor.start
     inner = Cursor(offset)
     for line in lines.plain(stream, key, inner):
-        for value, after in _values(line[DATA], offset, key):
-            cursor.position = after or inner.position  # the last of several values ends the line
-            sample: Sample = {} if key is None else {KEY: key}
-            if isinstance(value, dict):
-                sample.update(value)
-            else:
-                sample[DATA] = value
-            yield sample
+        try:
+            for value, after in _values(line[DATA], offset, key):
+                cursor.position = after or inner.position  # the last of several values ends the line
+                sample: Sample = {} if key is None else {KEY: key}
+                if isinstance(value, dict):
+                    sample.update(value)
+                else:
+                    sample[DATA] = value
+                yield sample
+        except CorruptError as error:
+            cursor.skip(error)
+            cursor.position = inner.position
         offset = inner.position
 
 
@@ -85,5 +89,6 @@ FORMAT = Format(
     read=unzipped(_read),
     write=partial(write_each, _encode),
     ending=".jsonl",
+    after_damage="the next line",
     example=lambda _, data: {"x": data.decode("latin-1")},
 )

@@ -174,5 +174,6 @@ FORMAT = Format(
     ending=".tfrecord",
     framing=tfrecord.FORMAT,
     decode=decode,
+    after_damage="the next record with a right checksum",
     example=lambda _, data: {"x": data},
 )

@@ -42,7 +42,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     if start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC and not _is_header(window.peek(12)):
         window, sign = Window(gunzip.Gunzip(window, key)), -1
     while window.offset < -start:
-        if _record(window, key) is None:
+        if _record(window, key, cursor) is None:
             raise _corrupt(key, window.offset, f"the stream ends before byte {-start}, where reading should resume")
     view = window.view
     unpack, unpack_footer = _HEADER.unpack_from, _FOOTER.unpack_from
@@ -70,14 +70,24 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
             data = piece.tobytes()  # faster than bytes()
             yield {DATA: data} if key is None else {KEY: key, DATA: data}
         # One record that spans windows or is damaged.
-        whole = _record(window, key)
+        whole = _record(window, key, cursor)
         if whole is None:
             return
         cursor.position = sign * window.offset
         yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
 
 
-def _record(window: Window, key: str | None) -> bytes | None:
+def _record(window: Window, key: str | None, cursor: Cursor) -> bytes | None:
+    """Return the next record's payload, that after the damage if the cursor skips it; None at the stream's end."""
+    while True:
+        try:
+            return _next(window, key)
+        except CorruptError as error:
+            cursor.skip(error)
+            window.scan(lambda: _is_header(window.view[window.position : window.position + 12]), 12, 1)
+
+
+def _next(window: Window, key: str | None) -> bytes | None:
     """Return the next record's payload; None at the stream's end."""
     offset = window.offset
     header = window.take(12)
@@ -112,7 +122,7 @@ def masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _is_header(header: bytes) -> bool:
+def _is_header(header: bytes | memoryview) -> bool:
     return len(header) == 12 and masked(_crc32c()(header[:8])) == _HEADER.unpack(header)[1]
 
 
@@ -138,4 +148,5 @@ FORMAT = Format(
     read=_read,
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".tfrecord",
+    after_damage="the next record with a right checksum",
 )
