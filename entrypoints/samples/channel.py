@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import os
 from dataclasses import replace
-from pathlib import Path
 
 from entrypoints.errors import ChannelError, expect, whole_number
 from entrypoints.fetching.shared_listing import keep_in
@@ -21,6 +20,7 @@ from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of, objects
 from entrypoints.records.text import augmented
+from entrypoints.samples import warm_pool
 from entrypoints.samples.damage import Damage
 from entrypoints.samples.object_cache import ObjectCache
 from entrypoints.samples.pipeline import Pipeline
@@ -79,7 +79,7 @@ def open_channel(
     if shard is None:
         shard = default_shard(channel, placement_of(environment))
     reading = reading or Reading()
-    cache = _cache(channel, reading)
+    cache = _cache(channel, reading, environment)
     damage = Damage(reading.skip_damaged, name, epoch, environment.root, environment.current_host)
 
     def samples_of(shard: Shard) -> Samples:
@@ -104,7 +104,7 @@ def _form(channel: Channel, format: str | None) -> Format:
     return augmented.for_channel(form, names) if augmented.is_augmented(form) else form
 
 
-def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:
+def _cache(channel: Channel, reading: Reading, environment: Environment) -> ObjectCache | None:
     """Return the cache, or None if there is none or the objects are on a disk of this machine already."""
     if reading.cache_dir is None:
         return None
@@ -114,7 +114,12 @@ def _cache(channel: Channel, reading: Reading) -> ObjectCache | None:
             " cache_dir, or use input_mode: FastFile"
         )
     is_here = reader_of(channel) is mounted and not is_remote(channel.path)
-    return None if is_here else ObjectCache(Path(reading.cache_dir), channel)
+    if is_here:
+        return None
+    if reading.cache_dir != warm_pool.NAME:
+        return ObjectCache(reading.cache_dir, channel)
+    pool = warm_pool.warm_pool(channel, environment)
+    return ObjectCache(pool.folder, channel, pool) if pool else None
 
 
 def known_environment(environment: Environment | None) -> Environment:

@@ -6,7 +6,8 @@ formats that begin at an object's end (zip, Parquet), an object of at most `WHOL
 caching, not reading. Files that a killed process left half written are removed by the next one that opens the cache.
 
 An S3 object is identified by key, size and ETag, so a changed one is read again. A file of a remote mount is identified by its path
-alone, because asking for its time would cost what the cache saves: such a cache should not outlive the job.
+alone, because asking for its time would cost what the cache saves: such a cache should not outlive the job. A warm pool's does
+(warm_pool.py).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from entrypoints.readers import Reader
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records.cursor import Seekable
 from entrypoints.sample import ByteStream
+from entrypoints.samples.warm_pool import WarmPool
 
 WHOLE_BYTES = 1 << 30  # Larger objects are not fetched whole before their format reads them.
 
@@ -46,13 +48,19 @@ _log = logging.getLogger(__name__)
 class ObjectCache:
     """The cached objects of one channel. Any number of processes may use the same folder, which is made if it is missing.
 
+    Args:
+        folder: The folder.
+        channel: The channel.
+        pool: The warm pool that the folder is part of.
+
     Raises:
         ChannelError: The folder cannot be written to, or is a part of the channel.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], channel: Channel) -> None:
+    def __init__(self, folder: str | os.PathLike[str], channel: Channel, pool: WarmPool | None = None) -> None:
+        self._pool, self._has_old = pool, pool is not None
         root = _absolute(folder, channel)
-        identity = f"{channel.name}\0{channel.s3_uri}\0{channel.path}"
+        identity = channel.s3_uri or f"{channel.name}\0{channel.path}"
         self._folder = root / hashlib.sha256(identity.encode()).hexdigest()[:16]
         self._parts = self._folder / "parts"
         self._full = False
@@ -62,7 +70,7 @@ class ObjectCache:
             with tempfile.TemporaryFile(dir=self._parts):
                 pass
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) and pool is None:
                 raise ChannelError(
                     f"channel {channel.name!r}: cannot write to cache_dir {root}: {error}; name a writable folder on a disk of"
                     " this machine"
@@ -75,15 +83,25 @@ class ObjectCache:
         """Like the reader's `open_objects`, but reads cached objects from the disk, and caches the others."""
         placed = ((item, self._place(item)) for item in chosen)
         for kept, items in groupby(placed, key=lambda pair: _is_kept(*pair)):
-            if kept:
-                for item, place in items:
-                    yield reader.key_of(channel, item), FileIO(place)
+            if not kept:
+                yield from self._fetched(reader, channel, items)
                 continue
-            places: deque[str] = deque()  # of the items that the reader has requested but not yielded yet
-            with closing(reader.open_objects(channel, self._note_places(items, places))) as streams:
-                for key, stream in streams:
-                    place = places.popleft()
-                    yield key, _CachingStream(stream, self, place) if self.has_room(0) else stream
+            for item, place in items:
+                try:
+                    stream = FileIO(place)
+                except FileNotFoundError:  # A process that needed room has removed it.
+                    yield from self._fetched(reader, channel, iter([(item, place)]))
+                else:
+                    yield reader.key_of(channel, item), stream
+
+    def _fetched(
+        self, reader: Reader, channel: Channel, items: Iterator[tuple[Any, str]]
+    ) -> Generator[tuple[str | None, ByteStream], None, None]:
+        places: deque[str] = deque()  # of the items that the reader has requested but not yielded yet
+        with closing(reader.open_objects(channel, self._note_places(items, places))) as streams:
+            for key, stream in streams:
+                place = places.popleft()
+                yield key, _CachingStream(stream, self, place) if self.has_room(0) else stream
 
     def _note_places(self, items: Iterable[tuple[Any, str]], places: deque[str]) -> Iterator[Any]:
         for item, place in items:
@@ -91,7 +109,10 @@ class ObjectCache:
             yield item
 
     def _place(self, item: Any) -> str:
-        return f"{self._folder}/{hashlib.sha256(repr(item).encode('utf-8', 'surrogateescape')).hexdigest()}"
+        place = f"{self._folder}/{hashlib.sha256(repr(item).encode('utf-8', 'surrogateescape')).hexdigest()}"
+        if self._pool is not None:
+            self._pool.note_use(place)
+        return place
 
     def has_room(self, size: int) -> bool:
         """Return whether an object of so many bytes may be kept. Logs, once, that no more objects will be."""
@@ -99,6 +120,9 @@ class ObjectCache:
             return False
         try:
             usage = shutil.disk_usage(self._folder)
+            if self._pool is not None and self._has_old and usage.free - size < _KEPT_FREE * usage.total:
+                self._has_old = self._pool.make_room(size + _KEPT_FREE * usage.total)
+                usage = shutil.disk_usage(self._folder)
         except OSError as error:
             self._stop(str(error))
             return False

@@ -8,6 +8,8 @@ and finds the packages by PYTHONPATH and PATH.
 A code folder is a package if it has setup.py, as for the toolkit, or a pyproject.toml with `[build-system]` or with modules in
 `src`; other pyproject.toml files only configure tools. If the image has all build requirements, none is fetched
 (--no-build-isolation), so a package without dependencies can be installed offline.
+
+In a warm pool, pip's cache is in the directory that is kept for the next job, unless PIP_CACHE_DIR names another.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from entrypoints import contract
 from entrypoints.start.process import ProgramResult, run_program
 
 # Without --no-input, a question of pip's would wait for an answer forever.
@@ -87,6 +90,11 @@ def install(
     with contextlib.suppress(subprocess.CalledProcessError):
         venv.EnvBuilder(symlinks=True, with_pip=importlib.util.find_spec("pip") is None).create(folder)
     seen = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    if pool := environ.get(contract.WARM_POOL_VARIABLE):
+        cache = Path(pool, "pip")
+        with contextlib.suppress(OSError):  # pip warns, and works without.
+            cache.mkdir(parents=True, exist_ok=True)  # pip ignores a cache of another user.
+        environ = {"PIP_CACHE_DIR": str(cache), **environ}
     lines = [f"import site; site.addsitedir({path!r})" for path in seen]
     (packages_folder(folder) / "image.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return run_program([str(folder / "bin" / "python"), *_PIP, *wanted], environ, code_dir, grace_seconds)

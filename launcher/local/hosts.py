@@ -21,6 +21,7 @@ from launcher.planning import boot_arguments
 from launcher.request.build import connector_variables
 from launcher.request.view import s3_source
 
+_WARM_POOLS = ".warm-pool"  # beside the runs' folders, whose names cannot begin so
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 # The variables that programs need on this machine; a job does not inherit any others.
 _PASSED_ON = (
@@ -52,6 +53,11 @@ def prepare_host(run: LocalRun, host: Host, store: Store, temporary: str) -> Hos
         file = root / contract.CONFIG_DIR / name
         file.touch(mode=0o600)  # hyperparameters can contain values of `${NAME}`
         file.write_text(json.dumps(content), encoding="utf-8")
+    if _is_kept_warm(run):
+        pool = run.folder.parent / _WARM_POOLS / host.name
+        pool.mkdir(parents=True, exist_ok=True)
+        (root / contract.WARM_POOL_DIR).parent.mkdir()
+        (root / contract.WARM_POOL_DIR).symlink_to(pool)
     etc_hosts = folder / "hosts"
     here = Path("/etc/hosts")
     known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost"
@@ -66,6 +72,10 @@ def prepare_host(run: LocalRun, host: Host, store: Store, temporary: str) -> Hos
         binds=(),
         etc_hosts=etc_hosts,
     )
+
+
+def _is_kept_warm(run: LocalRun) -> bool:
+    return bool(run.plan.request.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds"))
 
 
 def _config_files(run: LocalRun, host: Host) -> dict[str, Any]:
@@ -136,6 +146,9 @@ def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
         contract.MASTER_PORT_VARIABLE: str(_free_port(str(run.folder))),
         **_sampled(run),
     }
+    if _is_kept_warm(run):
+        base = contract.BASE_DIR if run.namespaces else run.root(host)
+        environ[contract.WARM_POOL_VARIABLE] = f"{base}/{contract.WARM_POOL_DIR}"
     if not run.namespaces:
         environ[contract.BASE_DIR_VARIABLE] = str(run.root(host))
         environ[contract.MASTER_ADDR_VARIABLE] = "127.0.0.1"

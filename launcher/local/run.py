@@ -5,6 +5,7 @@
         algo-1/ml/          the host's /opt/ml
         algo-1.log          the host's output
         result.json         the result
+    ./.launch/.warm-pool/algo-1/    what the hosts keep for the next job, if the job has keep_alive_period_in_seconds
 
 Except for a file system mounted `rw`, nothing outside ./.launch, which git ignores, is written. Only the job's outputs remain.
 """

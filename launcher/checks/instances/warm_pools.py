@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from entrypoints import contract
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.aws_model import shapes
@@ -65,4 +66,19 @@ def within_an_hour(draft: Draft) -> Iterator[Mistake]:
         )
 
 
-RULES = (not_on_spot, not_with_instance_groups, within_an_hour)
+@warning("warm-pool-cache", "environment: {PIP_CACHE_DIR: /opt/ml/%s/pip}", wrong=contract.WARM_POOL_DIR, right="cache")
+def cache_is_kept(draft: Draft) -> Iterator[Mistake]:
+    """Without a warm pool, nothing of its cache directory is kept for the next job.
+
+    Only the settings are searched, for its path and for the value `warm-pool`; a script may ask for it, too, and then warns itself.
+    Source: developer guide, train-warm-pools, "Using persistent cache".
+    """
+    path = f"{contract.BASE_DIR}/{contract.WARM_POOL_DIR}"
+    for key, member in (("environment", "Environment"), ("hyperparameters", "HyperParameters")):
+        for name, value in draft.request.get(member, {}).items():
+            if not _keep_alive(draft) and (path in value or value == "warm-pool"):
+                remedy = "set resource_config.keep_alive_period_in_seconds"
+                yield (key, name), f"is a cache for the next job, for which no machine is kept; {remedy}"
+
+
+RULES = (not_on_spot, not_with_instance_groups, within_an_hour, cache_is_kept)

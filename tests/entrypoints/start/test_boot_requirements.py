@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from boot_container import Container
+from entrypoints import contract
 from entrypoints.start import requirements
 
 SRC_LAYOUT = {
@@ -124,3 +126,23 @@ def test_missing_requirement_is_the_failure(tmp_path: Path) -> None:
     first, _, rest = str(container.failure).partition("\n\n")
     assert first.startswith("installing needs.txt ended with exit code 1: ERROR: ")
     assert "No matching distribution found for no-such-package-of-ours" in rest
+
+
+def test_pip_caches_in_the_warm_pool_for_the_next_job(tmp_path: Path) -> None:
+    source = tmp_path / "brought-0.4"
+    source.mkdir()
+    (source / "setup.py").write_text(
+        "from setuptools import setup\nsetup(name='brought', version='0.4', py_modules=['brought'])\n"
+    )
+    (source / "brought.py").write_text("NAME = 'brought'\n")
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: brought\nVersion: 0.4\n")
+    with tarfile.open(tmp_path / "brought-0.4.tar.gz", "w:gz") as archive:
+        archive.add(source, source.name)
+    requirements = f"--no-index\n--find-links {tmp_path}\nbrought\n"
+    code = {"train.py": "import brought\nprint(brought.NAME)\n", "needs.txt": requirements}
+    environ = {"PIP_NO_BUILD_ISOLATION": "0", contract.WARM_POOL_VARIABLE: str(tmp_path / "pool")}
+    for job, how in (("first", "Building wheel"), ("second", "Using cached")):
+        finished = Container(tmp_path / job, code).run("train.py", "--requirements", "needs.txt", **environ)
+        assert finished.stdout.splitlines()[-1] == "brought", finished.stderr
+        assert how in finished.stdout
+    assert list((tmp_path / "pool/pip").rglob("brought-0.4-*.whl"))
