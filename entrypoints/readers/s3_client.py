@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 _creating = threading.Lock()  # guards the creation of the client
 _running = threading.Event()  # A client was made, and its threads have not been ended.
+_made = 0.0  # when the last client was made
 _leaving = threading.Event()  # Python is exiting: no caller waits for an answer
 
 
@@ -237,6 +238,7 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
     begun = time.monotonic()
     pause = _PAUSE_SECONDS
     while True:
+        attempt = time.monotonic()
         try:
             with _gate:
                 return request()
@@ -246,6 +248,8 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
             if not cause.passes or seconds >= PATIENCE_SECONDS or _leaving.wait(pause):
                 tried = f", tried for {seconds:.0f} s" if cause.passes else ""
                 raise ChannelError(f"{failing}: {cause.what}{tried}; {cause.remedy}") from error
+            if "TOKEN_EXPIRED" in str(error):
+                _renew_client(attempt)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
@@ -262,13 +266,22 @@ def _client(gbps: float = _TARGET_GBPS) -> Any:
         return _client_at(gbps, *place(os.environ), requester_pays(os.environ))
 
 
+def _renew_client(since: float) -> None:
+    """Let the next request make a client, unless one was made since then: it keeps credentials until they should expire."""
+    with _creating:
+        if _made <= since:
+            _client_at.cache_clear()
+
+
 @cache
 def _client_at(gbps: float, endpoint: str | None, region: str, pays: bool) -> Any:
     require()
     from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
 
+    global _made
     _guard_forks()
     _running.set()
+    _made = time.monotonic()
     paying: Any = {"requester_pays": True} if pays else {}  # No release has it yet.
     if pays and "requester_pays" not in (MountpointS3Client.__text_signature__ or ""):
         raise ChannelError(
