@@ -39,23 +39,23 @@ HELD_BYTES = 24 << 20
 _LIMITS = Limits(held_bytes=HELD_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
 _EXPRESS = "--x-s3"  # ends the names of S3 Express's directory buckets, which do not list in the order of keys
-_COMPARED_EVERY = 16
+_ASKED_EVERY = 16
 _counting = threading.Lock()  # guards the counts of fetched bytes
 
 
 class S3Object(Fetchable):
     """One object of a listing."""
 
-    __slots__ = ("_fetched", "_listed", "_wholes", "bucket", "key", "size")
+    __slots__ = ("_fetched", "_listed", "_without_md5", "bucket", "key", "size")
     ranges = True
 
-    def __init__(self, bucket: str, key: str, listed: Listed, wholes: Iterator[int] | None = None) -> None:
-        """Create one; `wholes` counts the reader's objects that are fetched whole."""
+    def __init__(self, bucket: str, key: str, listed: Listed, without_md5: Iterator[int] | None = None) -> None:
+        """Create one; `without_md5` counts the reader's objects whose ETag is not the MD5 of their content."""
         self.bucket = bucket
         self.key = key  # of its samples
         self.size: int = listed.size
         self._listed = listed
-        self._wholes = wholes or itertools.count()
+        self._without_md5 = without_md5 or itertools.count()
         self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
@@ -76,14 +76,14 @@ class S3Object(Fetchable):
     def _is_unlike_its_etag(self, data: bytes) -> bool:
         """Return whether the content may be another object's than the listed one, so that the ETag must be requested.
 
-        An ETag is the content's MD5, except of multipart uploads and of objects encrypted with KMS. It is compared for a reader's
-        first sixteen objects and then for one in sixteen: the MD5 takes a third of the time of reading a small object, a request
-        more, and a rewritten data set has more than one changed object. Another size is always noticed.
+        An ETag is the content's MD5, except of multipart uploads and of objects encrypted with KMS. For those it is requested for a
+        reader's first sixteen and then for one in sixteen: a request for each would double the cost of small objects, and a
+        rewritten data set has more than one changed object.
         """
-        number = next(self._wholes)
-        if number >= _COMPARED_EVERY and number % _COMPARED_EVERY:
+        if self._listed.version in (0, version_of(md5(data, usedforsecurity=False).hexdigest())):
             return False
-        return self._listed.version not in (0, version_of(md5(data, usedforsecurity=False).hexdigest()))
+        number = next(self._without_md5)
+        return number < _ASKED_EVERY or number % _ASKED_EVERY == 0
 
     def _all_of_it(self, count: int) -> bool:
         """Count fetched bytes; return whether a whole object's worth has arrived since this last returned True."""
@@ -104,8 +104,8 @@ class S3Object(Fetchable):
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """Yield the streams of these objects of the channel's listing, in this order, with prefetching."""
     bucket, _ = _bucket_and_prefix(channel)
-    wholes = itertools.count()
-    sources = (S3Object(bucket, key_of(channel, listed), listed, wholes) for listed in chosen)
+    without_md5 = itertools.count()
+    sources = (S3Object(bucket, key_of(channel, listed), listed, without_md5) for listed in chosen)
     with closing(read_ahead(sources, _LIMITS, f"channel {channel.name!r}: {channel.s3_uri}")) as streams:
         for stream in streams:
             yield stream.key, stream

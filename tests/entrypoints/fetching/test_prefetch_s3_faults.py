@@ -125,7 +125,7 @@ def test_overwritten_object_raises(store: Store, tmp_path: Path, size: int, chan
 
 
 def test_data_set_that_is_rewritten_while_it_is_read_raises(store: Store, tmp_path: Path) -> None:
-    """One object in sixteen is compared with the listing, so some of many are."""
+    """The ETags of this store are no MD5, so one object in sixteen is compared with the listing."""
     files = [store.folder / f"{number:03d}" for number in range(400)]
     for file in files:
         file.write_bytes(b"1" * 1000)
