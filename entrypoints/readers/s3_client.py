@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.background import exit_deadline, in_background
+from entrypoints.fetching.gate import Gate
 from entrypoints.fetching.silence import Silence, remote_silence
 from entrypoints.readers.s3_errors import cause_of
 from entrypoints.readers.s3_settings import place, requester_pays
@@ -49,45 +50,13 @@ _made = 0.0  # when the last client was made
 _leaving = threading.Event()  # Python is exiting: no caller waits for an answer
 
 
-class _Gate:
-    """A counter of requests that holds new ones back while the process is forked."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
-        self._shut = False
-
-    def __enter__(self) -> None:
-        with self._changed:
-            while self._shut:
-                self._changed.wait()
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._changed:
-            self._inside -= 1
-            if self._shut:
-                self._changed.notify_all()
-
-    def shut(self, seconds: float) -> None:
-        """Hold new requests back, and wait until none is left, at most so long."""
-        with self._changed:
-            self._shut = True
-            self._changed.wait_for(lambda: not self._inside, seconds)
-
-    def open(self) -> None:
-        with self._changed:
-            self._shut = False
-            self._changed.notify_all()
-
-
-_gate = _Gate()
+_gate = Gate()
 
 
 def _renew_gate() -> None:
     """Reset in a child, in which the counts and locks of its parent's threads have no meaning."""
     global _gate
-    _gate = _Gate()
+    _gate = Gate()
 
 
 @atexit.register
