@@ -22,9 +22,9 @@ from entrypoints.fetching.silence import WARN_SECONDS, Silence, warn
 from entrypoints.readers import fifo
 from entrypoints.records import Format, format_of
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.damage import Damage
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import ByteStream, Sample
-from entrypoints.samples.damage import Damage
 
 ROOM = 64 << 20  # bytes for all readers together, before the FIFO is left to fill
 FIFO_POLL_SECONDS = 0.02  # between two checks for the next FIFO

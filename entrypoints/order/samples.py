@@ -26,7 +26,7 @@ class Samples:
         about: What is read (channel, format); a state can be loaded only into an iterator of the same.
     """
 
-    damage: Any = None  # what is skipped (samples/damage.py)
+    damage: Any = None  # what is skipped (records/damage.py)
 
     def __init__(self, open_samples: OpenSamples, order: Order, about: State) -> None:
         self.epoch, self._order, self._at = order.epoch, order, ShardCursor()

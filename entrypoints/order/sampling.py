@@ -42,7 +42,7 @@ class Reading:
         cache_dir: A folder on a local disk that keeps objects for later epochs.
         shards: Into how many shards an epoch is divided, if not into one for each rank and worker. With a number that these divide,
             any number of ranks reads the same samples in each step (see README.md).
-        skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch (samples/damage.py); each rank,
+        skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch (records/damage.py); each rank,
             each of its workers and each thread is a reader. 0: the first is an error.
     """
 

@@ -19,9 +19,9 @@ from entrypoints.order.sharding import Placement, Shard, placement_from, shard_f
 from entrypoints.readers import mounted, reader_of
 from entrypoints.readers.remote_file import is_remote
 from entrypoints.records import Format, format_of, objects
+from entrypoints.records.damage import Damage
 from entrypoints.records.text import augmented
 from entrypoints.samples import warm_pool
-from entrypoints.samples.damage import Damage
 from entrypoints.samples.object_cache import ObjectCache
 from entrypoints.samples.pipeline import Pipeline
 from entrypoints.samples.turns import Turns, fixed_shards

@@ -12,7 +12,7 @@ from entrypoints.meter import turn_to
 from entrypoints.order.samples import Samples
 from entrypoints.order.states import VERSION, State, differences
 from entrypoints.sample import Sample
-from entrypoints.samples.damage import is_skipped
+from entrypoints.samples.transformed import is_skipped
 
 _DRAWN_AT_ONCE = 1024
 

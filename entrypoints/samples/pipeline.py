@@ -25,9 +25,9 @@ from entrypoints.order.work import Part, Piece, Work
 from entrypoints.readers import Reader, fifo
 from entrypoints.records import Format
 from entrypoints.records.cursor import Cursor
+from entrypoints.records.damage import Damage
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import ByteStream, Sample
-from entrypoints.samples.damage import Damage
 from entrypoints.samples.object_cache import ObjectCache
 
 

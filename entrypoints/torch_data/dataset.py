@@ -42,8 +42,8 @@ from entrypoints.samples.channel import (
     open_channel,
     placement_of,
 )
-from entrypoints.samples.damage import transformed
 from entrypoints.samples.mixing import Mixture
+from entrypoints.samples.transformed import transformed
 from entrypoints.torch_data.agreement import exchange
 from entrypoints.torch_data.epoch_counter import Epochs
 from entrypoints.torch_data.shared_memory import shared

@@ -31,8 +31,8 @@ from entrypoints.fetching.background import exit_deadline
 from entrypoints.fetching.prefetch import end_all
 from entrypoints.order.samples import Samples
 from entrypoints.order.sampling import State
-from entrypoints.samples.damage import transformed
 from entrypoints.samples.mixing import Mixture
+from entrypoints.samples.transformed import transformed
 from entrypoints.torch_data.dataset import StreamDataset, foreign_state
 from entrypoints.waits import are_recorded, timed_transform
 

@@ -10,14 +10,9 @@ Each skipped sample is a line on stderr and in `skipped-<host>-<rank>.jsonl` amo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
 
 from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.order.samples import Samples
-from entrypoints.sample import KEY, Sample
-from entrypoints.samples.error_notes import add_sample_note
 from entrypoints.waits import RecordWriter
 
 _FIRST = 3  # damaged samples in the error of an exhausted budget
@@ -83,30 +78,3 @@ def _may_be_the_data(error: Exception) -> bool:
     if isinstance(error, SyntaxError):
         return error.lineno is None
     return not isinstance(error, _FAULTS) and type(error).__name__ != "OutOfMemoryError"  # CUDA's, which is torch's
-
-
-def transformed(samples: Samples, transform: Callable[[Sample], Any]) -> Generator[Any, None, None]:
-    """Yield the transformed samples without the damaged ones. An error of the transform gets a note with the sample's place."""
-    sample: Any
-    for sample in samples:
-        try:
-            sample = transform(sample)  # one name, so that only one of the two is in memory
-        except Exception as error:
-            if not is_skipped(error, sample, samples):
-                raise
-            continue
-        yield sample
-        sample = None  # frees it while the next is read
-
-
-def is_skipped(error: Exception, sample: Sample, samples: Samples) -> bool:
-    """Return whether the sample that `samples` yielded last, on which a transform failed, is skipped.
-
-    If not, the error gets a note with its place.
-    """
-    damage: Damage | None = samples.damage
-    if damage is None or not damage.allows(error):
-        add_sample_note(error, sample, samples)
-        return False
-    damage.skip(error, sample.get(KEY), samples.place())
-    return True
