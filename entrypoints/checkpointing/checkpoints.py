@@ -8,13 +8,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from entrypoints.checkpointing import catalog
+from entrypoints.checkpointing import catalog, data_position
 from entrypoints.checkpointing.place import Folder, place_of
 from entrypoints.checkpointing.writer import Writer
 from entrypoints.errors import ChannelError, CorruptError, whole_number
 from entrypoints.fetching.silence import warn
 from entrypoints.job.environment import load_environment
-from entrypoints.order.states import merge_states
 
 LOADER = "loader"  # the part of which each rank's own state is saved
 
@@ -180,10 +179,14 @@ class Checkpoints:
         try:
             with chunks.Reader(self._place, saved.name) as reader:
                 rest = state.unpacked(reader.piece(*ranks[0]))["rest"]
-                numbers = [self._rank] if len(ranks) == self._size else range(len(ranks))
-                own = [state.unpacked(reader.piece(*ranks[number])) for number in numbers]
-                if unknown := parts.keys() - {*rest, *own[0]}:
+                own = state.unpacked(reader.piece(*ranks[self._rank % len(ranks)]))
+                if unknown := parts.keys() - {*rest, *own}:
                     raise KeyError(f"it has no {', '.join(sorted(unknown))}")
+                everyone = None
+                if LOADER in parts and not (
+                    len(ranks) == self._size and data_position.fits(parts[LOADER], own[LOADER])
+                ):
+                    everyone = [state.unpacked(reader.piece(*at))[LOADER] for at in ranks]
                 needed = {name: manifest["tensors"][name] for name in state.names_in([rest[name] for name in others])}
                 tensors: dict[str, Any] = reader.tensors(needed, sharded)
         except (CorruptError, FileNotFoundError) as error:
@@ -204,9 +207,9 @@ class Checkpoints:
         except (RuntimeError, ValueError, KeyError) as error:
             raise self._unlike(saved, error) from error
         if LOADER in parts:
-            parts[LOADER].load_state_dict(_position(saved, [each[LOADER] for each in own], self._size))
+            data_position.load(parts[LOADER], own[LOADER], everyone)
         if self._rank < len(ranks):
-            state.restore_random_states(own[0 if len(own) == 1 else self._rank]["random"])
+            state.restore_random_states(own["random"])
         return True
 
     def _unlike(self, saved: catalog.Saved, error: Exception) -> ChannelError:
@@ -241,18 +244,3 @@ def _distributed() -> Any:
     import torch.distributed as distributed
 
     return distributed if distributed.is_available() and distributed.is_initialized() else None
-
-
-def _position(saved: catalog.Saved, states: list[Any], size: int) -> Any:
-    """Return a rank's position in the data: its own, or what is left for any number of ranks."""
-    if len(states) == 1:
-        return states[0]
-    try:
-        if not isinstance(states[0], dict) or "epoch" not in states[0]:
-            raise ChannelError("only those of a ThreadLoader or a dataset can be divided among others")
-        return merge_states(states)
-    except ChannelError as error:
-        raise ChannelError(
-            f"the checkpoint of step {saved.step} has the data position of {len(states)} ranks, and here are {size}: {error}; "
-            "use as many, or load without loader= to begin an epoch"
-        ) from error

@@ -159,6 +159,11 @@ def merge_states(states: Iterable[State]) -> State:
     return _merged(readers)
 
 
+def epoch_of(state: State) -> int:
+    """Return the epoch of any loader's state. Raises ChannelError if it is of another kind."""
+    return int(next(_readers(state))["epoch"])
+
+
 def _readers(state: Any) -> Iterator[State]:
     """Yield the states of single readers in a loader's state."""
     known = state if isinstance(state, dict) else {}

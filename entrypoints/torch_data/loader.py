@@ -88,7 +88,7 @@ class ThreadLoader:
         expect(callable(collate), "collate", collate, "a function of a list of samples, such as list")
         self.dataset = dataset
         self._batch_size = whole_number("batch_size", batch_size, 1)
-        self._threads = whole_number("threads", threads, 1)
+        self.threads = whole_number("threads", threads, 1)
         self._collate, self._drop_last = collate, drop_last
         self._state: State | None = None  # of the iteration that began last
         self._resumed: State | None = None
@@ -97,13 +97,13 @@ class ThreadLoader:
         begin, self._resumed = self._resumed, None
         if begin is not None and begin["epoch"] != self.dataset.epoch:
             begin = None
-        threads = begin["threads"] if begin and "threads" in begin else [begin] * self._threads
-        if len(threads) != self._threads:
+        threads = begin["threads"] if begin and "threads" in begin else [begin] * self.threads
+        if len(threads) != self.threads:
             raise ChannelError(
-                f"the state was saved with {len(threads)} threads, but this loader has {self._threads}; merge the states of all"
+                f"the state was saved with {len(threads)} threads, but this loader has {self.threads}; merge the states of all"
                 " ranks by entrypoints.merge_states, or restart the epoch"
             )
-        samples = [self.dataset.samples(worker, self._threads) for worker in range(self._threads)]
+        samples = [self.dataset.samples(worker, self.threads) for worker in range(self.threads)]
         for each, state in zip(samples, threads, strict=True):
             if state is not None:
                 each.load_state_dict(state)
@@ -114,7 +114,7 @@ class ThreadLoader:
             else {"epoch": self.dataset.epoch, "threads": states, "ended": [], "turn": 0}
         )
         batches = self._batches(samples, self._state)
-        return self.dataset.shared_work.loop(threads=self._threads).over(batches) if are_recorded() else batches
+        return self.dataset.shared_work.loop(threads=self.threads).over(batches) if are_recorded() else batches
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
@@ -150,7 +150,7 @@ class ThreadLoader:
             _workers.add(worker)
             worker.start()
         try:
-            while len(ended) < self._threads:
+            while len(ended) < self.threads:
                 item = queues[turn].get() if turn not in ended else None
                 if item is not None:
                     states[turn] = item.state
@@ -158,7 +158,7 @@ class ThreadLoader:
                         raise item.error
                     if item.ended:
                         ended.add(turn)
-                turn = (turn + 1) % self._threads
+                turn = (turn + 1) % self.threads
                 self._state = {**begin, "threads": list(states), "ended": sorted(ended), "turn": turn}
                 if item is not None and not item.ended:
                     yield item.batch

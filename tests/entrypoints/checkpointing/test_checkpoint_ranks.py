@@ -24,7 +24,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from entrypoints import Checkpoints
-from format_channels import lines_channel
 
 task, kind, place = sys.argv[1:]
 distributed.init_process_group("gloo")
@@ -135,11 +134,12 @@ def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str)
         assert [[each[0], each[3]] for each in found] == [[losses, rate]] * ranks, (ranks, other)
 
 
-def test_data_position_of_three_ranks_loads_on_two(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (1, 3)])
+def test_data_position_loads_on_any_number_of_ranks(tmp_path: Path, before: int, after: int) -> None:
     lines_channel(tmp_path, "lines", 12, 10)
-    first = results(run(tmp_path, 3, "2", script=DATA))
-    assert [len(part) for part in first] == [12] * 3
-    rest = results(run(tmp_path, 2, "3", script=DATA))
+    first = results(run(tmp_path, before, "2", script=DATA))
+    assert [len(part) for part in first] == [12] * before
+    rest = results(run(tmp_path, after, "3", script=DATA))
     assert sorted(text for part in [*first, *rest] for text in part) == sorted(
         f"{shard}-{number}" for shard in range(12) for number in range(10)
     )

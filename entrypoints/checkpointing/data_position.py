@@ -1,0 +1,58 @@
+"""The position in the data that a rank loads: its own, or with other ranks, threads or workers a part of what all have left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from entrypoints.errors import ChannelError
+from entrypoints.order.states import epoch_of, merge_states
+
+
+def fits(loader: Any, saved: Any) -> bool:
+    """Whether a rank's position is of as many threads or workers as its loader has now."""
+    names = (("threads", "threads"), ("num_workers", "workers"))
+    here = next(((kind, getattr(loader, name)) for name, kind in names if hasattr(loader, name)), None)
+    known = saved if isinstance(saved, dict) else {}
+    if "threads" in known:
+        return here == ("threads", len(known["threads"]))
+    if "_snapshot" in known or "_num_yielded" in known:
+        return here == ("workers", len(known.get("_snapshot", {}).get("_worker_snapshots", {})))
+    return here is None
+
+
+def load(loader: Any, own: Any, everyone: list[Any] | None) -> None:
+    """Continue at this rank's own position, or with a part of what all ranks have left.
+
+    Args:
+        loader: A ThreadLoader, dataset or StatefulDataLoader, or with its own position anything that loads a state.
+        own: The position of this rank.
+        everyone: The positions of all ranks if its own does not fit; else None.
+
+    Raises:
+        ChannelError: The positions cannot be merged.
+    """
+    dataset = _behind(loader)
+    if everyone is None:
+        loader.load_state_dict(own)
+        if dataset is not None:
+            dataset.set_epoch(epoch_of(own))  # A StatefulDataLoader passes its state to the workers only.
+        return
+    try:
+        merged = merge_states(everyone)
+    except ChannelError as error:
+        raise ChannelError(
+            f"the checkpoint has the data position of {len(everyone)} ranks, and here are other ranks, threads or workers: {error};"
+            " use as many, or load without loader= to begin an epoch"
+        ) from error
+    # A StatefulDataLoader knows only its own number of workers; its dataset knows any.
+    (loader if dataset is None else dataset).load_state_dict(merged)
+
+
+def _behind(loader: Any) -> Any:
+    """Return the dataset of ours that torchdata's StatefulDataLoader reads; None for anything else."""
+    from torch.utils.data import DataLoader
+
+    from entrypoints.torch_data.dataset import StreamDataset
+
+    found = loader.dataset if isinstance(loader, DataLoader) else None
+    return found if isinstance(found, StreamDataset) else None

@@ -1,0 +1,108 @@
+"""The data position of a checkpoint loads into any loader, with any number of threads and workers, in the epoch it was saved in."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from entrypoints import ChannelDataset, Checkpoints, Reading, ThreadLoader
+from entrypoints.errors import ChannelError
+from entrypoints.job.environment import Environment
+from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of
+from stateful_loaders import given, stateful
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+EPOCHS = 2
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return make_environment(tmp_path_factory.mktemp("ml"))
+
+
+def loader_of(dataset: ChannelDataset, kind: str, size: int) -> Any:
+    if kind == "threads":
+        return ThreadLoader(dataset, 3, threads=size, collate=list)
+    return stateful(size)(dataset) if kind == "stateful" else dataset
+
+
+class Script:
+    """What the README's training script does, until it is killed after some steps. Each checkpoint has the samples read so far."""
+
+    def __init__(self, place: Path, environment: Environment, name: str, reading: Reading | None) -> None:
+        self.place, self.how, self.name = place, {"environment": environment, "reading": reading}, name
+        self.found: list[str] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"found": list(self.found)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.found = state["found"]
+
+    def run(self, kind: str, size: int, every: int, steps: int | None) -> None:
+        dataset = ChannelDataset(self.name, transform=text_of, **self.how)
+        loader = loader_of(dataset, kind, size)
+        self.found = []
+        with Checkpoints(self.place, keep=1) as checkpoints:
+            step = checkpoints.load(loader=loader, journal=self) or 0
+            last = None if steps is None else step + steps
+            for epoch in range(dataset.epoch, EPOCHS):
+                dataset.set_epoch(epoch)
+                for batch in loader:
+                    self.found += [f"{epoch} {text}" for text in ([batch] if isinstance(batch, str) else batch)]
+                    step += 1
+                    if step % every == 0:
+                        checkpoints.save(step, loader=loader, journal=self)
+                    if step == last:
+                        return
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_script_killed_anywhere_trains_on_each_sample_once(tmp_path: Path, environment: Environment, seed: int) -> None:
+    chance = random.Random(seed)
+    name, reading = chance.choice(sorted(CHANNELS)), chance.choice([None, SHUFFLED, Reading(seed=3, block=1)])
+    script = Script(tmp_path, environment, name, reading)
+    story = [f"{name} {reading}"]
+    for life in range(4):
+        kind = chance.choice(["threads", "threads", "stateful", "dataset"])
+        size = chance.choice([1, 2, 3]) if kind == "threads" else chance.choice([0, 0, 2])
+        steps = None if life == 3 else chance.randrange(60)
+        every = chance.choice([9, 25])
+        story.append(f"{kind} of {size}, a checkpoint each {every} steps, {steps} steps")
+        script.run(kind, size, every, steps)
+    assert sorted(script.found) == sorted(f"{epoch} {text}" for epoch in range(EPOCHS) for text in EVERY), story
+
+
+def test_stateful_loader_with_as_many_workers_continues_in_the_same_order(
+    tmp_path: Path, environment: Environment
+) -> None:
+    whole = given(stateful(2)(ChannelDataset("tar", transform=text_of, environment=environment)))
+    dataset = ChannelDataset("tar", transform=text_of, environment=environment)
+    dataset.set_epoch(2)
+    loader = stateful(2)(dataset)
+    first = [text for batch in islice(loader, 5) for text in batch]
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, loader=loader)
+    dataset = ChannelDataset("tar", transform=text_of, environment=environment)
+    loader = stateful(2)(dataset)
+    assert Checkpoints(tmp_path).load(loader=loader) == 1
+    assert dataset.epoch == 2
+    assert first + given(loader) == whole
+
+
+def test_position_in_map_style_dataset_is_refused_for_other_workers(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, loader=StatefulDataLoader(EVERY, 3, num_workers=0))  # type: ignore[arg-type]
+    with pytest.raises(
+        ChannelError, match=r"here are other ranks, threads or workers: .* load without loader= to begin"
+    ):
+        Checkpoints(tmp_path).load(loader=StatefulDataLoader(EVERY, 3, num_workers=2))  # type: ignore[arg-type]
