@@ -85,6 +85,8 @@ def _manifest(place: Folder | Bucket, name: str, sizes: dict[str, int]) -> dict[
         manifest: dict[str, Any] = json.loads(place.read(f"{name}/{MANIFEST}"))
     except (ValueError, FileNotFoundError) as error:
         raise CorruptError(f"its {MANIFEST} is incomplete: {error}") from error
+    if not isinstance(manifest, dict) or "format" not in manifest:
+        raise CorruptError(f"its {MANIFEST} is not a manifest")
     if manifest["format"] != FORMAT:
         raise CorruptError(f"its format is {manifest['format']}, and this version of entrypoints reads {FORMAT}")
     for file, size in manifest["files"].items():

@@ -135,6 +135,8 @@ def damage(folder: Path, how: str) -> None:
         manifest.unlink()
     elif how == "half a manifest":
         manifest.write_text(manifest.read_text()[:-9])
+    elif how == "another file for the manifest":
+        manifest.write_text("null")
     elif how == "a missing file":
         data.unlink()
     elif how == "half a file":
@@ -150,6 +152,7 @@ def damage(folder: Path, how: str) -> None:
     [
         ("no manifest", "it has no manifest.json, so its save did not end"),
         ("half a manifest", "its manifest.json is incomplete: "),
+        ("another file for the manifest", "its manifest.json is not a manifest"),
         ("a missing file", "rank-0 is missing"),
         ("half a file", " bytes"),
         ("another file", "rank-0 was changed or damaged: bytes "),
