@@ -12,16 +12,15 @@ Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar
 from __future__ import annotations
 
 import logging
-import struct
-import zlib
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from typing import TypeAlias
 
 from entrypoints.errors import CorruptError, corrupt
 from entrypoints.records import gunzip
 from entrypoints.records.archives import tar_write
 from entrypoints.records.archives.members import encoded, grouped, sample_key
+from entrypoints.records.archives.tar_headers import SPARSE, TIME, is_header, parse, pax, text
 from entrypoints.records.archives.tar_write import BLOCK
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
@@ -33,14 +32,6 @@ Member: TypeAlias = tuple[str | None, bytes, int, int]  # as `_members` yields t
 _log = logging.getLogger(__name__)
 _logged: set[str] = set()  # the link that has been logged
 _ZEROS = bytes(BLOCK)
-_FIELDS = struct.Struct("100s24x12s12x8ss355x")  # name, size, checksum, kind
-_MAGIC, _PREFIX = slice(257, 263), slice(345, 500)  # the second one of the name
-_USTAR = b"ustar\x00"
-_MODULO = 65521  # Adler-32's
-_TIME = b"%d mtime="
-_WANTED = {b"path", b"size"}
-_MAX_DIGITS = 20  # of a size and its line feed: int() has a limit
-_SPARSE = "a sparse file, which cannot be read from a stream: write it as a plain file"
 _PLAIN = b"0"  # a file
 _LINKS = b"12"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: no content follows, whatever their size
@@ -51,7 +42,7 @@ _LONE = "a single block of zeros, but an archive ends with two: a header was ove
 _NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
 _DUMP_DIR = b"D"  # GNU: a directory's listing
 _REFUSED = {
-    b"S": _SPARSE,
+    b"S": SPARSE,
     b"M": "the continuation of a file from another volume, which cannot be read from a stream: write it as a plain file",
 }
 
@@ -101,8 +92,7 @@ def _undamaged(read: Callable[[], Iterator[Member]], window: Window, cursor: Cur
 
 def _is_member(window: Window) -> bool:
     """Return whether the next block is a member's header."""
-    block = bytes(window.view[window.position : window.position + BLOCK])
-    return block[257:262] == _USTAR[:5] and zlib.adler32(block) & 0xFFFF == _adler(block[148:156])
+    return is_header(bytes(window.view[window.position : window.position + BLOCK]))
 
 
 def _members(window: Window, compressed: bool, key: str | None, start: int) -> Iterator[Member]:
@@ -144,13 +134,13 @@ def _members(window: Window, compressed: bool, key: str | None, start: int) -> I
             inside, every, begin = False, {}, -1
             continue
         else:
-            kind, size, name = _parse(block, key, offset)
+            kind, size, name = parse(block, key, offset)
             if is_lone:
                 raise corrupt(key, offset - BLOCK, _LONE)
             if kind == _PLAIN:
                 pass
             elif kind == b"x":
-                extended, extended_size, time_alone = block, size, _TIME % size
+                extended, extended_size, time_alone = block, size, TIME % size
             elif kind in _REFUSED:
                 raise corrupt(key, offset, _REFUSED[kind])
         inside = True
@@ -176,12 +166,12 @@ def _members(window: Window, compressed: bool, key: str | None, start: int) -> I
             raise corrupt(key, header, f"the stream ends at byte {window.offset}, inside this member of {size} bytes")
         if describes:
             if kind in _EXTENDED:
-                if records := _pax(data, key, header):
+                if records := pax(data, key, header):
                     own |= records
             elif kind == b"g":
-                every |= _pax(data, key, header)
+                every |= pax(data, key, header)
             elif kind == b"L":
-                own["path"] = _text(data)
+                own["path"] = text(data)
             continue
         if name.endswith("/"):  # so archives older than ustar mark directories
             if size and kind != _DUMP_DIR:
@@ -229,77 +219,6 @@ def _log_link(key: str | None, offset: int, name: str) -> None:
             offset,
             name,
         )
-
-
-def _parse(block: bytes, key: str | None, offset: int) -> tuple[bytes, int, str]:
-    """Return kind, size and name in a header of 512 bytes, not all zeros. Raises CorruptError if it is damaged or not one."""
-    name, size, checksum, kind = _FIELDS.unpack(block)
-    # Summing in Python costs by the byte; Adler-32 is in its lower half 1 + the sum, modulo 65,521.
-    if zlib.adler32(block) & 0xFFFF != _adler(checksum) and not _is_signed_sum(block, checksum):
-        raise corrupt(key, offset, "not a tar header, or a damaged one: its checksum is wrong")
-    path = name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-    if block[345] and block[_MAGIC] == _USTAR:  # GNU's own layout has other fields instead of the prefix
-        path = f"{_text(block[_PREFIX])}/{path}"
-    try:
-        return kind, _number(size), path
-    except ValueError:
-        raise corrupt(key, offset, f"the size {size!r} is not an octal number") from None
-
-
-@lru_cache(1024)
-def _adler(checksum: bytes) -> int:
-    """Return the lower half of a header's Adler-32 according to its checksum field; -1 if that is not a number."""
-    try:
-        stored = int(checksum.strip(b" \0") or b"-1", 8)
-    except ValueError:
-        return -1
-    return (1 + stored - 8 * 32 + sum(checksum)) % _MODULO if stored >= 0 else -1
-
-
-def _is_signed_sum(block: bytes, checksum: bytes) -> bool:
-    """Return whether the checksum is a sum of signed bytes, as some old writers computed it."""
-    high = sum(byte > 127 for byte in block[:148] + block[156:])
-    return (zlib.adler32(block) - 256 * high) & 0xFFFF == _adler(checksum)
-
-
-@lru_cache(1024)
-def _number(field: bytes) -> int:
-    """Return a size: octal digits, or binary if the first bit is set (GNU, for 8 GiB and more). Raises ValueError otherwise."""
-    if field[0] & 0x80:
-        return int.from_bytes(field, "big") & (1 << (8 * len(field) - 1)) - 1
-    digits = field.strip(b" \0")
-    if digits.strip(b"01234567"):
-        raise ValueError
-    return int(digits or b"0", 8)
-
-
-def _text(field: bytes) -> str:
-    """Decode a field, which ends at its first zero byte, if it has one."""
-    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-
-
-def _pax(data: bytes, key: str | None, offset: int) -> dict[str, str]:
-    r"""Return `path` and `size` of an extended header, whose records are `<length> <name>=<value>\n`."""
-    records: dict[str, str] = {}
-    size = len(data)
-    if data.startswith(_TIME % size) and data.endswith(b"\n"):
-        return records  # one record, the time: as nearly all of them
-    position = 0
-    while position < size:
-        blank = data.find(b" ", position, position + 24)
-        digits = data[position:blank] if blank > 0 else b""
-        stop = position + int(digits) if digits.isdigit() else 0
-        name, equals, value = data[blank + 1 : stop].partition(b"=")
-        if stop > size or not equals or not value.endswith(b"\n"):
-            raise corrupt(key, offset, f"this extended header is damaged at its byte {position}")
-        if name in _WANTED:
-            if name == b"size" and not (value[:-1].isdigit() and len(value) <= _MAX_DIGITS):
-                raise corrupt(key, offset, f"the size {value[:-1]!r} is not a number")
-            records[name.decode()] = value[:-1].decode("utf-8", "surrogateescape")
-        elif name.startswith(b"GNU.sparse."):
-            raise corrupt(key, offset, _SPARSE)
-        position = stop
-    return records
 
 
 FORMAT = Format(
