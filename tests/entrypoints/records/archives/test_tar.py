@@ -19,7 +19,6 @@ from webdataset.tariterators import group_by_keys, tar_file_expander
 
 from entrypoints.errors import CorruptError
 from entrypoints.records.archives import tar
-from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
 from tar_archives import BLOCK, FILES, SAMPLES, Dribble, archive, patched, read, written
 
@@ -125,25 +124,6 @@ def test_only_neighbouring_members_are_one_sample() -> None:
 
 def test_name_without_an_extension_is_field_data() -> None:
     assert read(archive([("dir.d/1", b"a")])) == [{"__key__": "dir.d/1", "data": b"a"}]
-
-
-def test_hidden_files_are_left_out_anywhere() -> None:
-    files = [
-        ("._a", b"h"),
-        ("a/._1.jpg", b"h"),
-        FILES[0],
-        ("a/._1.cls", b"h"),
-        *FILES[1:],
-        (".DS_Store", b"h"),
-        ("b/.x.y", b""),
-    ]
-    data = archive(files)
-    assert read(data) == SAMPLES
-    cursor = Cursor()
-    positions = [cursor.position for _ in tar.FORMAT.split(io.BytesIO(data), None, cursor)]
-    for number, position in enumerate(positions, 1):
-        assert list(tar.FORMAT.split(io.BytesIO(data), None, Cursor(position))) == SAMPLES[number:]
-    assert read(archive([(".a.jpg", b"h")])) == []
 
 
 @pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
@@ -257,61 +237,3 @@ def test_gzip_members_may_end_inside_tar_headers() -> None:
         assert read(compressed + bytes(100)) == SAMPLES
         with pytest.raises(CorruptError, match="gzip stream is damaged"):
             read(compressed + b"junk")
-
-
-def test_resuming_after_global_headers_yields_the_rest() -> None:
-    files = archive([("1.jpg", b"a"), ("2.jpg", b"bc"), ("3.jpg", b"def")])
-    info = tarfile.TarInfo("pax_global_header")
-    info.type, info.size = tarfile.XGLTYPE, 14
-    data = info.tobuf(tarfile.USTAR_FORMAT) + b"14 comment=xy\n".ljust(BLOCK, b"\0") + files
-    cursor = Cursor()
-    complete = [(sample, cursor.position) for sample in tar.FORMAT.split(io.BytesIO(data), None, cursor)]
-    assert len(complete) == 3
-    for number, (_, position) in enumerate(complete):
-        assert position > 0
-        assert list(tar.FORMAT.split(io.BytesIO(data), None, Cursor(position))) == [
-            s for s, _ in complete[number + 1 :]
-        ]
-    # Sizes said for all that follow: only who has read them can go on.
-    sized = info.tobuf(tarfile.USTAR_FORMAT) + b"9 size=3\n".ljust(BLOCK, b"\0")
-    info.size = 9
-    sized = info.tobuf(tarfile.USTAR_FORMAT) + sized[BLOCK:]
-    empty = archive([("1.jpg", b""), ("2.jpg", b"")])
-    data = (
-        sized
-        + empty[:BLOCK]
-        + b"abc".ljust(BLOCK, b"\0")
-        + empty[BLOCK : 2 * BLOCK]
-        + b"def".ljust(BLOCK, b"\0")
-        + bytes(1024)
-    )
-    cursor = Cursor()
-    samples = tar.FORMAT.split(io.BytesIO(data), None, cursor)
-    assert next(samples) == {"__key__": "1", "jpg": b"abc"}
-    assert cursor.position < 0
-    assert list(tar.FORMAT.split(io.BytesIO(data), None, Cursor(cursor.position))) == [{"__key__": "2", "jpg": b"def"}]
-    assert list(samples) == [{"__key__": "2", "jpg": b"def"}]
-
-
-def test_resuming_after_links_and_directories_yields_the_rest() -> None:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as output:
-        for name, kind in (
-            ("1.jpg", b"0"),
-            ("l" * 120, b"2"),
-            ("d", b"5"),
-            ("n" * 120 + ".jpg", b"0"),
-            ("h", b"1"),
-            ("3.jpg", b"0"),
-        ):
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = kind, "1.jpg" if kind in b"12" else ""
-            output.addfile(info)
-    cursor = Cursor()
-    found = [
-        (sample["__key__"], cursor.position) for sample in tar.FORMAT.split(io.BytesIO(stream.getvalue()), None, cursor)
-    ]
-    assert [name for name, _ in found] == ["1", "n" * 120, "3"]
-    for number, (_, position) in enumerate(found):
-        rest = tar.FORMAT.split(io.BytesIO(stream.getvalue()), None, Cursor(position))
-        assert [sample["__key__"] for sample in rest] == [name for name, _ in found[number + 1 :]]
