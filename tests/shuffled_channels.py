@@ -51,6 +51,11 @@ def text_of(sample: dict[str, Any]) -> str:
     return (sample["txt"] if "txt" in sample else sample["data"]).decode()
 
 
+def as_stored(state: Any) -> Any:
+    """Return a state as it is read back from a checkpoint."""
+    return json.loads(json.dumps(state))
+
+
 EVERY = sorted(f"{shard}-{number}" for shard in range(7) for number in range(10))
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +24,7 @@ from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
 from entrypoints.torch_data.mixed import MixedDataset
 from entrypoints.torch_data.ranks import gather_state
-from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of, texts
+from shuffled_channels import CHANNELS, EVERY, SHUFFLED, as_stored, text_of, texts
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
@@ -36,15 +33,6 @@ pytestmark = [
 ]
 COUNTS = [1, 2, 3, 4, 8]
 READINGS = [None, SHUFFLED, Reading(seed=3, block=1), Reading(seed=3, block=25)]
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return make_environment(tmp_path_factory.mktemp("ml"))
-
-
-def as_stored(state: Any) -> Any:
-    return json.loads(json.dumps(state))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -239,75 +227,6 @@ def test_step_has_the_same_samples_on_any_number_of_ranks(
             assert (first + rest)[:8] == whole[:8]
             assert sorted(chain.from_iterable(first + rest)) == EVERY
     assert steps(4, 2)[0][:6] == steps(1, 2)[0][:6] == steps(2, 2)[0][:6]
-
-
-def test_shards_that_ranks_do_not_divide_are_refused(environment: Environment) -> None:
-    with pytest.raises(
-        ChannelError, match=r"Reading\(shards=8\) cannot be divided equally among 3 ranks with 1 workers"
-    ):
-        open_channel("tar", environment=environment, shard=Shard(0, 3), reading=Reading(shards=8))
-    with pytest.raises(ValueError, match="shards is 0"):
-        Reading(shards=0)
-
-
-def state_of(environment: Environment, name: str, index: int, count: int, read: int = 3, **how: Any) -> Any:
-    with closing(open_channel(name, environment=environment, shard=Shard(index, count), **how)) as samples:
-        list(islice(samples, read))
-        return as_stored(samples.state_dict())
-
-
-def test_states_that_do_not_belong_together_are_not_merged(environment: Environment) -> None:
-    one, other = (state_of(environment, "tar", index, 2) for index in (0, 1))
-    refused: list[tuple[list[Any], str]] = [
-        ([], "there are no states to merge"),
-        ([one], "shard 1 of 2 is missing; give the states of all ranks"),
-        ([one, state_of(environment, "tar", 0, 2, 5)], "two of shard 0 have different positions"),
-        ([one, {**other, "epoch": 1}], "they are of the epochs 0, 1"),
-        ([one, {"epoch": 0}], "some were taken before their reader had begun the epoch"),
-        (
-            [one, state_of(environment, "lines", 1, 2)],
-            "it has channel 'lines', format 'lines', but another has channel",
-        ),
-        ([one, state_of(environment, "tar", 1, 2, reading=SHUFFLED)], "it has seed 7"),
-        ([one, state_of(environment, "tar", 1, 4)], "count differs"),
-        ([{**one, "version": 2}, other], "they are not all of version 3"),
-        ([one, {**other, "listing": [[1, 2], *other["listing"]]}, {**one, "listing": [[1, 3]]}], "objects differ"),
-        ([{"model": 1}], "'model' is not a state of ours"),
-        ([None], "None is not a state of ours"),
-        ([{"_steps_since_snapshot": 2}], "set snapshot_every_n_steps=1"),
-    ]
-    for states, reason in refused:
-        with pytest.raises(ChannelError, match=reason):
-            merge_states(states)
-
-
-def test_merging_merged_states_changes_nothing(environment: Environment) -> None:
-    states = [state_of(environment, "tar", index, 3, reading=SHUFFLED) for index in range(3)]
-    merged = merge_states(states)
-    assert merge_states([merged, merged]) == merged
-    assert merge_states([merged, states[1]]) == merged
-    assert merge_states([{"epoch": 4}, {"epoch": 4}]) == {"epoch": 4}
-
-
-def test_old_state_is_refused(environment: Environment) -> None:
-    old = {"version": 2, "epoch": 0, "finished": False, "of": {}, "object": 1, "position": 0}
-    with (
-        closing(open_channel("tar", environment=environment)) as samples,
-        pytest.raises(ChannelError, match=r"it has version 2, .*but this reader has version 3, .*; restart the epoch"),
-    ):
-        samples.load_state_dict(old)
-
-
-def test_changed_objects_are_refused_by_any_number_of_readers(tmp_path: Path) -> None:
-    environment = make_environment(tmp_path)
-    merged = merge_states([state_of(environment, "lines", index, 2, 25) for index in range(2)])
-    (environment.channels["lines"].path / "3.txt").rename(environment.channels["lines"].path / "33.txt")
-    with (
-        closing(open_channel("lines", environment=environment, shard=Shard(0, 3))) as samples,
-        pytest.raises(ChannelError, match="the data has changed; restart the epoch"),
-    ):
-        samples.load_state_dict(merged)
-        list(samples)
 
 
 def test_hosts_with_their_own_objects_resume_with_any_number_of_readers(environment: Environment) -> None:

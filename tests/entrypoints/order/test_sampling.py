@@ -22,12 +22,7 @@ from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
 from entrypoints.torch_data.mixed import MixedDataset
 from patience import wait_for
-from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of, texts
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return make_environment(tmp_path_factory.mktemp("ml"))
+from shuffled_channels import CHANNELS, EVERY, SHUFFLED, text_of, texts
 
 
 @pytest.mark.parametrize("name", CHANNELS)
