@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch.utils.data import DataLoader
 
+from delivered_channels import job
 from entrypoints import ChannelDataset, MixedDataset, MountedMapDataset, Reading, ThreadLoader, timed
-from entrypoints.job.environment import Environment, load_environment
+from entrypoints.job.environment import Environment
 from entrypoints.meter import STRETCH, Work
 from entrypoints.waits import Waits, WorkerWaits, about, line_of
 
@@ -55,15 +56,14 @@ def recorded(waits: list[float], work: float = 1.0) -> list[Record]:
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """A job with the channel `train` of 40 objects and `extra` of 8."""
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
+    entry = {"TrainingInputMode": "File"}
+    environment = job(tmp_path, train=entry, extra=entry)
     for channel, objects in (("train", 40), ("extra", 8)):
-        (tmp_path / "input/data" / channel).mkdir(parents=True)
+        (tmp_path / "input/data" / channel).mkdir()
         for number in range(objects):
             (tmp_path / "input/data" / channel / f"{number:02}").write_bytes(bytes(10_000))
-    (tmp_path / "input/config").mkdir()
-    entry = {"TrainingInputMode": "File"}
-    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps({"train": entry, "extra": entry}))
-    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
-    return load_environment(tmp_path, {})
+    return environment
 
 
 def written(environment: Environment) -> list[Record]:
@@ -178,10 +178,7 @@ def test_an_injected_wait_is_found_and_attributed(environment: Environment, load
 @contextmanager
 def slow_feeder(root: Path, samples: int) -> Iterator[Environment]:
     """A job whose channel `train` is a FIFO into which a thread writes a line now and then."""
-    (root / "input/config").mkdir(parents=True)
-    (root / "input/data").mkdir()
-    entry = {"TrainingInputMode": "Pipe", "ContentType": "text/plain"}
-    (root / "input/config/inputdataconfig.json").write_text(json.dumps({"train": entry}))
+    environment = job(root, train={"TrainingInputMode": "Pipe", "ContentType": "text/plain"})
     os.mkfifo(root / "input/data/train_0")
 
     def feed() -> None:
@@ -192,7 +189,7 @@ def slow_feeder(root: Path, samples: int) -> Iterator[Environment]:
 
     feeder = threading.Thread(target=feed)
     feeder.start()
-    yield load_environment(root, {})
+    yield environment
     feeder.join()
 
 
