@@ -1,0 +1,109 @@
+"""`launch lst`: class files, and the commands that change classes in all lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from list_command import Launch
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("cat\n\ndog\n", "classes.txt:2: class 1 has no name"),
+        ("cat\ndog\ncow\n", "classes.txt:3: class 'cow' has no image"),
+        ("cat\n", "folder 'dog' has images and no line"),
+        ("cat\ndog\ncat\n", "classes.txt:3: class 2, 'cat', is class 0 as well"),
+    ],
+)
+def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str) -> None:
+    Path("classes.txt").write_text(names)
+    assert message in lst("make", "photos", "--classes", "classes.txt", code=2)
+    assert not Path("photos.lst").exists()
+
+
+def test_changed_classes_are_the_same_in_all_lists(lst: Launch) -> None:
+    lst("make", "photos", "--split", "0.5,0.5")
+    lists, names = ("train.lst", "validation.lst"), ("--classes", "classes.txt")
+    Path("map.txt").write_text("cat/0.jpg\told\ncat/1.jpg\told\ncat/2.jpg\tnew\n")
+    wrong = {
+        "owl/\tnew\n": "'owl/' of the map is neither",
+        "cat/0.jpg\ta\tb\n": "has 2 parts",
+        "cat/\ta\n": "one part only; name",
+    }
+    for line, message in wrong.items():
+        Path("wrong.txt").write_text(line)
+        assert message in lst("split-class", *lists, "--class", "cat", "--map", "wrong.txt", code=2)
+    assert "class 0 (cat) keeps 17 images" in lst("split-class", *lists, *names, "--class", "cat", "--map", "map.txt")
+    assert Path("classes.txt").read_text() == "cat\ndog\nnew\nold\n"
+    assert "no problems" in lst("check", *lists, "--images", "photos", *names)
+    said = lst("merge-classes", *lists, *names, "--class", "dog", "--into", "old", "--dry-run")
+    assert "classes 2 to 3 are now 1 to 2" in said
+    assert Path("classes.txt").read_text() == "cat\ndog\nnew\nold\n"
+    said = lst("merge-classes", *lists, *names, "--class", "new", "--into", "old", "--dry-run")
+    assert "class 3 is now 2\n" in said
+    said = lst("merge-classes", *lists, *names, "--class", "old", "--into", "old", code=2)
+    assert "class 3 (old) would be merged into itself; name another class" in said
+    lst("merge-classes", *lists, *names, "--class", "dog", "--into", "old")
+    assert Path("classes.txt").read_text() == "cat\nnew\nold\n"
+    found = lst.json("stats", *lists, *names)
+    assert [(each["name"], each["total"]) for each in found["classes"]] == [("cat", 17), ("new", 1), ("old", 12)]
+    assert found["imbalance"] == 17
+
+
+def test_class_file_beside_the_lists_changes_with_them(lst: Launch) -> None:
+    """By default, and a list of the data set that is not passed is named."""
+    lst("make", "photos", "--split", "0.5,0.5")
+    said = lst("merge-classes", "train.lst", "--class", "dog", "--into", "cat")
+    assert "warning: lists beside it, not passed, have the old classes: validation.lst\n" in said
+    assert Path("classes.txt").read_text() == "cat\n"
+    assert "0 cat" in lst("stats", "train.lst")
+    assert "classes have no name in classes.txt: 1" in lst("check", "validation.lst", code=3)
+    said = lst("merge-classes", "validation.lst", "--class", "1", "--into", "cat", code=2)
+    assert "the lists have 2 classes, and the class file has 1" in said
+
+
+def test_list_beside_others_may_lack_a_class_of_their_class_file(lst: Launch) -> None:
+    """As the list of a folder `val` that has no dogs, beside that of `train`."""
+    lst("make", "photos", "-o", "lists/train.lst")
+    Path("val/dog").mkdir(parents=True)
+    Path("val/dog/1.jpg").touch()
+    assert "classes.txt: has other classes (cat, dog); pass --classes" in lst(
+        "make", "val", "-o", "lists/val.lst", code=2
+    )
+    said = lst("make", "val", "-o", "lists/val.lst", "--classes", "lists/classes.txt")
+    assert "warning: no image of class cat\n" in said
+    assert Path("lists/val.lst").read_text() == "0\t1\tdog/1.jpg\n"
+
+
+def test_class_file_of_other_lists_is_not_replaced(lst: Launch) -> None:
+    lst("make", "photos")
+    Path("photos/owl").mkdir()
+    Path("photos/owl/1.jpg").touch()
+    assert "classes.txt: has other classes (cat, dog); pass --classes" in lst("make", "photos", code=2)
+    Path("names.txt").write_bytes(b"\xef\xbb\xbfowl\r\ndog\r\ncat\r\n")  # as Windows' editors write it
+    lst("make", "photos", "-o", "out/a.lst", "--classes", "names.txt")
+    assert Path("out/classes.txt").read_text() == "owl\ndog\ncat\n"
+    said = lst("merge", "photos.lst", "out/a.lst", "-o", "m.lst", "--keep", "first", code=2)
+    assert (
+        "out/classes.txt: has other classes than classes.txt; make lists that you merge with the same --classes" in said
+    )
+    Path("names.txt").write_bytes(b"\xff\n")
+    assert "names.txt: byte 0 is not UTF-8" in lst("make", "photos", "--classes", "names.txt", code=2)
+
+
+def test_relabelling_into_a_gap_warns(lst: Launch) -> None:
+    lst("make", "photos")
+    Path("map.txt").write_text("1\t3\n")
+    assert "class 3 of the map has no name in the class file" in lst(
+        "relabel", "photos.lst", "--map", "map.txt", code=2
+    )
+    Path("classes.txt").unlink()
+    said = lst("relabel", "photos.lst", "--map", "map.txt")
+    assert "photos.lst: 30 lines, 10 relabelled" in said
+    assert (
+        "warning: classes without a line, although a higher one has some: 1, 2; `launch lst merge-classes` closes"
+        in said
+    )
