@@ -38,7 +38,6 @@ _NUMBERS = struct.Struct("<QQ")
 _ENDS = struct.Struct("<II")
 FAR = 5000  # Shorter listings are read page by page: many pages at a time would cost requests, and the import of botocore.
 
-
 # Requests the page of a token (None: the first page), and returns its objects and the token of the next page (None: no more).
 NextPage = Callable[[str | None], tuple[Iterable[Listed], str | None]]
 
@@ -247,14 +246,17 @@ class Listing(Items[Listed]):
         self._keep(True)
 
     def _keep(self, is_worth: bool) -> None:
-        """Copy the file."""
+        """Copy the complete file to where the job's restarts find it."""
         kept = self._store.kept
         if kept is not None and is_worth:
+            part = kept.with_name(f"{kept.name}.{os.getpid()}")
             try:
-                shutil.copyfile(self._path, part := kept.with_name(f"{kept.name}.{os.getpid()}"))
+                shutil.copyfile(self._path, part)
                 part.replace(kept)
             except OSError as error:
                 warn(f"{self._store.name}: its listing is not kept for restarts: {error}")
+                with suppress(OSError):
+                    part.unlink()
 
     def is_complete(self) -> bool:
         """Return whether nothing is left to list."""

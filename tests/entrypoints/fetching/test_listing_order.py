@@ -222,6 +222,15 @@ def test_equal_listings_of_hosts_agree(
         assert published
 
 
+def test_listing_that_cannot_be_kept_leaves_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "checkpoints/listing"
+    kept.mkdir(parents=True)
+    store = Store("s3://bucket/", partial(pages_of, NAMES, [], 1000), kept=kept)
+    assert len(Listing(tmp_path / "new", store)) == len(NAMES)
+    assert "s3://bucket/: its listing is not kept for restarts: " in capfd.readouterr().err
+    assert list(kept.parent.iterdir()) == [kept]
+
+
 def test_complete_listing_is_kept_for_restarts_of_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, asked = tmp_path / "checkpoints", []  # type: tuple[Path, list[str | None]]
     kept.mkdir()
