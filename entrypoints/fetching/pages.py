@@ -11,6 +11,7 @@ import operator
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from heapq import merge
 from itertools import accumulate, groupby, islice, pairwise
@@ -47,19 +48,15 @@ def versions_of(etags: Sequence[str]) -> Sequence[int]:
     """Return the versions of many ETags."""
     plain = [etag.strip('"') for etag in etags]
     if {*map(len, plain)} == {32}:  # MD5s, as most ETags are: their first half
-        try:
+        with suppress(ValueError):  # They only have its length.
             return struct.unpack(f"<{len(plain)}Q", bytes.fromhex("".join([etag[:16] for etag in plain])))
-        except ValueError:
-            pass  # They only have its length.
     return [_version(etag) for etag in plain]
 
 
 def _version(etag: str) -> int:
     if len(etag) == 32:
-        try:
+        with suppress(ValueError):  # It only has an MD5's length.
             return int.from_bytes(bytes.fromhex(etag[:16]), "little")
-        except ValueError:
-            pass  # It only has an MD5's length.
     return int.from_bytes(hashlib.blake2b(etag.encode(), digest_size=8).digest(), "little") if etag else 0
 
 
