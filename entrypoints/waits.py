@@ -99,7 +99,7 @@ class Waits:
             self._begin()
 
     def _records(self) -> list[Record]:
-        """One for each channel. The loop's waits are divided among channels and causes as the time for making the samples is."""
+        """Return a record for each channel. The loop's waits are divided among them and their causes as the time of the work is."""
         loop, before, self._before = self._loop, self._before, self._done()
         works = [_since(now, then) for now, then in zip(self._before, before, strict=True)]
         waited = loop.busy + loop.blocked

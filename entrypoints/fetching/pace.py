@@ -16,10 +16,8 @@ _SAVED = 8.0  # repeated requests that the answers may save up
 _LATEST = 256  # answers that count
 _ENOUGH = 32  # answers until the first repeated request
 _QUANTILE = 0.9  # of the answers took less than the usual time
-_FACTOR, _THRIFT = (
-    1.2,
-    1.8,
-)  # A request is slow after 1.2 times the usual time; of the last one that is left, after 3 times.
+# A request is slow after _FACTOR times the usual time; if it is the last one that may be repeated, after _FACTOR + _THRIFT times.
+_FACTOR, _THRIFT = 1.2, 1.8
 _LEAST_SECONDS = 0.01  # No request is slow sooner.
 
 
@@ -44,7 +42,7 @@ class Pace:
             self._usual_seconds = max(usual, _LEAST_SECONDS)
 
     def slow_seconds(self) -> float:
-        """Return after how many seconds a request is slow: the fewer may be repeated, the later, so that the slowest ones are."""
+        """Return after how many seconds a request is slow: later if fewer may be repeated, so that the slowest ones are."""
         return self._usual_seconds * (_FACTOR + _THRIFT * (1 - self._credit / _SAVED))
 
     def may_repeat(self) -> bool:

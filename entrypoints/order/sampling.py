@@ -86,9 +86,8 @@ class ShardCursor(Cursor):
         super().__init__()
         self.resumption = FRESH  # where reading begins
         self.item = 0
-        self.passed: Iterator[int] = iter(
-            ()
-        )  # If a Pipe's only reader reads it: the numbers of the samples read since, from 1.
+        # If a Pipe's only reader reads it: the numbers of the samples read since, from 1.
+        self.passed: Iterator[int] = iter(())
         self.finished = False  # nothing of the shard is left
         self.cut = False  # a block ends with the last sample
         self.piece: Piece | None = None  # the block that ends there, if an earlier reader began it

@@ -14,8 +14,6 @@ from torch.utils.data import get_worker_info
 from entrypoints.fetching.silence import warn
 
 _SECONDS = 20.0  # until an answer of the store, which is in the process of rank 0 or of torchrun
-
-
 _stores: dict[int, Any] = {}  # by process: a worker that was forked must not use its parent's connection
 
 
