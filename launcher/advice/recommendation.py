@@ -32,8 +32,7 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
     advised = [each for each in estimates if WAYS[each.way].is_advised]
     usable = sorted((each for each in advised if not each.problems), key=lambda each: cost_s(each, use))
     ranked = usable or sorted(advised, key=lambda each: (len(each.problems), cost_s(each, use)))
-    least = cost_s(ranked[0], use)
-    first = ranked[0]
+    first, least = ranked[0], cost_s(ranked[0], use)
     tolerated = _WORTH_MOVING if first.storage_usd_month else _WORTH_RESHARDING if first.shards else _EQUAL
     equal = [each for each in ranked if cost_s(each, use) <= tolerated * least]
     best = min(equal if usable else ranked[:1], key=lambda each: (_effort(each), cost_s(each, use)))
