@@ -19,6 +19,7 @@ import sys
 import tempfile
 import traceback
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ class Writer:
         if self._file is None:  # Neither a small /dev/shm nor another process's end matters to a file without a name.
             has_memory = hasattr(os, "memfd_create")  # Linux's
             self._file = open(os.memfd_create("checkpoint"), "r+b") if has_memory else tempfile.TemporaryFile()  # noqa: SIM115, PTH123
+        # Here and not in the thread that writes: a DataLoader's worker that is forked while Popen starts a process has Popen's
+        # pipe, too, and Popen waits until it ends.
+        self._process = self._process or self._start()
         if self._memory is None or len(self._memory) < size:
             self._file.truncate(size)
             self._memory = mmap.mmap(self._file.fileno(), size)
@@ -74,8 +78,8 @@ class Writer:
             file.close()
 
     def _request(self, *request: Any) -> Any:
-        process = self._process = self._process or self._start()
-        assert process.stdin is not None and process.stdout is not None
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
@@ -106,8 +110,11 @@ class Writer:
         process, self._process = self._process, None
         if process is None:
             return 0
-        with process:  # closes its input, which ends it
-            pass
+        # Workers that were forked have its input, too, so that closing it is not enough.
+        with suppress(BrokenPipeError), process:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
         return process.returncode
 
 
@@ -150,7 +157,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the training, which may save once more
         signal.signal(number, signal.SIG_IGN)
     descriptor, place = int(sys.argv[1]), place_of(sys.argv[2])
-    for line in sys.stdin:
+    for line in iter(sys.stdin.readline, "\n"):
+        if not line:
+            break
         in_background(lambda line=line: _reply(place, descriptor, line), "checkpoint")  # type: ignore[misc]
     os._exit(0)
 

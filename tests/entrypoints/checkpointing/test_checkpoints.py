@@ -208,3 +208,12 @@ def test_workers_that_are_forked_during_a_save_read_from_s3(store: Store, tmp_pa
         assert stored(tmp_path) == []
         store.silent_methods.clear()
     assert Checkpoints("s3://bucket/job").latest() == 1
+
+
+def test_workers_that_live_on_do_not_keep_checkpoints_from_closing(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, **parts())
+        checkpoints.wait()
+        batches = iter(torch.utils.data.DataLoader(range(8), num_workers=1, multiprocessing_context="fork"))
+        assert next(batches) == 0
+    assert [int(batch) for batch in batches] == list(range(1, 8))
