@@ -110,7 +110,7 @@ class Samples:
         """Resume at a state of the same channel, format, epoch and seed; call it before the first sample.
 
         The state is one of the same shard, or one that `merge_states` made of all shards. Reading then raises ChannelError if the
-        objects up to the position are not the same as before. Objects that were rewritten under their old keys are not noticed.
+        objects up to the position are not the same as before, or a partly read one was rewritten; others that were are not noticed.
 
         Raises:
             ChannelError: The state is damaged or does not match, or a sample was read already.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from entrypoints.errors import ChannelError, is_count
+from entrypoints.errors import ChannelError, expect, is_count
 from entrypoints.order.work import Position, Work
 
 State: TypeAlias = dict[str, Any]  # only what JSON can hold
@@ -152,7 +152,9 @@ def merge_states(states: Iterable[State]) -> State:
 
     Raises:
         ChannelError: They are not the states of all readers of one reading, taken at the same time.
+        TypeError: One state instead of a list of them.
     """
+    expect(not isinstance(states, dict), "states", states, "a list of the states of all ranks: [loader.state_dict()]")
     readers = [reader for state in states for reader in _readers(state)]
     if not readers:
         raise ChannelError("there are no states to merge; give those of all ranks")

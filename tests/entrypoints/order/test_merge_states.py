@@ -56,6 +56,8 @@ def test_states_that_do_not_belong_together_are_not_merged(environment: Environm
     for states, reason in refused:
         with pytest.raises(ChannelError, match=reason):
             merge_states(states)
+    with pytest.raises(TypeError, match="give a list of the states of all ranks"):
+        merge_states(one)
 
 
 def test_merging_merged_states_changes_nothing(environment: Environment) -> None:
