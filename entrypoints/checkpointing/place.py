@@ -26,6 +26,8 @@ class Folder:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
+        if self._path.is_file():
+            raise ValueError(f"{path} is a file; give a folder or s3://bucket/prefix")
 
     def __str__(self) -> str:
         return str(self._path)
@@ -47,7 +49,7 @@ class Folder:
         return (self._path / name).open("rb")
 
     def write(self, name: str, data: memoryview) -> None:
-        """Store a file durably. Raises ChannelError for a full disk, and OSError."""
+        """Store a file durably. Raises ChannelError."""
         file = self._path / name
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +59,8 @@ class Folder:
                 os.fsync(stream.fileno())
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
+                remedy = "give a folder that this job may write, or s3://bucket/prefix"
+                raise ChannelError(f"{file} cannot be written: {error.strerror}; {remedy}") from error
             file.unlink(missing_ok=True)
             raise ChannelError(
                 f"{file}: the disk is full: {len(data):,} more bytes are needed, and {shutil.disk_usage(file.parent).free:,} "
@@ -117,7 +120,7 @@ class Bucket:
 
 
 def place_of(text: str) -> Folder | Bucket:
-    """Return the place of a path or an S3 URI. Raises ValueError for a URI without a bucket."""
+    """Return the place of a path or an S3 URI. Raises ValueError for a URI without a bucket, and for a file."""
     return Bucket(text) if text.startswith("s3://") else Folder(text)
 
 

@@ -153,10 +153,21 @@ def test_failed_save_is_raised_by_the_next_call(store: Store, tmp_path: Path, mo
     assert stored(tmp_path) == []
 
 
+def test_folder_that_cannot_be_made_is_named_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    checkpoints = Checkpoints(tmp_path / "file/checkpoints")
+    checkpoints.save(1, **parts())
+    with pytest.raises(
+        ChannelError, match=r"rank-0 cannot be written: Not a directory; give a folder that this job may"
+    ):
+        checkpoints.close()
+
+
 @pytest.mark.parametrize(
     ("make", "error"),
     [
         (lambda: Checkpoints("s3://"), "give a folder or s3://bucket/prefix"),
+        (lambda: Checkpoints(__file__), "is a file; give a folder or s3://bucket/prefix"),
         (lambda: Checkpoints("x", keep=0), "keep is 0; give a whole number from 1 on"),
         (lambda: Checkpoints("x").save(-1), "step is -1; give a whole number from 0 on"),
         (
