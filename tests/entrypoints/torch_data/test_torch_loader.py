@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-import time
 import traceback
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +64,26 @@ def test_threads_use_one_core_each_and_change_nothing_for_others(environment: En
 
 
 def test_leaving_a_loop_does_not_wait_for_whole_batches(environment: Environment) -> None:
-    left, begun_after = threading.Event(), []
+    batch_size, left, transformed = 40, threading.Event(), Counter[threading.Thread]()
+    at_next_batch = threading.Semaphore(0)
 
-    def slow(sample: dict[str, Any]) -> str:
-        if left.is_set():
-            begun_after.append(text_of(sample))
-        time.sleep(0.002)
+    def held_after_a_batch(sample: dict[str, Any]) -> str:
+        thread = threading.current_thread()
+        transformed[thread] += 1
+        if transformed[thread] == batch_size + 1:
+            at_next_batch.release()
+            assert left.wait(600)
         return text_of(sample)
 
-    dataset = ChannelDataset("files", transform=slow, environment=environment)
-    batches = iter(ThreadLoader(dataset, 40, threads=2, collate=list))
+    dataset = ChannelDataset("files", transform=held_after_a_batch, environment=environment)
+    batches = iter(ThreadLoader(dataset, batch_size, threads=2, collate=list))
     next(batches)
-    left.set()
+    assert all(at_next_batch.acquire(timeout=600) for _ in range(2))
     batches.close()
-    assert len(begun_after) <= 2, "one of each thread, which was on its way"
+    left.set()
+    for thread in list(transformed):
+        thread.join(600)
+    assert list(transformed.values()) == [batch_size + 1] * 2, "only what was on its way"
 
 
 def state_of(loader: Any) -> Any:
