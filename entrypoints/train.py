@@ -7,8 +7,9 @@ The images are in the channels `train`, `validation` and `test` (the last two ar
 are these options; an unknown one ends the job, since it is probably misspelt.
 
 It writes `model.pt` (the state_dict) and `model.json` to the model directory, `metrics.json` to output/data, and a checkpoint after
-each epoch and on SIGTERM. It resumes from an existing checkpoint with the same result as without the interruption, except that it
-restarts the epoch of a Pipe with a ShuffleConfig, which gets another order after each start.
+each epoch and on SIGTERM. It resumes from an existing checkpoint: with as many ranks and `--num-workers` with the same result as
+without the interruption, and with any other number it trains once on each image that the epoch has left. It restarts the epoch of a
+Pipe with a ShuffleConfig, which gets another order after each start, and one with another seed, block or number of sharded hosts.
 """
 
 from __future__ import annotations

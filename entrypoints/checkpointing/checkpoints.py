@@ -174,7 +174,7 @@ class Checkpoints:
 
         others = {name: part for name, part in parts.items() if name != LOADER}
         sharded = state.layouts(others)
-        manifest, problem = saved.manifest, None
+        manifest, problem, everyone = saved.manifest, None, None
         ranks = manifest["ranks"]
         try:
             with chunks.Reader(self._place, saved.name) as reader:
@@ -182,10 +182,7 @@ class Checkpoints:
                 own = state.unpacked(reader.piece(*ranks[self._rank % len(ranks)]))
                 if unknown := parts.keys() - {*rest, *own}:
                     raise KeyError(f"it has no {', '.join(sorted(unknown))}")
-                everyone = None
-                if LOADER in parts and not (
-                    len(ranks) == self._size and data_position.fits(parts[LOADER], own[LOADER])
-                ):
+                if LOADER in parts and len(ranks) != self._size:
                     everyone = [state.unpacked(reader.piece(*at))[LOADER] for at in ranks]
                 needed = {name: manifest["tensors"][name] for name in state.names_in([rest[name] for name in others])}
                 tensors: dict[str, Any] = reader.tensors(needed, sharded)
@@ -207,7 +204,10 @@ class Checkpoints:
         except (RuntimeError, ValueError, KeyError) as error:
             raise self._unlike(saved, error) from error
         if LOADER in parts:
-            data_position.load(parts[LOADER], own[LOADER], everyone)
+            loader, position = parts[LOADER], own[LOADER]
+            if everyone is None and not all(self._gather(data_position.fits(loader, position))):
+                everyone = self._gather(position)
+            data_position.load(loader, position, everyone)
         if self._rank < len(ranks):
             state.restore_random_states(own["random"])
         return True

@@ -18,6 +18,7 @@ import torch  # noqa: TID253 - its name says that this file imports torch
 
 from entrypoints.checkpoint import save_checkpoint
 from entrypoints.checkpointing.checkpoints import Checkpoints
+from entrypoints.contract import SHARDED
 from entrypoints.errors import ChannelError
 from entrypoints.image_training import training as loop
 from entrypoints.image_training.image_channel import ImageChannel, ImageForm, Loading, PassStatistics
@@ -58,13 +59,12 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
     with loop.StopRequest() as stop, loop.ranks() as device, Checkpoints(place) as checkpoints:
         job = _prepare(options, environment, stop, device, say if loop.rank() == 0 else lambda text: None)
         training = job.training
-        training.setting = {
-            name: getattr(options, name) for name in ("seed", "batch_size", "num_workers", "shuffle_block")
-        }
-        training.setting["ranks"] = len(loop.gather(None))
         source = job.channels["train"]
+        training.setting = {"seed": options.seed, "shuffle_block": options.shuffle_block}
+        if source.channel.distribution == SHARDED:  # Each host has images of its own.
+            training.setting["hosts"] = len(environment.hosts)
         if loop.restore(training, source, checkpoints):
-            job.say(f"resuming from {place}: {training.epoch} epoch(s) and {training.batches} batch(es) are done")
+            job.say(f"resuming from {place}: {training.epoch} epoch(s) and {training.score.samples} image(s) are done")
         while training.epoch < options.epochs and _epoch(job):
             loop.save(training, source, checkpoints)
         tested = _evaluate(job, "test")
@@ -72,7 +72,8 @@ def run(options: Options, environment: Environment, say: Callable[[str], None]) 
             loop.save(training, source, checkpoints)
         checkpoints.wait()
         if stopped:
-            inside = f"in epoch {training.epoch + 1}, after {training.batches} batch(es) of it"
+            images = sum(loop.gather(training.score.samples))
+            inside = f"in epoch {training.epoch + 1}, after {images} image(s) of it"
             when = inside if training.epoch < options.epochs else "after the last epoch"
             job.say(f"stopped {when}; a checkpoint in {place} is written")
         elif tested:

@@ -4,8 +4,8 @@
     for batch in images.batches(epoch=0):
         model(batch.images)
 
-Labels are joined, and images decoded and counted, in the loader's threads, since decoders release the GIL. `state_dict` has the
-position of a pass and the lines seen so far, so that a resumed training can still check that each image was read once.
+Labels are joined, and images decoded and counted, in the loader's threads, since decoders release the GIL. `loader` has the
+position of a pass; `resume` continues its statistics, so that a resumed training can still check that each image was read once.
 """
 
 # ruff: noqa: TID253 - batches are tensors; its name says that this file imports torch
@@ -24,7 +24,7 @@ from PIL import Image, ImageMode
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment
-from entrypoints.order.sampling import Reading, State
+from entrypoints.order.sampling import Reading
 from entrypoints.sample import KEY, Sample
 from entrypoints.samples.channel import find_channel
 from entrypoints.samples.digest import Tally
@@ -88,16 +88,21 @@ class ImageChannel:
         reading = Reading(seed=loading.seed, block=loading.block)
         self._dataset = ChannelDataset(name, environment=environment, reading=reading)
         collate = _Collate(name, labels, form)
-        self._loader = ThreadLoader(self._dataset, loading.batch_size, threads=loading.threads, collate=collate)
+        self.loader = ThreadLoader(self._dataset, loading.batch_size, threads=loading.threads, collate=collate)
         self._resumed: int | None = None  # the epoch in which the next pass resumes
 
     @property
     def restarts_epoch(self) -> bool:
         """Whether the present state restarts the pass: in the middle of a Pipe that SageMaker shuffles."""
-        return "threads" not in self._loader.state_dict()
+        return self.loader.state_dict().keys() == {"epoch"}
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last pass."""
+        return self._dataset.epoch
 
     def batches(self, epoch: int) -> Generator[Batch, None, None]:
-        """Yield the batches of one pass over the channel, or the rest of the pass whose state was loaded.
+        """Return the batches of one pass over the channel, or of the rest of the pass whose state the loader has loaded.
 
         Raises:
             ChannelError: An image has no line, cannot be decoded, or has another size than the rest of its batch.
@@ -108,9 +113,13 @@ class ImageChannel:
         if self._resumed != epoch:
             statistics.last, statistics.seen = Tally(), []
         self._resumed = None
-        begin = time.perf_counter()
+        # Now, not with the first batch: if another rank takes one and this one does not, their states must match.
+        return self._counted(iter(self.loader))
+
+    def _counted(self, loop: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
+        statistics, begin = self.statistics, time.perf_counter()
         try:
-            with closing(iter(self._loader)) as batches:
+            with closing(loop) as batches:
                 for batch in batches:
                     statistics.last += batch.tally
                     statistics.samples += batch.tally.count
@@ -119,17 +128,9 @@ class ImageChannel:
         finally:
             statistics.seconds += time.perf_counter() - begin
 
-    def state_dict(self) -> State:
-        """Return the last pass's position on this rank and what it has seen, as tensors, numbers and strings."""
-        tally, seen = (Tally(), []) if self.restarts_epoch else (self.statistics.last, self.statistics.seen)
-        lines = torch.tensor(seen, dtype=torch.int64)  # A list of a million numbers would take long to write.
-        return {"loader": self._loader.state_dict(), "tally": vars(tally), "met": lines}
-
-    def load_state_dict(self, state: State) -> None:
-        """Resume at a state with the pass of its epoch; passes of other epochs are whole."""
-        self._loader.load_state_dict(state["loader"])
-        self._resumed = state["loader"]["epoch"]
-        self.statistics.last, self.statistics.seen = Tally(**state["tally"]), state["met"].tolist()
+    def resume(self, epoch: int, last: Tally, seen: list[int]) -> None:
+        """Add the pass of this epoch to what was read of it before; passes of other epochs are counted from their beginning."""
+        self._resumed, self.statistics.last, self.statistics.seen = epoch, last, seen
 
 
 @dataclass(frozen=True)

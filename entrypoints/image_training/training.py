@@ -4,8 +4,8 @@ Under torchrun the ranks train one model (DistributedDataParallel), and each rea
 lets a rank that has run out answer the others. After a stop request a rank ends its loop in the same way, so none waits.
 Other collective calls (`gather`) are between the loops.
 
-A checkpoint has epoch, model and optimizer, and each rank's batches, random states and reading position, so that a resumed
-training has the same result.
+A checkpoint has epoch, model and optimizer, what all ranks have read and scored of the epoch, and each rank's position and random
+states. As many ranks and threads as before resume with the same result; any other number divides what is left of the epoch.
 """
 
 # ruff: noqa: TID253 - a training loop is made of torch; its name says that this file imports it
@@ -29,6 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from entrypoints.checkpointing.checkpoints import Checkpoints
 from entrypoints.image_training.image_channel import Batch, ImageChannel
+from entrypoints.samples.digest import Tally
 from entrypoints.torch_data.dataset import uneven_ranks
 
 T = TypeVar("T")
@@ -82,11 +83,10 @@ class Training:
     device: torch.device
     stop: StopRequest
     epoch: int = 0  # the current or next epoch, from 0
-    batches: int = 0  # this rank's batches in the epoch so far
-    score: Score = field(default_factory=Score)  # this rank's score in the epoch so far
+    score: Score = field(default_factory=Score)  # this rank's in the epoch so far; all ranks' on rank 0 when it resumes
     history: list[dict[str, float]] = field(default_factory=list)  # the metrics of each finished epoch
-    steps: int = 0  # this rank's batches in all epochs
-    setting: dict[str, Any] = field(default_factory=dict)  # what determines the batches and their order
+    steps: int = 0  # in all epochs, of the rank that made the most
+    setting: dict[str, Any] = field(default_factory=dict)  # what determines the order of the images
 
     def state_dict(self) -> dict[str, Any]:
         """Return what all ranks have in common, without model and optimizer."""
@@ -156,7 +156,6 @@ def train_epoch(training: Training, batches: Iterator[Batch], report: Callable[[
             loss = cross_entropy(answers, classes)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            training.batches += 1
             training.steps += 1
             training.score += _score(answers.detach(), classes)
             report()
@@ -178,35 +177,42 @@ def finish_epoch(training: Training, metrics: dict[str, float]) -> None:
     """Record the metrics and begin the next epoch."""
     training.history.append(metrics)
     training.epoch += 1
-    training.batches, training.score = 0, Score()
+    training.score = Score()
 
 
 @dataclass
-class Position:
-    """A rank's position in its epoch, as a checkpoint's `loader`."""
+class Done:
+    """What all ranks together have read and scored of the epoch, which any number of ranks can continue."""
 
     training: Training
     source: ImageChannel
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state; the epoch's beginning if the source cannot resume inside."""
-        training, restarts = self.training, self.source.restarts_epoch
+        """Return the sums over all ranks; nothing if one of them cannot resume inside its epoch. A collective call."""
+        read = self.source.statistics
+        mine = (self.source.restarts_epoch, self.training.score, read.last, torch.tensor(read.seen, dtype=torch.int64))
+        everyone = gather(mine)
+        if any(restarts for restarts, *_ in everyone):
+            everyone = [(True, Score(), Tally(), torch.empty(0, dtype=torch.int64))]
+        _, scores, tallies, seen = zip(*everyone, strict=True)
         return {
-            "batches": 0 if restarts else training.batches,
-            "score": vars(Score() if restarts else training.score),
-            "source": self.source.state_dict(),
+            "epoch": self.source.epoch,
+            "score": vars(sum(scores, Score())),
+            "tally": vars(sum(tallies, Tally())),
+            "met": torch.cat(seen),  # A list of a million numbers would take long to write.
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume at a state."""
-        self.training.batches, self.training.score = state["batches"], Score(**state["score"])
-        self.source.load_state_dict(state["source"])
+        """Continue on rank 0 what all ranks had done; the others add to it."""
+        if rank() == 0:
+            self.training.score = Score(**state["score"])
+            self.source.resume(state["epoch"], Tally(**state["tally"]), state["met"].tolist())
 
 
 def save(training: Training, source: ImageChannel, checkpoints: Checkpoints) -> None:
     """Save a checkpoint. A collective call."""
     parts = {"model": training.model, "optimizer": training.optimizer, "training": training}
-    checkpoints.save(training.steps, **parts, loader=Position(training, source))
+    checkpoints.save(training.steps, **parts, done=Done(training, source), loader=source.loader)
 
 
 def restore(training: Training, source: ImageChannel, checkpoints: Checkpoints) -> bool:
@@ -219,7 +225,7 @@ def restore(training: Training, source: ImageChannel, checkpoints: Checkpoints) 
     if checkpoints.load(**parts) is None:
         return False
     if training.setting == setting:
-        checkpoints.load(loader=Position(training, source))
+        checkpoints.load(done=Done(training, source), loader=source.loader)
     training.setting = setting
     return True
 
@@ -235,9 +241,10 @@ def _share_optimizer(training: Training) -> None:
     `uneven_ranks` does so for the model, but a rank that has run out makes no steps, so its optimizer's averages are older, and
     from the next epoch on the ranks' models would differ.
     """
-    steps = gather(training.batches)
+    steps = gather(training.steps)
     if len(set(steps)) > 1:
         source = max(range(len(steps)), key=steps.__getitem__)
+        training.steps = steps[source]
         mine = BytesIO()
         if rank() == source:
             torch.save(training.optimizer.state_dict(), mine)

@@ -95,6 +95,24 @@ with Checkpoints("checkpoints") as checkpoints:
     batches = [batch for batch in islice(loader, 4 if step is None else None)]
     if step is None:
         checkpoints.save(1, loader=loader)
+
+
+class OfShuffledPipe:
+    # Rank 0 has ended its shard of the epoch, and the others have not, so all begin it again.
+    threads, restarts_epoch = 1, True
+
+    def state_dict(self):
+        ended = {"epoch": 0, "threads": [{"epoch": 0, "version": 3, "finished": True}], "ended": [0], "turn": 0}
+        return {"epoch": 0} if distributed.get_rank() else ended
+
+    def load_state_dict(self, state):
+        assert state == {"epoch": 0}, state
+
+
+if distributed.get_world_size() > 1:
+    with Checkpoints("others") as checkpoints:
+        checkpoints.save(1, loader=OfShuffledPipe())
+        checkpoints.load(loader=OfShuffledPipe())
 found = [None] * distributed.get_world_size()
 distributed.all_gather_object(found, [text for batch in batches for text in batch])
 if distributed.get_rank() == 0:
@@ -136,6 +154,7 @@ def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str)
 
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (1, 3)])
 def test_data_position_loads_on_any_number_of_ranks(tmp_path: Path, before: int, after: int) -> None:
+    """In a Pipe that SageMaker shuffles all ranks begin the epoch again, as many as before, too."""
     lines_channel(tmp_path, "lines", 12, 10)
     first = results(run(tmp_path, before, "2", script=DATA))
     assert [len(part) for part in first] == [12] * before

@@ -98,7 +98,8 @@ def test_resumed_pass_yields_the_remaining_batches(environment: Environment, thr
     for done in range(len(whole) + 1):
         left, resumed = channel(), channel()
         assert [batch.lines for batch in islice(left.batches(5), done)] == whole[:done]
-        resumed.load_state_dict(left.state_dict())
+        resumed.loader.load_state_dict(left.loader.state_dict())
+        resumed.resume(5, left.statistics.last, list(left.statistics.seen))
         assert [batch.lines for batch in resumed.batches(5)] == whole[done:]
         assert sorted(resumed.statistics.seen) == list(range(COUNT))
         assert resumed.statistics.last.count == COUNT

@@ -52,9 +52,9 @@ def test_training_learns_and_writes_model_and_metrics(
 @pytest.mark.parametrize(
     ("place", "message", "done"),
     [
-        ("train 9", "stopped in epoch 2, after 3 batch(es)", 1),  # an epoch has six batches
-        ("train 12", "stopped in epoch 2, after 6 batch(es)", 1),
-        ("test 1", "stopped in epoch 1, after 6 batch(es)", 0),  # two of validation
+        ("train 9", "stopped in epoch 2, after 48 image(s)", 1),  # an epoch has six batches of 16
+        ("train 12", "stopped in epoch 2, after 90 image(s)", 1),
+        ("test 1", "stopped in epoch 1, after 90 image(s)", 0),  # two of validation
         ("test 7", "stopped after the last epoch", 3),
     ],
 )
@@ -95,16 +95,24 @@ def test_training_resumes_after_a_whole_epoch(make_root: Callable[..., Path]) ->
     assert before[1] == result(interrupted)[1]
 
 
-def test_changed_batch_size_repeats_the_epoch(
-    make_root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("option", "done"), [("--batch-size=30", 48), ("--num-workers=3", 48), ("--shuffle-block=9", 0), ("--seed=2", 0)]
+)
+def test_changed_order_restarts_the_epoch_and_a_changed_number_continues_it(
+    option: str,
+    done: int,
+    make_root: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    make_root("ml")
+    root = make_root("ml")
     monkeypatch.setenv("STOP_AT", "train 9")
     with pytest.raises(SystemExit):
         run("--epochs", "2", "--model", "users_model:make")
     monkeypatch.delenv("STOP_AT")
-    run("--epochs", "2", "--model", "users_model:make", "--batch-size", "30")
-    assert "1 epoch(s) and 0 batch(es) are done" in capsys.readouterr().out
+    run("--epochs", "2", "--model", "users_model:make", option)
+    assert f"1 epoch(s) and {done} image(s) are done" in capsys.readouterr().out
+    assert len(result(root)[1]["epochs"]) == 2  # each image was seen once, or the job would have ended with an error
 
 
 def test_workers_read_every_image_once(make_root: Callable[..., Path]) -> None:
@@ -173,8 +181,8 @@ def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
     feed(root, "train", 1, shard)
     assert run_as_a_job("1") == 0
     log = capfd.readouterr().out
-    assert "checkpoints: 1 epoch(s) and 0 batch(es) are done" in log
-    assert "checkpoints: 1 epoch(s) and 6 batch(es) are done" in log
+    assert "checkpoints: 1 epoch(s) and 0 image(s) are done" in log
+    assert "checkpoints: 1 epoch(s) and 90 image(s) are done" in log
     epochs = result(root)[1]["epochs"]
     assert [epoch["train_loss"] > 0 for epoch in epochs] == [True] * 3
 

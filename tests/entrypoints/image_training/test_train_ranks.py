@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import textwrap
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import entrypoints.train
 from entrypoints import Checkpoints, contract
 from launcher import demo
 from local_jobs import EFS
@@ -22,7 +22,7 @@ SPLIT = (33, 9, 1)  # 17 and 16 images of train: three batches of eight and two;
 
 
 def torchrun(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Two ranks of a script or `-m module`, as one host's torchrun starts them."""
+    """Run two ranks of a script or `-m module`, as one host's torchrun starts them."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     paths = [str(REPOSITORY), str(REPOSITORY / "tests/data")]  # users_model
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **variables}
@@ -49,9 +49,11 @@ def test_ranks_with_uneven_shards_train_one_model(tmp_path: Path) -> None:
         with StopRequest() as stop, ranks() as device:
             torch.manual_seed(1)
             training = make_training(small_cnn(1, 4), 0.01, device, stop)
+            done = []
             for shards in ((3, 3), (0, 4), (5, 1), (2, 2)):
+                done.append(shards)
                 train_epoch(training, batches(shards[rank()]), lambda: None)
-                assert training.batches == shards[rank()]
+                assert training.steps == sum(max(pair) for pair in done)
                 finish_epoch(training, {})
                 averages = [value for state in training.optimizer.state.values() for value in state.values()]
                 for kind, values in (("weight", list(training.network.parameters())), ("average", averages)):
@@ -91,20 +93,34 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+OPTIONS = ["--image-mode", "L", "--batch-size", "8", "--epochs", "3", "--model", "users_model:make"]
+
+
 def train(root: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    options = ["--image-mode", "L", "--batch-size", "8", "--epochs", "3", "--model", "users_model:make"]
-    return torchrun(root.parent, "-m", "entrypoints.train", *options, SAGEMAKER_BASE_DIR=str(root), **variables)
+    return torchrun(root.parent, "-m", "entrypoints.train", *OPTIONS, SAGEMAKER_BASE_DIR=str(root), **variables)
 
 
-def test_stop_of_one_rank_stops_all_and_all_resume(root: Path) -> None:
+def test_stop_of_one_rank_stops_all_and_any_number_resumes(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two ranks, one, and two again: each epoch sees each image once, or the job would end with an error."""
     # Rank 1's first step of the second epoch, of two; rank 0 makes all its three.
     stopped = train(root, STOP_AT="train 3", STOP_RANK="1")
     assert stopped.returncode != 0
-    assert re.search(r"stopped in epoch 2, after \d batch\(es\) of it", stopped.stdout), stopped.stdout + stopped.stderr
-    assert Checkpoints(root / contract.CHECKPOINT_DIR).latest() in (5, 6)
+    assert "stopped in epoch 2, after 25 image(s) of it" in stopped.stdout, stopped.stdout + stopped.stderr
+    assert Checkpoints(root / contract.CHECKPOINT_DIR).latest() == 6
+    monkeypatch.syspath_prepend(str(REPOSITORY / "tests/data"))
+    monkeypatch.setenv(contract.BASE_DIR_VARIABLE, str(root))
+    monkeypatch.setenv("STOP_AT", "train 3")  # the one that the second epoch has left, and two of the third's five
+    with pytest.raises(SystemExit):
+        entrypoints.train.main([*OPTIONS, "--num-threads", "1"])
+    printed = capsys.readouterr().out
+    assert "1 epoch(s) and 25 image(s) are done" in printed
+    assert "stopped in epoch 3, after 16 image(s) of it" in printed
+    monkeypatch.delenv("STOP_AT")
     done = train(root)
     assert done.returncode == 0, done.stderr
-    assert "1 epoch(s) and " in done.stdout
+    assert "2 epoch(s) and 16 image(s) are done" in done.stdout
     metrics = json.loads((root / contract.OUTPUT_DATA_DIR / "metrics.json").read_text())
     assert [each["epoch"] for each in metrics["epochs"]] == [1, 2, 3]
     counts = {channel["channel"]: channel["samples"] for channel in metrics["channels"]}
