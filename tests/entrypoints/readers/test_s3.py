@@ -84,6 +84,17 @@ def test_big_object_is_read_in_pieces(bucket: Path, monkeypatch: pytest.MonkeyPa
     assert stream.read() == b""
 
 
+def test_empty_object_needs_no_request(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client crashes if the second of the two requests that it makes for one finds no connection."""
+    fill(bucket, ["p/a"])
+    (bucket / "p/empty").touch()
+    asked: list[str] = []
+    fetch = s3_client.fetch
+    monkeypatch.setattr(s3_client, "fetch", lambda *wanted: asked.append(wanted[1]) or fetch(*wanted))
+    assert read(connector("s3://bucket/p/")) == [("a", b"p/a"), ("empty", b"")]
+    assert asked == ["p/a"]
+
+
 def test_object_that_shrinks_while_it_is_read_raises(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "RANGE_BYTES", 1 << 20)
     monkeypatch.setattr(s3, "HELD_BYTES", 1 << 20)  # so that the last range is not fetched before it is gone
