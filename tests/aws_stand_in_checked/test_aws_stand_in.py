@@ -37,7 +37,8 @@ def test_job_is_advanced_through_its_states_by_hand(aws: StandIn) -> None:
     statuses = [transition["Status"] for transition in job["SecondaryStatusTransitions"]]
     assert statuses == ["Starting", "Downloading", "Training", "Uploading", "Completed"]
     assert job["SecondaryStatusTransitions"][2]["StatusMessage"] == "running"
-    assert (job["TrainingTimeInSeconds"], job["BillableTimeInSeconds"]) == (40, 33)
+    assert job["TrainingTimeInSeconds"] >= 40  # The clock also advances by itself.
+    assert job["BillableTimeInSeconds"] == 33
     assert job["FinalMetricDataList"][0]["Value"] == 0.5
     assert job["ModelArtifacts"]["S3ModelArtifacts"] == "s3://data/out/cats-1/output/model.tar.gz"
     with pytest.raises(ValueError, match="cannot become Training"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -127,7 +128,7 @@ def test_name_that_the_tool_changes_causes_a_copy(deliver: Deliver) -> None:
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
     client_of(delivery.store.environ["AWS_ENDPOINT_URL"]).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
-    with provide(delivery):
+    with mounted.provide(delivery, which=lambda name: shutil.which(name) if name == "rclone" else None):
         assert read_files(delivery.directory) == {**FILES, "y\n": b"odd"}
     assert "rclone does not show 'y\\n'" in warnings[0]
 
