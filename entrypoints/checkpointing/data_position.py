@@ -17,9 +17,8 @@ def fits(loader: Any, saved: Any) -> bool:
         return here == ("threads", len(known["threads"]))
     if "_snapshot" in known or "_num_yielded" in known:
         return here == ("workers", len(known.get("_snapshot", {}).get("_worker_snapshots", {})))
-    if known.keys() == {
-        "epoch"
-    }:  # Nothing of the epoch was read, or it begins again, also for ranks that had ended it.
+    if known.keys() == {"epoch"} and not hasattr(loader, "num_workers"):
+        # Nothing of the epoch was read, or it begins again, also for ranks that had ended it.
         return not getattr(getattr(loader, "dataset", loader), "restarts_epoch", False)
     return here is None
 

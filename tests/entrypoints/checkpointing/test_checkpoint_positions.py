@@ -106,3 +106,18 @@ def test_position_in_map_style_dataset_is_refused_for_other_workers(tmp_path: Pa
         ChannelError, match=r"here are other ranks, threads or workers: .* load without loader= to begin"
     ):
         Checkpoints(tmp_path).load(loader=StatefulDataLoader(EVERY, 3, num_workers=2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["threads", "stateful", "dataset"])
+def test_position_of_an_epoch_that_has_not_begun_loads_into_every_loader(
+    tmp_path: Path, environment: Environment, kind: str
+) -> None:
+    dataset = ChannelDataset("tar", transform=text_of, environment=environment)
+    dataset.set_epoch(2)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, loader=dataset)
+    dataset = ChannelDataset("tar", transform=text_of, environment=environment)
+    loader = loader_of(dataset, kind, int(kind == "threads"))
+    assert Checkpoints(tmp_path).load(loader=loader) == 1
+    assert dataset.epoch == 2
+    assert sorted(given(loader)) == EVERY
