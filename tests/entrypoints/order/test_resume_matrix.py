@@ -1,0 +1,113 @@
+"""Every input mode and format, read by any ranks, threads and workers, interrupted anywhere: each sample once per epoch.
+
+The suite runs a few cases of each mode, always the same; RESUME_CASES and RESUME_SEED (tests/README.md) run others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from delivered_channels import recordio_of
+from entrypoints import contract
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.mounts import programs
+from entrypoints.mounts.programs import TOOLS, View
+from entrypoints.readers import mounted
+from entrypoints.records import format_of
+from launcher.local.s3_server import serve
+from pipe_feeder import feeding
+from resume_matrix import EPOCHS, FORMATS, NAMES, READINGS, Job, any_layout, write_objects
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+# How many cases of each the suite runs. A Pipe of several readers starts a process in each life.
+MODES = {"File": 5, "FastFile": 5, "EFS or FSx": 5, "S3Connector iterable": 5, "S3Connector map": 5, "Pipe": 2}
+CASES, FIRST = (int(os.environ.get(name, "0")) for name in ("RESUME_CASES", "RESUME_SEED"))
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A served bucket with a folder for each format."""
+    root = tmp_path_factory.mktemp("matrix").resolve()
+    for form in FORMATS:
+        write_objects(root / "s3/bucket" / form.partition(";")[0], form)
+    with serve(root / "s3", root / "overlay") as endpoint, pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "any")
+        patch.setenv("AWS_ENDPOINT_URL", endpoint)
+        patch.setenv("AWS_REGION", "us-east-1")
+        yield root / "s3/bucket"
+
+
+@pytest.fixture(scope="module")
+def mount(bucket: Path) -> Iterator[Path]:
+    """The bucket, mounted by rclone."""
+    tool = next(tool for tool in TOOLS if tool.program == "rclone")
+    place = bucket.parents[1] / "mount"
+    place.mkdir()
+    view = View({"bucket": ("bucket", "")}, place, bucket.parents[1], dict(os.environ))
+    with programs.mounted(tool, view, shutil.which, lambda text: None):
+        yield place
+
+
+def container(root: Path, mode: str, form: str, folder: Path) -> Environment:
+    """Make a new container, whose channel `train` has a folder's objects."""
+    (root / contract.CONFIG_DIR).mkdir(parents=True)
+    (root / contract.DATA_DIR).mkdir()
+    source, _, style = mode.partition(" ")
+    if source == "S3Connector":
+        entry = {"channel": "train", "s3_uri": f"s3://bucket/{folder.name}/", "style": style}
+        return load_environment(root, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+    config = {"TrainingInputMode": source if source in ("FastFile", "Pipe") else "File"}
+    if mode == "Pipe":
+        config["RecordWrapperType"] = "None" if format_of(form).boundaries else "RecordIO"
+    else:
+        (root / contract.DATA_DIR / "train").symlink_to(folder)
+    (root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps({"train": config}))
+    return load_environment(root, {})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_job_interrupted_anywhere_reads_each_sample_once_per_epoch(
+    mode: str, bucket: Path, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the restarts have other numbers of ranks, threads or workers."""
+    if mode == "FastFile":
+        request.getfixturevalue("fuse")
+    monkeypatch.setenv(contract.WAITS_VARIABLE, "0")
+    folder = request.getfixturevalue("mount") if mode == "FastFile" else bucket
+    if mode == "EFS or FSx":  # Only a kernel has such a mount; what it changes is how files are read.
+        monkeypatch.setattr(mounted, "is_remote", lambda path: True)
+    for seed in range(FIRST, FIRST + (CASES or MODES[mode])):
+        chance = random.Random(f"{mode} {seed}")
+        form = FORMATS[seed % len(FORMATS)] if CASES else chance.choice(FORMATS)
+        job = Job(form, chance.choice(READINGS), chance, monkeypatch, together=mode == "Pipe")
+        layout = any_layout(chance, processes=bool(CASES) and mode != "Pipe")
+        lives = chance.choice([1, 2, 3])
+        for life in range(lives + 1):
+            if life and chance.random() < 0.5:
+                layout = any_layout(chance, processes=bool(CASES) and mode != "Pipe")
+            root = tmp_path / f"{seed}-{life}"
+            objects = folder / form.partition(";")[0]
+            environment = container(root, mode, form, objects)
+            with ExitStack() as stack:
+                if mode == "Pipe":
+                    contents = [file.read_bytes() for file in sorted(objects.iterdir())]
+                    stream = b"".join(contents) if format_of(form).boundaries else recordio_of(contents)
+                    stack.enter_context(feeding(root))("train", lambda epoch, stream=stream: stream)
+                job.live(environment, layout, last=life == lives)
+        expected = Counter(itertools.product(range(EPOCHS), NAMES))
+        assert Counter(job.found) == expected, f"seed {seed}: {form}, {job.reading}: " + "; ".join(job.story)

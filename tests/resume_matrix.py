@@ -1,0 +1,162 @@
+"""A job of any number of ranks and threads or workers that is interrupted and restarted, simulated in this process.
+
+The parts are those that `Checkpoints` uses: each rank's loader has a state, and a restarted rank loads its own, or with another
+number of ranks, threads or workers a part of what all have left.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from delivered_channels import recordio_of
+from entrypoints import ChannelDataset, Reading, ThreadLoader
+from entrypoints.checkpointing import data_position
+from entrypoints.job.environment import Environment
+from entrypoints.records import SHORT_NAMES
+from entrypoints.records.recordio.protobuf_record import Blob
+from entrypoints.records.shards import write_shards
+from entrypoints.sample import Sample
+from pipe_feeder import in_threads
+
+RANKS, SIZES, EPOCHS = (1, 2, 3, 4, 8), (0, 2, 4), 2
+AUGMENTED = 'augmented; attributes="text,other"'  # each attribute in a record
+FORMATS = tuple(AUGMENTED if name == "augmented" else name for name in SHORT_NAMES)
+READINGS = (
+    None,
+    Reading(seed=7, block=10),
+    Reading(seed=7),
+    Reading(seed=3, block=1),
+    Reading(seed=3, block=1000, block_bytes=100),
+)
+NAMES = tuple(f"{number}-{number}" for number in range(33))
+
+
+def write_objects(folder: Path, form: str) -> None:
+    """Write the samples of NAMES in some objects of a format."""
+    folder.mkdir(parents=True)
+    if form == "objects":
+        for name in NAMES:
+            (folder / name).write_text(name)
+    elif form == AUGMENTED:
+        for number in range(0, len(NAMES), 7):
+            records = [text.encode() for name in NAMES[number : number + 7] for text in (name, "x")]
+            (folder / f"{number:02}").write_bytes(recordio_of(records))
+    else:
+        write_shards(map(_sample(form), NAMES), folder, form, shard_samples=7)
+
+
+def _sample(form: str) -> Callable[[str], Sample]:
+    return {
+        "tar": lambda name: {"__key__": name, "txt": name.encode()},
+        "zip": lambda name: {"__key__": name, "txt": name.encode()},
+        "csv": lambda name: {"data": [name, "x"]},
+        "jsonl": lambda name: {"text": name},
+        "parquet": lambda name: {"text": name},
+        "tfrecord-example": lambda name: {"text": name.encode()},
+        "recordio-protobuf": lambda name: {"features": {"x": Blob([name.encode()], "")}},
+        "image-recordio": lambda name: {"data": name.encode(), "label": 1.0, "id": 0, "id2": 0},
+    }.get(form, lambda name: {"data": name.encode()})
+
+
+def name_of(sample: Sample) -> str:
+    """Return which of NAMES a sample of any format is."""
+    found = re.search(r"\b\d+-\d+\b", repr(sample))
+    assert found is not None, sample
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a life of the job reads."""
+
+    ranks: int
+    kind: str  # threads | workers | dataset
+    size: int  # threads or workers per rank
+
+    def loader(self, dataset: ChannelDataset) -> Any:
+        if self.kind == "threads":
+            return ThreadLoader(dataset, 3, threads=self.size, collate=list)
+        if self.kind == "workers":
+            return StatefulDataLoader(dataset, 3, num_workers=self.size, collate_fn=list)
+        return dataset
+
+
+def any_layout(chance: random.Random, *, processes: bool) -> Layout:
+    """Return a random layout; one with worker processes only if `processes`."""
+    ranks, size = chance.choice(RANKS), chance.choice(SIZES)
+    kinds = ["threads", "threads", *(["workers"] if processes else [])] if size else ["dataset", "workers", "threads"]
+    kind = chance.choice(kinds)
+    return Layout(ranks, kind, size or int(kind == "threads"))
+
+
+@dataclass
+class Job:
+    """Lives of one job, each of which continues the one before."""
+
+    form: str
+    reading: Reading | None
+    chance: random.Random
+    patch: pytest.MonkeyPatch
+    together: bool = False  # Ranks read at the same time, as they must in a Pipe.
+    found: list[tuple[int, str]] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+    _states: list[Any] = field(default_factory=list)
+
+    def live(self, environment: Environment, layout: Layout, *, last: bool) -> None:
+        """Read with some ranks, to the end in the last life and else up to a random batch of a random epoch."""
+        loaders = [self._rank(environment, layout, rank) for rank in range(layout.ranks)]
+        [begin] = {loader_dataset(loader).epoch for loader in loaders}
+        stop = EPOCHS if last else self.chance.randrange(begin, EPOCHS + 1)
+        steps = self.chance.choice([None, 0, 1, 2, self.chance.randrange(12)])
+        self.story.append(f"{layout} from epoch {begin} to {steps} steps of {stop}")
+        states: list[Any] = [None] * layout.ranks
+
+        def read(rank: int) -> None:
+            self.found += _read(loaders[rank], begin, stop, steps)
+            states[rank] = loaders[rank].state_dict()
+
+        if self.together:
+            in_threads(read, layout.ranks)
+        else:
+            for rank in range(layout.ranks):
+                read(rank)
+        self._states = states if layout.kind == "workers" else json.loads(json.dumps(states))
+
+    def _rank(self, environment: Environment, layout: Layout, rank: int) -> Any:
+        self.patch.setenv("RANK", str(rank))
+        self.patch.setenv("WORLD_SIZE", str(layout.ranks))
+        dataset = ChannelDataset("train", self.form, name_of, environment=environment, reading=self.reading)
+        loader = layout.loader(dataset)
+        if self._states:
+            own = self._states[rank % len(self._states)]
+            as_many = len(self._states) == layout.ranks
+            fits = as_many and all(data_position.fits(loader, state) for state in self._states)
+            data_position.load(loader, own, None if fits else self._states)
+        return loader
+
+
+def loader_dataset(loader: Any) -> ChannelDataset:
+    dataset: ChannelDataset = getattr(loader, "dataset", loader)
+    return dataset
+
+
+def _read(loader: Any, begin: int, stop: int, steps: int | None) -> Iterator[tuple[int, str]]:
+    """Yield what a rank reads: whole epochs, and so many steps of the last."""
+    dataset = loader_dataset(loader)
+    for epoch in range(begin, min(stop + 1, EPOCHS)):
+        dataset.set_epoch(epoch)
+        batches = iter(loader)
+        for batch in islice(batches, steps if epoch == stop else None):
+            yield from ((epoch, name) for name in ([batch] if isinstance(batch, str) else batch))
+        if hasattr(batches, "close"):
+            batches.close()
