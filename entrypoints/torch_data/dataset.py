@@ -25,11 +25,12 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset, get_worker_info
 
-from entrypoints.errors import ChannelError, expect, is_count, whole_number
+from entrypoints.errors import expect, whole_number
 from entrypoints.fetching.agreement import compare_by
 from entrypoints.fetching.shared_listing import job, join_job
 from entrypoints.fetching.silence import warn_once
 from entrypoints.job.environment import Environment
+from entrypoints.order.iterations import Iterations, check_state
 from entrypoints.order.samples import Samples
 from entrypoints.order.sampling import Reading, State
 from entrypoints.order.sharding import Placement, placement_of_rank
@@ -45,7 +46,6 @@ from entrypoints.samples.channel import (
 from entrypoints.samples.mixing import Mixture
 from entrypoints.samples.transformed import transformed
 from entrypoints.torch_data.agreement import exchange
-from entrypoints.torch_data.epoch_counter import Epochs
 from entrypoints.torch_data.shared_memory import shared
 from entrypoints.torch_data.shared_work import SharedWork
 from entrypoints.waits import are_recorded, timed_transform
@@ -63,22 +63,21 @@ class StreamDataset(IterableDataset[Any]):
     """
 
     transform: Transform | None = None  # for the samples that `samples` returns
-    placement: Placement
 
-    def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment) -> None:
-        self._epochs = Epochs()
+    def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment, placement: Placement) -> None:
+        self.placement = placement
         self.shared_work = SharedWork(sources, environment)
+        self.iterations = Iterations(self.shared_work.cells, placement.world_size == 1)
         self._current: Samples | Mixture | None = None
-        self._resumed: State | None = None
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, from 0; under Pipe each has its own FIFO. Raises ValueError for other values."""
-        self._epochs.set(whole_number("epoch", epoch, 0))
+        self.iterations.set_epoch(whole_number("epoch", epoch, 0))
 
     @property
     def epoch(self) -> int:
         """The epoch of the next iteration."""
-        return self._epochs.next(self.placement.world_size == 1)
+        return self.iterations.epoch
 
     @property
     def restarts_epoch(self) -> bool:
@@ -92,34 +91,28 @@ class StreamDataset(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        resumed, self._resumed = self._resumed, None
-        if resumed is not None and "merged" in resumed and not self._epochs.take(worker):
-            resumed = None  # a copy of a state from which this worker has resumed already
-        is_own = resumed is not None and info is not None and "merged" not in resumed
-        epoch = resumed["epoch"] if resumed is not None and is_own else self.epoch
-        self._current = samples = self.samples(worker, workers, epoch)
-        if resumed is not None and resumed["epoch"] == epoch:
-            samples.load_state_dict(resumed)
-            if is_own:
-                self._epochs.resume(worker, epoch)
-            elif samples.finished and self.placement.local_world_size > 1:
+        begin = self.iterations.begin(worker, workers)
+        self._current = samples = self.samples(worker, workers, begin.epoch)
+        if begin.state is not None:
+            samples.load_state_dict(begin.state)
+            if samples.finished and self.placement.local_world_size > 1:
                 # Other readers of a Pipe wait until this shard connects, too, and a StatefulDataLoader may request no sample.
                 next(samples, None)
-            return self._resume(samples, worker, workers)
-        if self._epochs.is_over(epoch, worker, workers):
+            return self._resumed(samples, worker)
+        if begin.is_over:
             samples.finish()
-            self._epochs.skip(worker)
         return self._transformed(samples)
 
-    def _resume(self, samples: Samples | Mixture, worker: int, workers: int) -> Generator[Any, None, None]:
-        if self._epochs.has_finished(samples.epoch, workers) and self.placement.local_world_size == 1:
-            samples.finish()  # With several ranks it is read: that lets a Pipe's other readers know that this shard is finished.
+    def _resumed(self, samples: Samples | Mixture, worker: int) -> Generator[Any, None, None]:
+        if self.placement.local_world_size == 1 and self.iterations.are_finished():
+            samples.finish()  # A process that reads a Pipe for several readers would wait for its next FIFO.
         with closing(self._transformed(samples)) as transformed:
             for sample in transformed:
-                self._epochs.begin(worker, samples.epoch)
+                self.iterations.move("yield", worker)
                 yield sample
                 break
             yield from transformed
+        self.iterations.move("end", worker)
 
     def _transformed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
         """Yield the transformed samples, and record how long the loop waits for them."""
@@ -130,10 +123,14 @@ class StreamDataset(IterableDataset[Any]):
         return meter.over(plain, finish=finish)
 
     def _untimed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
-        transform, is_worker = timed_transform(self.transform), get_worker_info() is not None
         with closing(samples):
-            found = samples if transform is None or isinstance(samples, Mixture) else transformed(samples, transform)
-            yield from map(shared, found) if is_worker else found
+            found = self.transformed(samples)
+            yield from found if get_worker_info() is None else map(shared, found)
+
+    def transformed(self, samples: Samples | Mixture) -> Iterator[Any]:
+        """Yield what the transform makes of the samples; a mixture has a transform for each of its sources."""
+        transform = timed_transform(self.transform)
+        return samples if transform is None or isinstance(samples, Mixture) else transformed(samples, transform)
 
     def __getstate__(self) -> State:
         # A running iteration is not copied: the copy restarts the epoch.
@@ -141,15 +138,12 @@ class StreamDataset(IterableDataset[Any]):
 
     def state_dict(self) -> State:
         """Return the position of this process's last iteration, from which a dataset that loads it resumes."""
-        # set_epoch may have set another epoch meanwhile, which has not begun; a worker's state is taken during its iteration.
-        if self._resumed is not None and self._resumed["epoch"] == self.epoch:
-            return self._resumed
-        info = get_worker_info()
-        if self._current is not None and (self._current.epoch == self.epoch or info is not None):
-            if info is not None:
-                self._epochs.note_state(info.id, self._current.finished)
-            return self._current.state_dict()
-        return {"epoch": self.epoch}
+        info, current = get_worker_info(), self._current
+        if info is None or current is None:
+            return self.iterations.state(current.state_dict() if current else None)
+        if not current.finished:
+            self.iterations.ask(info.id)
+        return current.state_dict()
 
     def load_state_dict(self, state: State) -> None:
         """Resume at a state with the next iteration; after a finished epoch with the next epoch.
@@ -157,21 +151,18 @@ class StreamDataset(IterableDataset[Any]):
         Raises:
             ChannelError: It is not a dataset's state.
         """
-        _check(state)
-        info, finished = get_worker_info(), bool(state.get("finished"))
+        check_state(state, "dataset")
+        self.load(state, bool(state.get("finished")))
+
+    def load(self, state: State, finished: bool) -> None:
+        """Resume at a state of this dataset or of a loader over it."""
+        info = get_worker_info()
         if self.restarts_epoch and not finished and info is None:
             warn_once(
                 "SageMaker shuffles this Pipe differently in each job, so the epoch of the state begins again; to resume in its"
                 " middle, remove shuffle_config and use Reading(seed=...)"
             )
-        if info is None:
-            self._epochs.forget_states()
-            self._epochs.offer()
-        if finished or (info is not None and "version" in state):
-            self._epochs.load(info.id if info else 0, state["epoch"], finished)
-        else:
-            self.set_epoch(state["epoch"])
-        self._resumed = state if "version" in state else None
+        self.iterations.load(state, finished, info.id if info else None)
 
 
 class ChannelDataset(StreamDataset):
@@ -202,13 +193,12 @@ class ChannelDataset(StreamDataset):
     ) -> None:
         self.environment = known_environment(environment)
         self.channel = find_channel(self.environment, channel)
-        super().__init__([(channel, self.channel.mode)], self.environment)
+        super().__init__([(channel, self.channel.mode)], self.environment, _placement(self.environment))
         check_how(format, reading)
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._format = format
         self.transform = transform
         self._reading = reading
-        self.placement = _placement(self.environment)
         self._job = job()  # Its workers read the same listing.
 
     @property
@@ -238,25 +228,6 @@ def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
     if isinstance(model, DistributedDataParallel):
         return Join([model])
     return nullcontext()
-
-
-def foreign_state(state: Any) -> str | None:
-    """Return, in words, what a state is that comes neither from a dataset nor from a ThreadLoader; else None."""
-    known = state if isinstance(state, dict) else {}
-    if "_snapshot" in known or "_num_yielded" in known:
-        return "a StatefulDataLoader's: load it there, or merge it"
-    if not is_count(known.get("epoch")):
-        return f"{', '.join(map(repr, known)) or repr(state):.100}, without an epoch"
-    return None
-
-
-def _check(state: Any) -> None:
-    """Refuse a ThreadLoader's state, too: its epoch alone would restart the epoch and repeat samples."""
-    what = foreign_state(state) or ("a ThreadLoader's: load it there, or merge it" if "threads" in state else None)
-    if what is not None:
-        raise ChannelError(
-            f"a dataset resumes only from a dataset's state_dict(), or from merge_states(); this is {what}; or restart the epoch"
-        )
 
 
 def _placement(environment: Environment) -> Placement:

@@ -26,14 +26,14 @@ from typing import Any
 import torch
 from torch.utils.data import default_collate
 
-from entrypoints.errors import ChannelError, expect, is_count, whole_number
+from entrypoints.errors import ChannelError, expect, whole_number
 from entrypoints.fetching.background import exit_deadline
 from entrypoints.fetching.prefetch import end_all
+from entrypoints.order.iterations import check_state
 from entrypoints.order.samples import Samples
 from entrypoints.order.sampling import State
 from entrypoints.samples.mixing import Mixture
-from entrypoints.samples.transformed import transformed
-from entrypoints.torch_data.dataset import StreamDataset, foreign_state
+from entrypoints.torch_data.dataset import StreamDataset
 from entrypoints.waits import are_recorded, timed_transform
 
 _AHEAD = 2  # batches that each thread prepares in advance
@@ -91,38 +91,32 @@ class ThreadLoader:
         self.threads = whole_number("threads", threads, 1)
         self._collate, self._drop_last = collate, drop_last
         self._state: State | None = None  # of the iteration that began last
-        self._resumed: State | None = None
 
     def __iter__(self) -> Generator[Any, None, None]:
-        begin, self._resumed = self._resumed, None
-        if begin is not None and begin["epoch"] != self.dataset.epoch:
-            begin = None
-        threads = begin["threads"] if begin and "threads" in begin else [begin] * self.threads
+        begin = self.dataset.iterations.begin()
+        state = begin.state or {}
+        threads = state["threads"] if "threads" in state else [begin.state] * self.threads
         if len(threads) != self.threads:
             raise ChannelError(
                 f"the state was saved with {len(threads)} threads, but this loader has {self.threads}; merge the states of all"
                 " ranks by entrypoints.merge_states, or restart the epoch"
             )
-        samples = [self.dataset.samples(worker, self.threads) for worker in range(self.threads)]
-        for each, state in zip(samples, threads, strict=True):
-            if state is not None:
-                each.load_state_dict(state)
+        samples = [self.dataset.samples(worker, self.threads, begin.epoch) for worker in range(self.threads)]
+        for each, of_thread in zip(samples, threads, strict=True):
+            if of_thread is not None:
+                each.load_state_dict(of_thread)
+            if begin.is_over:
+                each.finish()
         states = [each.state_dict() for each in samples]
-        self._state = (
-            begin
-            if begin and "threads" in begin
-            else {"epoch": self.dataset.epoch, "threads": states, "ended": [], "turn": 0}
-        )
+        self._state = state if "threads" in state else {"epoch": begin.epoch, "threads": states, "ended": [], "turn": 0}
         batches = self._batches(samples, self._state)
         return self.dataset.shared_work.loop(threads=self.threads).over(batches) if are_recorded() else batches
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
-        for state in (self._resumed, self._state):
-            if state is not None and state["epoch"] == self.dataset.epoch:
-                # Otherwise threads would resume in another order, with some of their shards finished.
-                return {"epoch": state["epoch"]} if self.dataset.restarts_epoch and not _is_finished(state) else state
-        return {"epoch": self.dataset.epoch}
+        state = self.dataset.iterations.state(self._state)
+        # Otherwise threads would resume in another order, with some of their shards finished.
+        return {"epoch": state["epoch"]} if self.dataset.restarts_epoch and not _is_finished(state) else state
 
     def load_state_dict(self, state: State) -> None:
         """Resume at a state with the next iteration; after a finished epoch with the next epoch.
@@ -133,9 +127,8 @@ class ThreadLoader:
         Raises:
             ChannelError: It is not a ThreadLoader's state.
         """
-        _check(state)
-        self.dataset.load_state_dict({"epoch": state["epoch"], "finished": _is_finished(state)})
-        self._resumed = state if "threads" in state or "merged" in state else None
+        check_state(state, "ThreadLoader")
+        self.dataset.load(state, _is_finished(state))
 
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
@@ -163,6 +156,7 @@ class ThreadLoader:
                 if item is not None and not item.ended:
                     yield item.batch
                 del item  # frees the yielded batch while the next is waited for
+            self.dataset.iterations.move("end", 0)
         finally:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             stop.set()
@@ -186,12 +180,10 @@ class ThreadLoader:
         _put(filled, _Item(samples.state_dict(), ended=True, error=error), stop)
 
     def _items(self, samples: Samples | Mixture, stop: threading.Event) -> Generator[_Item, None, None]:
-        transform, collate = timed_transform(self.dataset.transform), timed_transform(self._collate)
+        collate = timed_transform(self._collate)
         batch: list[Any] = []
         with closing(samples):
-            for sample in (
-                samples if transform is None or isinstance(samples, Mixture) else transformed(samples, transform)
-            ):
+            for sample in self.dataset.transformed(samples):
                 batch.append(sample)
                 del sample  # frees it while the next is read
                 if stop.is_set():
@@ -230,34 +222,8 @@ def _join_workers() -> None:
             worker.join(max(0.0, deadline - time.monotonic()))
 
 
-def _check(state: Any) -> None:
-    """Raise ChannelError for anything that is not a ThreadLoader's state, with what it is."""
-    known = state if isinstance(state, dict) else {}
-    what = foreign_state(state)
-    if "version" in known and "merged" not in known:
-        dataset = "MixedDataset's" if "sources" in known else "ChannelDataset's"
-        what = f"a {dataset}, without a loader or with num_workers=0: load it there, or merge it"
-    elif "threads" in known and not _is_whole(known):
-        what = "damaged: threads, ended threads or turn is missing"
-    if what is not None:
-        raise ChannelError(
-            f"a ThreadLoader resumes only from a ThreadLoader's state_dict(), or from merge_states(); this is {what}; or restart"
-            " the epoch"
-        )
-
-
 def _is_finished(state: State) -> bool:
     return bool(state.get("finished")) or ("threads" in state and len(state["ended"]) == len(state["threads"]))
-
-
-def _is_whole(state: State) -> bool:
-    threads, ended, turn = state["threads"], state.get("ended"), state.get("turn")
-    return (
-        isinstance(threads, list)
-        and all(isinstance(each, dict) for each in threads)
-        and isinstance(ended, list)
-        and all(is_count(number) and number < len(threads) for number in [*ended, turn])
-    )
 
 
 def _put(filled: queue.Queue[_Item], item: _Item, stop: threading.Event) -> bool:

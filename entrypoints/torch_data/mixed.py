@@ -34,9 +34,9 @@ class MixedDataset(StreamDataset):
         if not all(isinstance(part, ChannelDataset) for part in parts):
             raise TypeError(f"a mixture needs ChannelDatasets, got {', '.join(type(part).__name__ for part in parts)}")
         self._parts, self._weights = list(parts), known_weights(parts.values())
-        super().__init__([(part.channel.name, part.channel.mode) for part in self._parts], self._parts[0].environment)
+        sources, first = [(part.channel.name, part.channel.mode) for part in self._parts], self._parts[0]
+        super().__init__(sources, first.environment, first.placement)
         self._seed, self._stop_at_first = seed, stop_at_first
-        self.placement = self._parts[0].placement
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Mixture:
         epoch = self.epoch if epoch is None else epoch

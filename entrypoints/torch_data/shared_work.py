@@ -14,7 +14,7 @@ from torch.utils.data import get_worker_info
 
 from entrypoints.job.environment import Environment
 from entrypoints.meter import Meter, Work
-from entrypoints.torch_data.epoch_counter import WORKERS
+from entrypoints.order.iterations import CELLS, READERS
 from entrypoints.waits import Record, RecordWriter, Waits, WorkerWaits, Write, about, worker_meter
 
 
@@ -31,12 +31,14 @@ class SharedWork:
     def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment) -> None:
         self.sources = list(sources)
         self._write: Write = RecordWriter(environment.root, environment.current_host)
-        self._rows = torch.zeros(WORKERS, len(self.sources), len(fields(Work)), dtype=torch.float64)
+        self._rows = torch.zeros(READERS, len(self.sources), len(fields(Work)), dtype=torch.float64)
+        self.cells: Any = torch.zeros(CELLS, dtype=torch.int64)  # of the dataset's epochs (order/iterations.py)
         self.__setstate__(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._rows.share_memory_()  # type: ignore[no-untyped-call]
+        for each in (self._rows, self.cells):
+            each.share_memory_()
 
     def add(self, worker: int, works: Sequence[Work]) -> None:
         """Add what a worker has done, for each channel."""

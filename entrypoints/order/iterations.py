@@ -1,0 +1,165 @@
+"""Which epoch each iteration over a dataset reads, and from where: one state machine of plain integers.
+
+A dataset has one reader (its own process), or one for each worker of a DataLoader; they share the machine's cells. The position in
+an epoch is in the states (states.py).
+
+`set_epoch` sets the epoch; otherwise the loaded states do. After the state of a finished epoch the next epoch follows; with several
+ranks, others may still be in the middle of that epoch, so it is iterated once more, without samples.
+
+torchdata's StatefulDataLoader makes this more than a number. It passes each worker its own state after the epoch was set, passes
+the dataset of the loading process nothing, and iterates twice after a state from the end of a loop: first with the state, which
+has samples left if `drop_last` dropped them, then without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence
+from typing import Any, NamedTuple
+
+from entrypoints.errors import ChannelError, is_count
+from entrypoints.order.states import State
+
+READERS = 1024  # at most, of a dataset
+# The cells: the epoch of set_epoch, that of the loaded states (or -1), the number of readers, and the phase of each.
+_SET, _LOADED, _COUNT, _FIRST = range(4)
+CELLS = _FIRST + READERS
+
+# What a reader's next iteration follows:
+FRESH = 0  # no state
+OFFERED = 1  # the state from the middle of an epoch that the dataset has loaded for all readers
+FINISHED = 2  # one from the end of an epoch
+OWN = 3  # the state of this worker alone, which may be at the end although it is not finished
+ENDED = 4  # such a state that is finished
+PARTLY = 5  # samples after such a state, which may have made no whole batch
+SKIPPED = 6  # an iteration over a finished epoch, without samples
+
+TRANSITIONS: dict[str, dict[int, int]] = {  # by event; in any other phase it changes nothing
+    "resume": {OFFERED: FRESH},  # an iteration begins at a loaded state
+    "read": dict.fromkeys(range(7), FRESH),  # one begins at the beginning of an epoch
+    "skip": dict.fromkeys(range(7), SKIPPED),  # one begins in an epoch of which nothing is left
+    "yield": {OWN: PARTLY},  # an iteration that resumed yields its first sample
+    "ask": {PARTLY: FRESH},  # a worker's state is taken in the middle of its shard, so after a whole batch
+    "end": {FINISHED: SKIPPED},  # an iteration that resumed has ended
+    "set": {PARTLY: FRESH},  # set_epoch
+}
+
+
+class Start(NamedTuple):
+    """How an iteration begins."""
+
+    epoch: int
+    state: State | None  # from which it resumes
+    is_over: bool  # nothing is left of the epoch
+
+
+class Iterations:
+    """The epochs and loaded states of one dataset.
+
+    Args:
+        cells: Integers, shared by all processes that iterate: CELLS, or fewer for fewer readers.
+        is_only_rank: Whether no other rank may be in the middle of an epoch that this one has finished.
+    """
+
+    def __init__(self, cells: MutableSequence[int], is_only_rank: bool = True) -> None:
+        self._cells, self._is_only_rank = cells, is_only_rank
+        self._waiting: State | None = None  # the loaded state; forked workers have a copy
+        cells[_SET] = cells[_LOADED] = -1
+        cells[_COUNT] = 1
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next iteration."""
+        chosen, loaded = map(int, self._cells[:_COUNT])
+        if chosen >= 0:
+            return chosen
+        is_repeated = not self._is_only_rank and not {FINISHED, OWN, ENDED}.isdisjoint(self._phases())
+        return loaded + (not is_repeated)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._cells[_SET] = epoch
+        self.move("set", *range(int(self._cells[_COUNT])))
+
+    def load(self, state: State, finished: bool, worker: int | None = None) -> None:
+        """Resume at a state with the next iteration of one worker, or else of each reader."""
+        has_position = "version" in state or "threads" in state
+        self._waiting = state if has_position else None
+        self._cells[_LOADED] = state["epoch"]
+        if worker is not None and (has_position or finished):
+            self._cells[_FIRST + worker] = ENDED if finished else OWN
+            return
+        for place in range(_FIRST, len(self._cells)):
+            self._cells[place] = FINISHED if finished else OFFERED if has_position else FRESH
+        if not finished:
+            self.set_epoch(state["epoch"])
+
+    def begin(self, reader: int = 0, readers: int = 1) -> Start:
+        """Begin an iteration of one of so many readers."""
+        self._cells[_COUNT] = readers
+        phases = self._phases()
+        phase, epoch = phases[reader], self.epoch
+        # A reader that has resumed from a state can still have a copy of it.
+        state, self._waiting = self._waiting if FRESH < phase < PARTLY else None, None
+        if state is not None and phase in (OWN, ENDED):
+            epoch = state["epoch"]
+        if state is not None and state["epoch"] == epoch:
+            self.move("resume", reader)
+            return Start(epoch, state, False)
+        is_over = epoch == self._cells[_LOADED] and phase != SKIPPED and FRESH not in phases
+        self.move("skip" if is_over else "read", reader)
+        return Start(epoch, None, is_over)
+
+    def move(self, event: str, *readers: int) -> None:
+        """Record an event of an iteration of one reader, or of several."""
+        if event == "yield" and self._cells[_SET] < 0:
+            self._cells[_SET] = self._cells[_LOADED]
+        for place in (_FIRST + reader for reader in readers):
+            phase = int(self._cells[place])
+            self._cells[place] = TRANSITIONS[event].get(phase, phase)
+
+    def state(self, now: State | None) -> State:
+        """Return the state of a loop: the loaded one if it waits, else the position now, unless another epoch was set."""
+        alone: State = {"epoch": self.epoch}
+        return next((state for state in (self._waiting, now) if state and state["epoch"] == alone["epoch"]), alone)
+
+    def ask(self, worker: int) -> None:
+        """Record that a worker's state is taken in the middle of its shard."""
+        if self._cells[_FIRST + worker] == PARTLY:
+            self.move("ask", *range(int(self._cells[_COUNT])))
+
+    def are_finished(self) -> bool:
+        """Return whether all readers have loaded states of a finished epoch; ask once all have begun."""
+        return {FINISHED, ENDED}.issuperset(self._phases())
+
+    def _phases(self) -> list[int]:
+        return [int(self._cells[_FIRST + reader]) for reader in range(int(self._cells[_COUNT]))]
+
+
+def check_state(state: Any, taker: str) -> None:
+    """Raise ChannelError if a `dataset` or `ThreadLoader` cannot load a state: its epoch alone would repeat samples."""
+    known = state if isinstance(state, dict) else {}
+    what = None
+    if "_snapshot" in known or "_num_yielded" in known:
+        what = "a StatefulDataLoader's: load it there, or merge it"
+    elif not is_count(known.get("epoch")):
+        what = f"{', '.join(map(repr, known)) or repr(state):.100}, without an epoch"
+    elif taker == "dataset" and "threads" in known:
+        what = "a ThreadLoader's: load it there, or merge it"
+    elif taker != "dataset" and "version" in known and "merged" not in known:
+        dataset = "MixedDataset's" if "sources" in known else "ChannelDataset's"
+        what = f"a {dataset}, without a loader or with num_workers=0: load it there, or merge it"
+    elif "threads" in known and not _has_threads(known):
+        what = "damaged: threads, ended threads or turn is missing"
+    if what is not None:
+        raise ChannelError(
+            f"a {taker} resumes only from a {taker}'s state_dict(), or from merge_states(); this is {what}; or restart the epoch"
+        )
+
+
+def _has_threads(state: State) -> bool:
+    threads, ended = state["threads"], state.get("ended")
+    are_states = (
+        isinstance(threads, list) and isinstance(ended, list) and all(isinstance(each, dict) for each in threads)
+    )
+    return are_states and all(
+        is_count(number) and number < len(threads) for number in [*(ended or ()), state.get("turn")]
+    )

@@ -1,0 +1,217 @@
+"""Which epoch each iteration reads: the whole transition table, and loaders whose loops are compared with a simple model."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from entrypoints.order import iterations
+from entrypoints.order.iterations import ENDED, FINISHED, FRESH, OFFERED, OWN, PARTLY, SKIPPED, Iterations, Start
+
+PHASES = {"fresh": FRESH, "offered": OFFERED, "finished": FINISHED, "own": OWN, "ended": ENDED}
+PHASES |= {"partly": PARTLY, "skipped": SKIPPED}
+TABLE = """
+         resume   read  skip    yield    ask      end      set
+fresh    fresh    fresh skipped fresh    fresh    fresh    fresh
+offered  fresh    fresh skipped offered  offered  offered  offered
+finished finished fresh skipped finished finished skipped  finished
+own      own      fresh skipped partly   own      own      own
+ended    ended    fresh skipped ended    ended    ended    ended
+partly   partly   fresh skipped partly   fresh    partly   fresh
+skipped  skipped  fresh skipped skipped  skipped  skipped  skipped
+"""
+
+
+def test_every_event_in_every_phase_leads_to_the_phase_of_the_table() -> None:
+    events, *rows = (line.split() for line in TABLE.strip().splitlines())
+    found = {
+        (phase, event): iterations.TRANSITIONS[event].get(PHASES[phase], PHASES[phase])
+        for phase, *_ in rows
+        for event in events
+    }
+    assert found == {
+        (row[0], event): PHASES[after] for row in rows for event, after in zip(events, row[1:], strict=True)
+    }
+    assert [*iterations.TRANSITIONS] == events
+
+
+def machine(**options: Any) -> Iterations:
+    return Iterations([0] * 6, **options)
+
+
+def state(epoch: int, **more: Any) -> dict[str, Any]:
+    return {"version": 3, "epoch": epoch, **more}
+
+
+def test_dataset_without_a_state_reads_the_epoch_that_is_set() -> None:
+    loops = machine()
+    assert loops.begin() == Start(0, None, False)
+    assert loops.begin() == Start(0, None, False)
+    loops.set_epoch(7)
+    assert loops.begin() == Start(7, None, False)
+    assert loops.state(None) == {"epoch": 7}
+
+
+@pytest.mark.parametrize(("is_only", "epochs"), [(True, [6, 6, 6]), (False, [5, 6, 6])], ids=["one", "several"])
+def test_finished_epoch_is_iterated_again_if_other_ranks_may_be_in_it(is_only: bool, epochs: list[int]) -> None:
+    loops = machine(is_only_rank=is_only)
+    loops.load(state(5), finished=True)
+    found = []
+    for _ in epochs:
+        begin = loops.begin()
+        found.append(begin.epoch)
+        if begin.state is not None:
+            loops.move("end", 0)
+    assert found == epochs
+
+
+def test_set_epoch_makes_a_loaded_state_of_another_epoch_void() -> None:
+    loops = machine()
+    waiting = state(5)
+    loops.load(waiting, finished=False)
+    assert loops.epoch == 5
+    assert loops.state(None) is waiting
+    loops.set_epoch(6)
+    assert loops.state(None) == {"epoch": 6}
+    assert loops.begin() == Start(6, None, False)
+    loops.set_epoch(5)
+    assert loops.begin() == Start(5, None, False)
+
+
+def test_state_without_a_position_begins_its_epoch_or_the_next() -> None:
+    loops = machine()
+    loops.load({"epoch": 4}, finished=False)
+    assert loops.begin() == Start(4, None, False)
+    loops.load({"epoch": 4, "finished": True}, finished=True)
+    assert loops.begin() == Start(4, None, True)
+    assert loops.begin() == Start(4, None, False)
+
+
+class Loader:
+    """A loader over `readers` readers of `samples` samples each, which are pairs of epoch and number, as torch makes it.
+
+    Its own states are torchdata's: a state for each worker, and whether the loop had ended; then it iterates twice.
+    """
+
+    def __init__(self, samples: int, readers: int, kind: str, drop_last: bool) -> None:
+        self.samples, self.readers, self.kind, self.drop_last = samples, readers, kind, drop_last
+        self.machine = machine()
+        self.given: dict[str, Any] | None = None  # of the loader itself
+        self.at: list[dict[str, Any]] = []
+
+    def load(self, position: dict[str, Any]) -> None:
+        if self.kind == "own":
+            self.given = position
+        else:
+            all_ended = all(each["finished"] for each in position["workers"])
+            self.machine.load({"version": 3, "merged": True, **position}, finished=all_ended)
+
+    def loop(self, most: int) -> list[tuple[int, int, int]]:
+        """Return the samples of an iteration of which at most so many batches are taken."""
+        given, self.given = self.given, None
+        found = self._iterate(most, given)
+        return self._iterate(most, None) if given is not None and given["finished"] else found
+
+    def _iterate(self, most: int, given: dict[str, Any] | None) -> list[tuple[int, int, int]]:
+        # A worker is forked: it shares the cells, and has its own copy of what was loaded.
+        self.machines = [self.machine if self.kind == "dataset" else copy(self.machine) for _ in range(self.readers)]
+        begins = []
+        for reader, each in enumerate(self.machines):
+            if given is not None:
+                own = given["workers"][reader]
+                each.load(state(given["epoch"], **own), own["finished"], worker=reader)
+            begins.append(each.begin(reader, self.readers))
+        found, self.at = [], []
+        for reader, begin in enumerate(begins):
+            found += self._read(reader, begin, most)
+        self.finished = most > self.samples
+        return found
+
+    def _read(self, reader: int, begin: Start, most: int) -> list[tuple[int, int, int]]:
+        of = begin.state or {"at": 0}
+        at = of["workers"][reader]["at"] if "workers" in of else of["at"]
+        at = self.samples if begin.is_over else at
+        left = [(begin.epoch, reader, number) for number in range(at, self.samples)]
+        if begin.state is not None and left:
+            self.machines[reader].move("yield", reader)
+        batches = [left[place : place + 2] for place in range(0, len(left), 2)][:most]
+        whole = [batch for batch in batches if len(batch) == 2 or not self.drop_last]
+        for batch in whole:
+            at += len(batch)
+            if len(batch) == 2 and self.kind == "own":
+                self.machines[reader].ask(reader)
+        if begin.state is not None and self.machines[reader].are_finished():
+            assert not left
+        ended = begin.is_over or len(batches) < most
+        if ended and begin.state is not None:
+            self.machines[reader].move("end", reader)
+        # Without `drop_last` the end is in the state of the last batch only if that was not whole.
+        self.at.append({"at": at, "finished": begin.is_over or (ended and not (self.drop_last and at < self.samples))})
+        return [sample for batch in whole for sample in batch]
+
+
+class Loops(RuleBasedStateMachine):
+    """Loops over an epoch each, interrupted and resumed by another process.
+
+    The model: the first loop after a restart reads what the last loop left if it is in the same epoch; each other reads all.
+    """
+
+    @initialize(
+        samples=st.integers(0, 5),
+        readers=st.integers(1, 3),
+        kind=st.sampled_from(["own", "workers", "dataset"]),
+        drop_last=st.booleans(),
+    )
+    def start(self, **how: Any) -> None:
+        self.how = how if how["kind"] != "dataset" else {**how, "readers": 1}
+        self.loader = Loader(**self.how)
+        self.epoch = 0
+        self.left: dict[int, int] | None = (
+            None  # by reader: the first sample that the next loop in the same epoch reads
+        )
+        self.has_looped = False
+        self.void: int | None = None
+
+    @rule(epoch=st.integers(0, 2), most=st.sampled_from([1, 2, 9]))
+    def loop(self, epoch: int, most: int) -> None:
+        if self.left is not None and not self.is_finished and self.how["kind"] == "own":
+            epoch = self.epoch  # A StatefulDataLoader resumes in its state's epoch, whatever is set.
+        self.loader.machine.set_epoch(epoch)
+        is_resumed = self.left is not None and epoch == self.epoch
+        begins = dict.fromkeys(range(self.how["readers"]), 0)
+        if is_resumed and self.left is not None:
+            begins = {reader: self.how["samples"] if self.is_finished else at for reader, at in self.left.items()}
+        if epoch == self.void:
+            begins = dict.fromkeys(begins, self.how["samples"])
+        expected = []
+        for reader, begin in begins.items():
+            numbers = list(range(begin, self.how["samples"]))[: 2 * most]
+            whole = len(numbers) // 2 * 2 if self.how["drop_last"] else len(numbers)
+            expected += [(epoch, reader, number) for number in numbers[:whole]]
+        assert self.loader.loop(most) == expected
+        # Workers cannot tell a loop that had nothing left from the first of torchdata's two iterations.
+        had_nothing = is_resumed and not self.is_finished and min(begins.values()) == self.how["samples"]
+        self.void = epoch if had_nothing and self.how["kind"] == "own" else None
+        self.epoch, self.left, self.has_looped = epoch, None, True
+
+    @precondition(lambda self: self.has_looped)
+    @rule()
+    def restart(self) -> None:
+        position = {"epoch": self.epoch, "workers": self.loader.at, "finished": self.loader.finished}
+        self.left = {reader: each["at"] for reader, each in enumerate(self.loader.at)}
+        self.is_finished = (
+            self.loader.finished if self.how["kind"] == "own" else all(each["finished"] for each in self.loader.at)
+        )
+        self.void = None
+        self.loader = Loader(**self.how)
+        self.loader.load(position)
+        self.has_looped = False
+
+
+TestLoops = Loops.TestCase
+TestLoops.settings = settings(max_examples=40, stateful_step_count=8, deadline=None, derandomize=True)
