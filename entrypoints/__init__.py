@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from entrypoints.torch_data.mixed import MixedDataset as MixedDataset
     from entrypoints.torch_data.ranks import even_batches as even_batches
     from entrypoints.torch_data.ranks import gather_state as gather_state
+    from entrypoints.torch_data.ranks import load_state as load_state
 
 _NAMES_OF = {
     "checkpoint": "load_checkpoint save_checkpoint",
@@ -55,7 +56,7 @@ _NAMES_OF = {
     "samples.lst": "read_lst",
     "torch_data.dataset": "ChannelDataset uneven_ranks",
     "torch_data.loader": "ThreadLoader",
-    "torch_data.ranks": "even_batches gather_state",
+    "torch_data.ranks": "even_batches gather_state load_state",
     "torch_data.map": "ConnectorMapDataset MountedMapDataset",
     "torch_data.mixed": "MixedDataset",
     "timed_loader": "timed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from entrypoints.errors import ChannelError
-from entrypoints.order.states import epoch_of, merge_states
+from entrypoints.order.states import merge_states
 
 
 def fits(loader: Any, saved: Any) -> bool:
@@ -34,11 +34,10 @@ def load(loader: Any, own: Any, everyone: list[Any] | None) -> None:
     Raises:
         ChannelError: The positions cannot be merged.
     """
-    dataset = _behind(loader)
+    from entrypoints.torch_data.ranks import load_state
+
     if everyone is None:
-        loader.load_state_dict(own)
-        if dataset is not None:
-            dataset.set_epoch(epoch_of(own))  # A StatefulDataLoader passes its state to the workers only.
+        load_state(loader, own)
         return
     try:
         merged = merge_states(everyone)
@@ -47,15 +46,4 @@ def load(loader: Any, own: Any, everyone: list[Any] | None) -> None:
             f"the checkpoint has the data position of {len(everyone)} ranks, and here are other ranks, threads or workers: {error};"
             " use as many, or load without loader= to begin an epoch"
         ) from error
-    # A StatefulDataLoader knows only its own number of workers; its dataset knows any.
-    (loader if dataset is None else dataset).load_state_dict(merged)
-
-
-def _behind(loader: Any) -> Any:
-    """Return the dataset of ours that torchdata's StatefulDataLoader reads; None for anything else."""
-    from torch.utils.data import DataLoader
-
-    from entrypoints.torch_data.dataset import StreamDataset
-
-    found = loader.dataset if isinstance(loader, DataLoader) else None
-    return found if isinstance(found, StreamDataset) else None
+    load_state(loader, merged)

@@ -141,10 +141,7 @@ def merge_states(states: Iterable[State]) -> State:
     """Return one state of the states of all ranks, from which any number of ranks, workers and threads can resume.
 
     With as many ranks and workers as before, each continues at the very next sample, in the same order. With any other number, what
-    is left of the epoch is divided again: each sample is still read once, but their order is another.
-
-    Load the merged state into a ThreadLoader, or into the dataset of a DataLoader or StatefulDataLoader before it begins to
-    iterate; not into the StatefulDataLoader itself.
+    is left of the epoch is divided again: each sample is still read once, but their order is another. Load it by `load_state`.
 
     Args:
         states: What `state_dict()` of each rank's loader returned: of a ThreadLoader, StatefulDataLoader, dataset or
@@ -155,10 +152,14 @@ def merge_states(states: Iterable[State]) -> State:
         TypeError: One state instead of a list of them.
     """
     expect(not isinstance(states, dict), "states", states, "a list of the states of all ranks: [loader.state_dict()]")
+    states = list(states)
     readers = [reader for state in states for reader in _readers(state)]
     if not readers:
         raise ChannelError("there are no states to merge; give those of all ranks")
-    return _merged(readers)
+    # Ranks that took as many steps have the same thread's turn, unless threads have ended.
+    turns = [[state["turn"], len(state["threads"])] if "threads" in state else state.get("thread") for state in states]
+    merged = _merged(readers)
+    return merged if turns[0] is None or turns.count(turns[0]) < len(turns) else {**merged, "thread": turns[0]}
 
 
 def epoch_of(state: State) -> int:

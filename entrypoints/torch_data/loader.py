@@ -108,7 +108,9 @@ class ThreadLoader:
             if begin.is_over:
                 each.finish()
         states = [each.state_dict() for each in samples]
-        self._state = state if "threads" in state else {"epoch": begin.epoch, "threads": states, "ended": [], "turn": 0}
+        turn = next((turn for turn in range(self.threads) if state.get("thread") == [turn, self.threads]), 0)
+        fresh = {"epoch": begin.epoch, "threads": states, "ended": [], "turn": turn}
+        self._state = state if "threads" in state else fresh
         batches = self._batches(samples, self._state)
         return self.dataset.shared_work.loop(threads=self.threads).over(batches) if are_recorded() else batches
 

@@ -10,8 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed
+from torch.utils.data import DataLoader
 
-from entrypoints.order.states import State, merge_states
+from entrypoints.order.states import State, epoch_of, merge_states
+from entrypoints.torch_data.dataset import StreamDataset
 
 T = TypeVar("T")
 
@@ -20,6 +22,8 @@ class Stateful(Protocol):
     """A loader or dataset with a state."""
 
     def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Any, /) -> Any: ...
 
 
 def gather_state(loader: Stateful) -> State:
@@ -39,6 +43,28 @@ def gather_state(loader: Stateful) -> State:
     states: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(states, state)
     return merge_states(states)
+
+
+def load_state(loader: Stateful | DataLoader[Any], state: State) -> None:
+    """Continue at a loader's own state, or at the merged state of any number of ranks, workers and threads.
+
+    Args:
+        loader: A ThreadLoader, DataLoader or StatefulDataLoader that has not begun to iterate, or a dataset.
+        state: What `state_dict()` of such a loader, `gather_state` or `merge_states` returned.
+
+    Raises:
+        ChannelError: The state is of another kind of loader.
+    """
+    dataset: Any = loader.dataset if isinstance(loader, DataLoader) else None
+    if not isinstance(dataset, StreamDataset):
+        loader.load_state_dict(state)  # type: ignore[union-attr] # a DataLoader has one, or raises AttributeError
+    elif "_snapshot" in state or "_num_yielded" in state:
+        loader.load_state_dict(state)  # type: ignore[union-attr]
+        dataset.set_epoch(epoch_of(state))  # A StatefulDataLoader passes its state to the workers only.
+    else:
+        dataset.load_state_dict(
+            state
+        )  # A StatefulDataLoader knows only its own number of workers; its dataset knows any.
 
 
 def even_batches(batches: Iterable[T], *, kept: int = 8) -> Generator[tuple[T, bool], None, None]:

@@ -70,6 +70,19 @@ def test_finished_epoch_is_iterated_again_if_other_ranks_may_be_in_it(is_only: b
     assert found == epochs
 
 
+def test_finished_epoch_of_forked_workers_on_several_ranks_is_skipped_once() -> None:
+    loops = machine(is_only_rank=False)
+    loops.load(state(5, merged=True), finished=True)
+    found = []
+    for _ in range(3):
+        workers = [copy(loops) for _ in range(2)]
+        begins = [worker.begin(number, 2) for number, worker in enumerate(workers)]
+        found.append([(begin.epoch, begin.state is None) for begin in begins])
+        for number, worker in enumerate(workers):
+            worker.move("end", number)
+    assert found == [[(5, False)] * 2, [(6, True)] * 2, [(6, True)] * 2]
+
+
 def test_set_epoch_makes_a_loaded_state_of_another_epoch_void() -> None:
     loops = machine()
     waiting = state(5)
