@@ -101,7 +101,7 @@ class Measure(SpecOptions, Command):
             code = self.effect.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
         file = Path(".launch", plan.request["TrainingJobName"], "algo-1/ml/output/data", FILE)
         if is_local and file.exists():
-            self._show(_read(file))
+            self._show(_read(file), in_log=True)
             say(f"results {shown_path(file)}")
         elif isinstance(self.effect, Submit):
             request = plan.request
@@ -157,10 +157,10 @@ class Measure(SpecOptions, Command):
         }
         return launcher.load(file, sets=[*own, *(f"{path}={json.dumps(value)}" for path, value in values.items())])
 
-    def _show(self, results: Results) -> None:
+    def _show(self, results: Results, *, in_log: bool = False) -> None:
         if self.as_json:
             click.echo(json.dumps({**results, "summary": summary(results)}, indent=2))
-        else:
+        elif not in_log:
             click.echo("\n".join(table(results)))
         if self.plot:
             _draw(results, self.plot)

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 import channel_specs
 from aws_stand_in import StandIn
-from launcher import cli
+from launcher import Plan, cli
+from launcher.commands.effects.local import Local
 
 Launch = Any
 
@@ -160,3 +161,18 @@ def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_p
     assert shown["summary"][0]["memory_mb"] == 100
     file.write_text('{"ways": 3}')
     assert "is no measure.json" in launch(file, code=2)
+
+
+def test_local_run_leaves_the_table_to_its_log(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def carry_out(self: Local, plan: Plan, account: object) -> int:
+        file = Path(".launch/m/algo-1/ml/output/data/measure.json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"ways": [{"name": "file", "title": "File mode", "row": 1, "runs": []}]}))
+        print("algo-1 | the script's table")
+        return 0
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Local, "carry_out", carry_out)
+    words = ("s3://mine/x/", "--ways", "file", "--name", "m", "--local", "--data", ".")
+    assert launch(*words) == "algo-1 | the script's table\n"
+    assert json.loads(launch(*words, "--json"))["summary"][0]["name"] == "file"
