@@ -1,12 +1,14 @@
 """Every way to read samples, measured here: `python tests/benchmarks/ways.py tests/README.md [ROUNDS]` (make measure).
 
 Makes toy data, runs `launch measure` on it as each way needs it, and writes ways.json beside this file and the table into the page.
-0 rounds only write the table again. A way whose packages or programs are missing has the reason in its row.
+0 rounds only write the table again. A way whose packages or programs are missing has the reason in its row. The shards of MDS and
+litdata hold the samples of the toy data's shards, and their digests must be equal.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -25,7 +27,9 @@ from far_store import far_store
 from rounds import interleaved
 
 import channel_specs
-from entrypoints.ways import REMOVED
+from entrypoints.records import format_of
+from entrypoints.ways import REMOVED, WAYS
+from entrypoints.ways.card import plain
 from entrypoints.ways.results import summary
 
 FILE = Path(__file__).with_name("ways.json")
@@ -48,6 +52,8 @@ TOY = ("launch", "toy-data", "data/s3/my-bucket/toy", "--shards", "8", "--sample
 COMMANDS: Mapping[str, str] = {
     "launch measure s3://my-bucket/toy/ --format tar": "8 tar shards of 40 MB, 2,000 samples",
     "launch measure job.yaml train_efs train_fsx --format tar --ways efs,fsx": "the same shards on file systems",
+    "launch measure s3://my-bucket/mds/ --format mds": "the same samples in its own shards",
+    "launch measure s3://my-bucket/litdata/ --format litdata": "the same samples in its own shards",
     "launch measure s3://my-bucket/images/": "2,000 objects of 120 KB",
     "launch measure s3://my-bucket/toy/ --format tar --ways fast-file,connector-tar --step 20ms": "the shards, steps of 20 ms",
 }
@@ -70,7 +76,9 @@ OTHERS: Mapping[int, tuple[str, str, str]] = {
 def run(words: Sequence[str], folder: Path) -> str:
     """Run a command of ours, and return what it prints."""
     command = [sys.executable, "-m", "launcher.cli", *words[1:]]
-    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, check=True, text=True).stdout
+    if (ended := subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True)).stdout == "":
+        ended.check_returncode()  # a measurement of ways that are not installed fails, and its results say so
+    return ended.stdout
 
 
 def make_data(folder: Path) -> float:
@@ -87,7 +95,33 @@ def make_data(folder: Path) -> float:
     for shard in shards.iterdir():
         with tarfile.open(shard) as tar:
             tar.extractall(images, [member for member in tar if member.name.endswith(".image")], filter="data")
+    (folder / "scratch").mkdir()  # where litdata deletes a folder `data`
+    for way in (WAYS["mds"], WAYS["litdata"]):
+        command = [sys.executable, __file__, way.name, str(shards), str(shards.with_name(way.name))]
+        if way.missing() is None:
+            subprocess.run(command, cwd=folder, env={**os.environ, "TMPDIR": str(folder / "scratch")}, check=True)
+        else:
+            shards.with_name(way.name).mkdir()
     return seconds
+
+
+def write_library_shards(format: str, shards: Path, folder: Path) -> None:
+    """Write the samples of tar shards by the writer of another library."""
+    samples = []
+    for shard in sorted(shards.iterdir()):
+        with shard.open("rb") as stream:
+            samples += [plain(sample) for sample in format_of("tar").split(stream, shard.name)]
+    if format == "mds":
+        import streaming
+
+        columns = dict.fromkeys(samples[0], "bytes")
+        with streaming.MDSWriter(out=str(folder), columns=columns, size_limit=40_000_000) as writer:
+            for sample in samples:
+                writer.write(sample)
+    else:
+        import litdata
+
+        litdata.optimize(dict, samples, str(folder), chunk_bytes=40_000_000, num_workers=1)
 
 
 def mixed_sources(folder: Path) -> str:
@@ -120,12 +154,15 @@ def measured(folder: Path, rounds: str) -> dict[str, Any]:
     """Run all commands, with as many rounds, and return their results and how fast the toy data was made."""
     seconds = make_data(folder)
     size = sum(file.stat().st_size for file in (folder / "data/s3/my-bucket/toy").iterdir())
-    runs = []
+    runs, digests = [], set[str]()
     for command in COMMANDS:
         results = json.loads(
             run([*shlex.split(command), "--rounds", rounds, "--local", "--data", "data", "--json"], folder)
         )
         runs.append({"command": command, **{name: results[name] for name in results if name != "summary"}})
+        if "images" not in command:
+            digests |= {way["digest"] for way in results["ways"] if "digest" in way and not way["error"]}
+    assert len(digests) == 1, "the formats of the same samples have other samples"
     toy = {"command": shlex.join(TOY), "megabytes_per_second": size / seconds / 1e6}
     return {"toy_data": toy, "runs": runs, "6": mixed_sources(folder), "9": checkpoints(folder, int(rounds))}
 
@@ -153,9 +190,10 @@ def lines(results: Mapping[str, Any]) -> list[str]:
                     (19, f"| 19 | {what} | {command[:-1]} --step {each['step']}` | {share} |  |  |  |  |  |  |")
                 )
             elif "rounds" in row:
-                rows.append((row["row"], f"| {row['row']} | {what} | {command} | {_figures(row)} |"))
+                rows.append((row["row"], f"| {row['row'] or ''} | {what} | {command} | {_figures(row)} |"))
             else:
-                rows.append((row["row"], f"| {row['row']} | {what} | {command} | {row['error']} |  |  |  |  |  |  |"))
+                missing = f"| {row['row'] or ''} | {what} | {command} | {row['error']} |  |  |  |  |  |  |"
+                rows.append((row["row"], missing))
     for n, (what, how, figure) in OTHERS.items():
         rows.append((n, f"| {n} | {what} | {how} | {results.get(str(n), figure)} |  |  |  |  |  |  |"))
     toy = results["toy_data"]
@@ -192,6 +230,9 @@ def write_ways(page: Path, results: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Measure, unless only the table is asked for, and write the table."""
+    if sys.argv[1] in ("mds", "litdata"):
+        write_library_shards(sys.argv[1], *map(Path, sys.argv[2:]))
+        return
     page, rounds = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "3"
     if rounds != "0":
         with tempfile.TemporaryDirectory(prefix="ways-") as folder:
