@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from entrypoints.fetching.schedule import Fetchable
@@ -71,9 +72,10 @@ class RemoteFile(Fetchable):
 
     def close(self) -> None:
         """Close the file; the next fetch opens it again."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):  # a mount that ends meanwhile answers so, and nothing was written
+                os.close(descriptor)
 
 
 def is_remote(path: Path) -> bool:
