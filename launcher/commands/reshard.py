@@ -132,7 +132,7 @@ class Reshard(SpecOptions, Command):
         code = self.effect.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
         place = self.output.removeprefix("s3://")
         written = Path(".launch", plan.request["TrainingJobName"], "s3", place)
-        if isinstance(self.effect, Local) and self.effect.data and written.exists():
+        if isinstance(self.effect, Local) and self.effect.data and (written / "progress").exists():
             copied = self.effect.data / "s3" / place
             say(f"To read the shards, or to continue: mkdir -p {copied} && cp -r {written}/. {copied}/")
         return code

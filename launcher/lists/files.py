@@ -74,6 +74,10 @@ def read_names(place: str | None, account: Callable[[], Account]) -> list[str]:
         where = f"{place}:{number + 1}: class {number}"
         if not name:
             raise InputError(f"{where} has no name, and classes have no gaps; write one, or remove the line")
+        if "\t" in name:
+            raise InputError(
+                f"{where} is {name!r}; a line is one name, and its place is the class's number: remove the tab"
+            )
         if first.setdefault(name, number) != number:
             raise InputError(f"{where}, {name!r}, is class {first[name]} as well; remove one of the lines")
     return names

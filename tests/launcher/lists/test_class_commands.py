@@ -16,6 +16,7 @@ from list_command import Launch
         ("cat\ndog\ncow\n", "classes.txt:3: class 'cow' has no image"),
         ("cat\n", "folder 'dog' has images and no line"),
         ("cat\ndog\ncat\n", "classes.txt:3: class 2, 'cat', is class 0 as well"),
+        ("cat\t0\ndog\t2\n", r"class 0 is 'cat\t0'; a line is one name"),
     ],
 )
 def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str) -> None:
