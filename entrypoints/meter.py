@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -38,16 +38,20 @@ class Work:
     blocked: float = 0.0  # until bytes arrive from the source
     bytes: float = 0.0  # that arrived
 
+    def numbers(self) -> tuple[float, ...]:
+        """Return the members in their order; `dataclasses.astuple` copies deeply, and takes 30 times as long."""
+        return tuple(vars(self).values())
+
     def scaled(self, factor: float) -> Work:
         """Return the work of a longer time, except what is counted all the time."""
-        whole = [factor * each for each in astuple(self)]
+        whole = [factor * each for each in self.numbers()]
         whole[-2:] = self.blocked, self.bytes
         return Work(*whole)
 
 
 def total(works: Iterable[Work]) -> Work:
     """Return the sum of works."""
-    return Work(*map(math.fsum, zip(*map(astuple, works), strict=True)))
+    return Work(*map(math.fsum, zip(*map(Work.numbers, works), strict=True)))
 
 
 class _Current(threading.local):

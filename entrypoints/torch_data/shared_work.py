@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, fields
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,7 @@ class SharedWork:
 
     def add(self, worker: int, works: Sequence[Work]) -> None:
         """Add what a worker has done, for each channel."""
-        self._rows[worker] += torch.tensor([astuple(work) for work in works], dtype=torch.float64)
+        self._rows[worker] += torch.tensor([work.numbers() for work in works], dtype=torch.float64)
 
     def totals(self) -> list[Work]:
         """Return what all workers have done, for each channel."""
