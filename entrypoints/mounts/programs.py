@@ -204,10 +204,19 @@ def mounted(tool: MountTool, view: View, which: Which, on_warning: Callable[[str
 
 def _wait_until_live(program: str, process: subprocess.Popen[bytes], directory: Path, log: Path) -> None:
     deadline = time.monotonic() + _LIVE_SECONDS
-    while not is_mounted(directory):
+    while not (is_mounted(directory) and _answers(directory)):
         if process.poll() is not None:
             *_, last = ["no output", *filter(None, map(str.strip, log.read_text(errors="replace").split("\n")))]
             raise MountFailedError(f"{program} ended with exit code {process.returncode} ({last}; log in {log})")
         if time.monotonic() > deadline:
             raise MountFailedError(f"{program} did not mount within {_LIVE_SECONDS:.0f} s (log in {log})")
         time.sleep(_LOOK_SECONDS)
+
+
+def _answers(directory: Path) -> bool:
+    """Return whether the program serves its mount: s3fs mounts first, and ends if it then finds an unknown option."""
+    try:
+        directory.stat()
+    except OSError:
+        return False
+    return True

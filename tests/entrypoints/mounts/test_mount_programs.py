@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from entrypoints.mounts.programs import TOOLS, MountTool, View, tool_environ
+from entrypoints.mounts import programs
+from entrypoints.mounts.programs import TOOLS, MountFailedError, MountTool, View, mounted, tool_environ
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
 MINIO = {**KEYS, "AWS_ENDPOINT_URL": "https://minio:9000", "AWS_REGION": "eu-west-1", "AWS_CA_BUNDLE": "/ca.pem"}
@@ -65,3 +67,14 @@ def test_combined_folders_keep_spaces_and_quotes_of_their_names() -> None:
     folders = {"train": ("bucket", 'a "b" c/'), "val": ("other", "")}
     upstreams = rclone.environ(View(folders, Path("/data"), Path("/scratch"), KEYS))["RCLONE_COMBINE_UPSTREAMS"]
     assert upstreams == '"train=:s3:bucket/a ""b"" c/" "val=:s3:other/"'
+
+
+def test_program_that_ends_after_mounting_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As s3fs does for an option that it does not know: its mount exists for a moment, but nothing answers."""
+    monkeypatch.setattr(programs, "is_mounted", lambda directory: True)
+    dead = View({"": ("bucket", "")}, tmp_path / "dead", tmp_path, {})
+    with (
+        pytest.raises(MountFailedError, match="false ended with exit code 1"),
+        mounted(MountTool("false", lambda view: []), dead, shutil.which, lambda text: None),
+    ):
+        pytest.fail("a mount that nothing serves is used")
