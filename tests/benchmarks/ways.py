@@ -171,9 +171,10 @@ def lines(results: Mapping[str, Any]) -> list[str]:
     """Return the page's text: the machine, and a row for each system."""
     machine = results["runs"][0]["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    loads = [run["machine"]["load_at_start"] for run in results["runs"]]
     where = f"{machine['cores']} cores, {machine['memory_gb']} GB, Python {machine['python']}"
     text = [
-        f"Measured on {machine['date']} with {where}, {versions}; load {machine['load_at_start']} at the start.",
+        f"Measured on {machine['date']} with {where}, {versions}; load {min(loads):.0f} to {max(loads):.0f}.",
         f"Rounds: {results['runs'][0]['rounds']}; a figure is their median, with the slowest and the fastest in brackets.",
         "",
         "| # | system | command | samples/s | MB/s | first batch | s/100 steps (variance) | p99 wait | CPU | memory |",
