@@ -50,17 +50,18 @@ class ReadStream:
 
     def readall(self) -> bytes:
         """Return all remaining bytes: one piece without a copy, more joined one by one, to hold none of them twice."""
-        first = self._rest.tobytes() if self._rest else self._next_piece()
+        whole = self._rest.tobytes() if self._rest else self._next_piece()
         self._rest = memoryview(b"")
         self._begun = True
-        whole = first
-        if first and (piece := self._next_piece()):
-            joined = io.BytesIO()
-            joined.write(first)
-            del first, whole
+        if whole and (piece := self._next_piece()):
+            # All memory at once, if the size is known: memory that grows is copied now and then.
+            joined = io.BytesIO(bytes((self._slot.end or self._place) - self._place))
+            joined.write(whole)
+            del whole
             while piece:
                 joined.write(piece)
                 piece = self._next_piece()
+            joined.truncate()
             whole = joined.getvalue()  # shares the buffer's memory
         self._place += len(whole)
         return whole
