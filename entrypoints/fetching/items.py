@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 from zlib import crc32
 
@@ -36,8 +36,10 @@ class Items(Sequence[T]):
 class Keys(Items[str]):
     """Strings that are read as they are needed, and kept in two blocks of memory: a tenth of a list's, not copied by a fork."""
 
-    def __init__(self, keys: Iterable[str]) -> None:
+    def __init__(self, keys: Iterable[str], check: Callable[..., None] | None = None) -> None:
+        """Create them; `check` is an Agreement's, to compare them with those of other hosts."""
         self._source: Iterator[str] | None = iter(keys)
+        self._check = check
         self._text = bytearray()  # the keys, each with a NUL after it
         self._ends = array("Q", [0])
         self._digested = (0, 0)  # the last `digest`: the count and the sum
@@ -68,10 +70,12 @@ class Keys(Items[str]):
         key = None if self._source is None else next(self._source, None)
         if key is None:
             self._source = None
-            return False
-        self._text += os.fsencode(key) + b"\0"
-        self._ends.append(len(self._text))
-        return True
+        else:
+            self._text += os.fsencode(key) + b"\0"
+            self._ends.append(len(self._text))
+        if self._check is not None:
+            self._check(self, len(self._ends) - 1, is_complete=key is None)
+        return key is not None
 
     def digest(self, count: int) -> int:
         """See Items."""

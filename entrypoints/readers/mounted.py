@@ -23,6 +23,7 @@ from io import FileIO
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.agreement import Agreement
 from entrypoints.fetching.items import Keys
 from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
@@ -99,7 +100,7 @@ def objects(channel: Channel) -> Keys:
     Raises:
         ChannelError: While reading them: the directory is missing or, at its end, has no file.
     """
-    return Keys(_paths(channel))
+    return Keys(_paths(channel), None if _is_shard(channel) else Agreement(f"channel {channel.name!r}").check)
 
 
 def _paths(channel: Channel) -> Iterator[str]:
@@ -110,13 +111,13 @@ def _paths(channel: Channel) -> Iterator[str]:
             yield os.fsdecode(path)
         if not empty:
             return
-    elif channel.path.exists() or not _may_be_empty(channel):
+    elif channel.path.exists() or not _is_shard(channel):
         raise ChannelError(
             f"channel {channel.name!r}: {channel.path} is not a directory; its input mode is {channel.mode}, which "
             "needs one: check that SageMaker delivered the channel"
         )
     said = f"channel {channel.name!r}: no file in {channel.path}"
-    if not _may_be_empty(channel):
+    if not _is_shard(channel):
         folder = ", which for FastFile names a folder and ends with '/'" if channel.mode == "FastFile" else ""
         raise ChannelError(
             f"{said}, nor below it; correct the channel's s3_uri{folder}, or directory_path (the log lists what was skipped)"
@@ -126,7 +127,8 @@ def _paths(channel: Channel) -> Iterator[str]:
     )
 
 
-def _may_be_empty(channel: Channel) -> bool:
+def _is_shard(channel: Channel) -> bool:
+    """Return whether the folder has other files on each host."""
     return channel.distribution == contract.SHARDED and channel.hosts != 1
 
 

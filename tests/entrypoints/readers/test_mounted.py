@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
+from entrypoints.fetching import agreement
 from entrypoints.order.sharding import Shard
 from entrypoints.readers import mounted
 from entrypoints.readers.remote_file import RemoteFile
@@ -42,6 +43,24 @@ def test_shards_of_a_directory_hold_each_file_once(tmp_path: Path) -> None:
     fill(tmp_path, KEYS)
     parts = [read(on_disk(tmp_path), Shard(index, 4)) for index in range(4)]
     assert sorted(item for part in parts for item in part if item[0]) == sorted(read(on_disk(tmp_path)))
+
+
+def test_files_that_differ_between_hosts_are_an_error_unless_each_has_its_own(tmp_path: Path) -> None:
+    stored: dict[str, str] = {}
+    agreement.compare_by(stored.setdefault)
+    try:
+        for host, names in (("one", ["a", "b", "c"]), ("two", ["a", "c"])):
+            fill(tmp_path / host, names)
+        shards = [replace(on_disk(tmp_path / host, "File", "ShardedByS3Key"), hosts=2) for host in ("one", "two")]
+        assert [len(mounted.objects(shard)) for shard in shards] == [3, 2]
+        assert not stored
+        assert [len(mounted.objects(on_disk(tmp_path / "one"))) for _ in range(2)] == [3, 3]
+        with pytest.raises(
+            ChannelError, match=r"'train': the hosts do not list the same objects: 3 .*number 2, 'c' on"
+        ):
+            len(mounted.objects(on_disk(tmp_path / "two")))
+    finally:
+        agreement.compare_by(lambda name, text: None)
 
 
 def test_file_name_that_is_not_unicode_is_read(tmp_path: Path) -> None:
