@@ -17,6 +17,8 @@ from entrypoints.fetching.pace import Pace, pace_of
 
 _MOST_REQUESTS = 3  # at the same time for one fetch
 _MOST_REPEATED = 24  # requests under way; their answers come on top of the limit
+_RATE_SECONDS = 0.25  # in which the reader's rate is measured
+_DELAYS = 3  # whose bytes are held: answers take longer than the quickest one, and a piece may wait for an earlier one
 
 
 class Fetchable(ABC):
@@ -45,6 +47,7 @@ class Limits:
     """How far to prefetch, per process and channel."""
 
     held_bytes: int = 64 << 20  # requested or fetched, and not read yet; exceeded by two pieces at most
+    far_bytes: int = 0  # the same if the store is so far, and the reader so fast, that more must be under way
     piece_bytes: int = 8 << 20  # of one request
     whole_bytes: int = 0  # Objects up to this size are fetched by one request.
     objects: int = 512  # that are known and not read yet
@@ -65,6 +68,7 @@ class Slot:
     generation: int = 0  # Fetches of earlier generations are dropped.
     window: int | None = None  # limit of `held` after a seek, because more seeks may follow
     given: bool = False  # The reader has its stream.
+    joined: bool = False  # The reader joins its pieces, which takes memory enough.
     failed: bool = False  # Nothing after the failure is requested.
     closed: bool = False
 
@@ -96,6 +100,7 @@ class _Lane:
     pace: Pace
     under_way: dict[Fetch, None] = field(default_factory=dict)  # the one that was requested first comes first
     latest: float = 0.0  # when the youngest of the answered ones was requested
+    delay: float = 0.0  # seconds of the quickest answer to a single request; 0 before the first one
 
     def slow_at(self) -> float:
         """Return when its oldest fetch is to be repeated; never before a younger one is answered, as the store may be silent."""
@@ -118,6 +123,8 @@ class Schedule:
         self._lanes: dict[int, _Lane] = {}  # by the number of bits of the size
         self._repeated = 0  # requests under way for fetches that have another one or are answered
         self._held = 0  # bytes of all slots
+        self._window = limits.held_bytes  # the limit of `_held`
+        self._taken, self._taken_since = 0, time.monotonic()  # bytes, to measure the reader's rate
         self._unissued: deque[Slot] = deque()  # slots that want more, in order
         self.waiting: deque[Slot] = deque()  # slots whose streams the reader does not have yet
 
@@ -127,7 +134,7 @@ class Schedule:
         self._unissued.append(slot)
 
     def has_room(self) -> bool:
-        return len(self.waiting) < self._limits.objects and self._held < self._limits.held_bytes
+        return len(self.waiting) < self._limits.objects and self._held < self._window
 
     def most_threads(self) -> int:
         """Return how many threads may fetch; those that wait for late answers do not count."""
@@ -147,7 +154,7 @@ class Schedule:
             count = self._next_size(slot)
             # The object that is being read always continues: the others must not starve it.
             starved = slot.given and slot.held < 2 * limits.piece_bytes
-            if self._held and self._held + count > limits.held_bytes and not starved:
+            if self._held and self._held + count > self._window and not starved:
                 return None
             fetch = Fetch(slot, slot.generation, slot.issued, count, time.monotonic())
             if slot.source.ranges:
@@ -213,7 +220,10 @@ class Schedule:
             lane.under_way.pop(fetch, None)
             lane.latest = max(lane.latest, fetch.begun)
             if not isinstance(piece, Exception):
-                lane.pace.answered(time.monotonic() - fetch.begun)
+                seconds = time.monotonic() - fetch.begun
+                lane.pace.answered(seconds)
+                if not fetch.requests:
+                    lane.delay = min(lane.delay or seconds, seconds)
 
     def _keep(self, fetch: Fetch, piece: bytes | Exception) -> None:
         slot = fetch.slot
@@ -236,9 +246,20 @@ class Schedule:
             del slot.pieces[slot.place]
             slot.place += len(piece)
             self._hold(slot, -len(piece))
+            self._adapt(len(piece), slot.joined)
             if slot.window is not None:
                 slot.window = 2 * slot.window if slot.window < self._limits.held_bytes else None
         return piece
+
+    def _adapt(self, taken: int, is_joined: bool) -> None:
+        """Let the window follow the product of the store's delay and the reader's rate."""
+        self._taken += taken
+        seconds = time.monotonic() - self._taken_since
+        if seconds >= _RATE_SECONDS:
+            delay = max((lane.delay for lane in self._lanes.values()), default=0.0)
+            far_bytes = 0 if is_joined else min(int(_DELAYS * delay * self._taken / seconds), self._limits.far_bytes)
+            self._window = max(self._limits.held_bytes, far_bytes)
+            self._taken, self._taken_since = 0, self._taken_since + seconds
 
     def seek(self, slot: Slot, place: int, size: int) -> None:
         """Continue a slot of `size` bytes at `place`, and drop the pieces for other positions."""

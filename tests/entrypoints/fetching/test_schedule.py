@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
+from entrypoints.fetching import schedule as module
 from entrypoints.fetching.schedule import Fetchable, Limits, Schedule
 
 
@@ -28,3 +33,33 @@ def test_pieces_that_arrive_after_the_last_request_are_not_shown_as_text() -> No
     [slot] = schedule.waiting
     assert [schedule.take(slot) for _ in fetches] == [b"\0"] * 4
     assert slot.at_end()
+
+
+@pytest.mark.parametrize(
+    ("delay", "is_joined", "window"),
+    [
+        (0.3, False, 10),  # three delays of the reader's nine bytes per second are fewer than the usual window
+        (0.5, False, 13),
+        (0.9, False, 20),  # at most
+        (0.9, True, 10),  # The joined pieces take memory enough.
+    ],
+)
+def test_window_follows_the_stores_delay_and_the_readers_rate(
+    monkeypatch: pytest.MonkeyPatch, delay: float, is_joined: bool, window: int
+) -> None:
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(module, "time", clock)
+    source = Object()
+    source.size = 100
+    schedule = Schedule(Limits(held_bytes=10, far_bytes=20, piece_bytes=1), f"a store {delay} s away")
+    schedule.add(source)
+    [slot] = schedule.waiting
+    slot.joined = is_joined
+    fetches = list(iter(schedule.next_fetch, None))
+    clock.now = delay
+    for fetch in fetches:
+        schedule.put(fetch, b"x")
+    assert b"".join(schedule.take(slot) for _ in fetches[1:]) == b"x" * 9
+    clock.now += 1
+    schedule.take(slot)
+    assert len(list(iter(schedule.next_fetch, None))) == window
