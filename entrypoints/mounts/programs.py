@@ -40,6 +40,9 @@ class View:
     scratch: Path  # for logs and caches
     store_environ: Mapping[str, str]
     only: Path | None = None  # a file with the paths to show, one per line; None shows all
+    other_users: bool = (
+        False  # whether they can read it, too; only root can allow it unless /etc/fuse.conf has user_allow_other
+    )
 
     @property
     def folder(self) -> tuple[str, str]:
@@ -73,6 +76,7 @@ def _mount_s3(view: View) -> list[str]:
     options = ["--foreground", "--read-only", "--region", view.region]
     if view.endpoint:
         options += ["--endpoint-url", view.endpoint, "--force-path-style"]
+    options += ["--allow-other"] * view.other_users
     bucket, key = view.folder
     if key:
         options += ["--prefix", key]
@@ -87,6 +91,7 @@ def _rclone(view: View, remote: str) -> list[str]:
     # The readers have 64 threads: rclone sends no more requests at a time than checkers and transfers together, 12 by default,
     # and the kernel keeps only 12 asynchronous reads in flight, those of later files among them.
     options += ["--checkers=32", "--transfers=32", "--async-read=false"]
+    options += ["--allow-other"] * view.other_users
     if view.only:
         options.append(f"--files-from-raw={view.only}")
     return ["mount", *options, remote, str(view.directory)]
@@ -125,7 +130,7 @@ def _rclone_combined_environ(view: View) -> dict[str, str]:
 
 def _s3fs(view: View) -> list[str]:
     options = ["ro", f"endpoint={view.region}", f"tmpdir={view.scratch}", f"uid={os.getuid()}", f"gid={os.getgid()}"]
-    options.append("umask=0022")
+    options += ["umask=0022", *["allow_other"] * view.other_users]
     if view.endpoint:
         options += [f"url={view.endpoint}", "use_path_request_style"]
     bucket, key = view.folder
@@ -144,7 +149,7 @@ def _goofys(view: View) -> list[str]:
     return [
         "-f",
         "-o",
-        "ro",
+        "ro,allow_other" if view.other_users else "ro",
         "--region",
         view.region,
         *endpoint,

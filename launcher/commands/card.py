@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import launcher
-from launcher.commands.options import SHOW_SECRETS, Options, SpecOptions, flag
+from launcher.commands.options import SHOW_SECRETS, OptionalChoice, Options, SpecOptions, flag
 from launcher.console import say
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Command(Options):
             declared |= effect.declared()
         summary, *help_texts = cls.texts()
         codes = "; ".join(f"{code} {EXIT_CODES[code]}" for code in cls.exit_codes)
-        return click.Command(
+        return _Click(
             name,
             params=[each.as_click(field) for field, each in declared.items()],
             callback=lambda **values: cls(values).run(),
@@ -139,3 +139,11 @@ class Command(Options):
             short_help=summary,
             epilog=f"Example: launch {cls.example}\n\nExit codes: {codes}.",
         )
+
+
+class _Click(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for each in self.params:
+            if isinstance(each, OptionalChoice):
+                args = each.joined(args)
+        return super().parse_args(ctx, args)

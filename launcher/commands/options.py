@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,7 +34,7 @@ class _Declared(NamedTuple):
     settings: dict[str, Any]
 
     def as_click(self, name: str) -> click.Parameter:
-        is_option = self.kind is click.Option
+        is_option = issubclass(self.kind, click.Option)
         names = (self.names or (f"--{name.replace('_', '-')}",)) if is_option else ()
         return self.kind([*names, name], **self.settings)
 
@@ -50,9 +50,39 @@ def option(*names: str, default: Any = None, **settings: Any) -> Any:
     return _Declared(click.Option, names, settings if settings.get("required") else {**settings, "default": default})
 
 
+def optional_choice(choices: Sequence[str], *, without: str, **settings: Any) -> Any:
+    """Declare a field as an option with one of the choices as its value, or `without` if it is given alone."""
+    return _Declared(OptionalChoice, (), {"choices": choices, "without": without, "default": None, **settings})
+
+
 def flag(**settings: Any) -> Any:
     """Declare a field as an option without a value."""
     return option(default=False, is_flag=True, **settings)
+
+
+class OptionalChoice(click.Option):
+    """An option with an optional value: the next word is its value only if it is one of the choices.
+
+    click would take any next word, such as the spec's path. `joined` makes the arguments clear to it.
+    """
+
+    def __init__(self, names: Sequence[str], *, choices: Sequence[str], without: str, **settings: Any) -> None:
+        settings["type"] = click.Choice([without, *choices])
+        super().__init__(names, metavar=f"[{'|'.join(choices)}]", **settings)
+        self.choices, self.without = choices, without
+
+    def joined(self, words: Sequence[str]) -> list[str]:
+        """Return the arguments with this option and its value in one word."""
+        found: list[str] = []
+        for word in words:
+            if found and found[-1] in self.opts:
+                found[-1] += f"={word if word in self.choices else self.without}"
+                if word in self.choices:
+                    continue
+            found.append(word)
+        if found and found[-1] in self.opts:
+            found[-1] += f"={self.without}"
+        return found
 
 
 def repeatable(*names: str, **settings: Any) -> Any:

@@ -52,7 +52,7 @@ class Checkpoints:
             return ()
         target, own = self._target(host), self._own(host)
         shutil.copytree(self._stored, own, symlinks=True)
-        if self._run.namespaces:
+        if self._run.runner.mounts:
             return (BindMount(own.absolute(), target, read_only=False),)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(own)
@@ -87,9 +87,9 @@ class Checkpoints:
             target = self._run.root(host).absolute() / path.relative_to(contract.BASE_DIR)
             if ".." in target.parts or target.exists() or target.is_symlink():
                 wrong = "another folder has this path"
-            elif self._run.namespaces:
+            elif self._run.runner.mounts:
                 target.mkdir(parents=True)
-        elif not self._run.namespaces:
+        elif not self._run.runner.mounts:
             wrong = "without namespaces all hosts would share this folder of the machine"
         elif not path.is_absolute() or ".." in path.parts or (path.exists() and not path.is_dir()):
             wrong = "this cannot be a directory"

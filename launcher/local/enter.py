@@ -1,8 +1,8 @@
 """The first process of a host of a local run: it sets up the host's file system, then becomes the job.
 
-`sandbox` starts it in new user, mount, UTS and PID namespaces, where it is root without being root outside. It mounts the host's
-directory at /opt/ml, mounts the channels, sets the host's name, and execs the container's entrypoint, which is PID 1 as in
-SageMaker's container.
+`runners.processes` starts it in new user, mount, UTS and PID namespaces, where it is root without being root outside. It mounts
+the host's directory at /opt/ml, mounts the channels, sets the host's name, and execs the container's entrypoint, which is PID 1
+as in SageMaker's container.
 
 The new /opt is a tmpfs into which every entry of the real /opt is mounted, not an overlay: this keeps file systems mounted below
 /opt, works on kernels without overlays in user namespaces, and works if the run itself is below /opt.
@@ -24,7 +24,7 @@ _KEPT_FLAGS = ("nosuid", "nodev", "noexec", "noatime", "relatime", "nodiratime")
 
 
 def enter(host: dict[str, Any]) -> None:
-    """Set up the namespaces and exec. `host` has the settings that `sandbox.start` wrote."""
+    """Set up the namespaces and exec. `host` has the settings that `runners.processes` wrote."""
     tool = host["mount"]
     for bind in host["binds"]:
         if bind["written"]:

@@ -26,7 +26,6 @@ from typing import Any
 from entrypoints import contract
 from launcher.console import Console, human_bytes
 from launcher.errors import InputError, RefusedError, StoppedError
-from launcher.local import sandbox
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.data.channel_paths import ChannelPaths, with_channel_paths
 from launcher.local.data.delivery import Delivery, Store
@@ -34,7 +33,7 @@ from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.hosts import prepare_host, write_code
 from launcher.local.providers import provide, provider_of
 from launcher.local.report import announce, report
-from launcher.local.sandbox import HostProcess
+from launcher.local.runners import HostProcess, opened
 from launcher.local.watch import watch
 from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of
 from launcher.planning import Plan
@@ -55,21 +54,18 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
     console = Console(as_json=options.as_json)
     folder = Path(_RUNS_FOLDER, plan.request["TrainingJobName"]).absolute()
     file_systems = _file_systems(options)
-    _refuse_what_cannot_run(plan)
+    for entry in entries_of(plan.request):
+        provider_of(entry)  # refuses a channel without one
     if folder.exists():
         raise _existing_run(folder)
-    reason = "switched off" if options.no_namespaces else sandbox.why_no_namespaces()
-    run = LocalRun(plan, options, folder, hosts_of(plan.request, options.instance_count), console, reason is None)
-    if reason is not None:
-        instead = f"{contract.BASE_DIR_VARIABLE} and SM_* name the folder instead, hosts have no names"
-        console.warn(f"there is no {contract.BASE_DIR} ({reason}): {instead}")
-    if plan.request.get("EnableNetworkIsolation"):
-        console.warn("local runs do not enforce enable_network_isolation: the job can reach the network")
     named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
     for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):
         console.warn(f"--mount {identity}: no channel of this job is on this file system")
     with _signals() as received:
         with ExitStack() as stack:
+            runner = stack.enter_context(opened(plan, options, console))
+            hosts = hosts_of(plan.request, options.instance_count)
+            run = LocalRun(plan, options, folder, hosts, console, runner)
             links = stack.enter_context(TemporaryDirectory(prefix="launch-"))
             local = with_channel_paths(plan, options.channels, Path(links))
             stack.enter_context(local.named_errors())
@@ -77,7 +73,9 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             file_systems |= local.folders
             # Without S3, no AWS account is needed.
             embedded = options.data or (None if _reads_remote(plan, local) else folder)
-            folder_of_s3 = embedded and embedded_store(embedded, run.s3_folder, console.warn, local.folders)
+            folder_of_s3 = embedded and embedded_store(
+                embedded, run.s3_folder, console.warn, local.folders, address=runner.address
+            )
             store = stack.enter_context(folder_of_s3 or remote_store(plan.spec))
             _ask_about_size(run, store)
             processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
@@ -118,7 +116,8 @@ def _prepare(
         temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
         own = [bind.absolute() for bind in binds if run.root(host) in bind.target.parents]
         process = prepare_host(run, host, store, temporary)  # first: it makes all folders except those for checkpoints
-        processes.append(replace(process, binds=(*own, *checkpoints.place(host))))
+        processes.append(replace(process, binds=(*own, *process.binds, *checkpoints.place(host))))
+    run.runner.prepare(processes)
     undone.pop_all()
     return processes, checkpoints, failures
 
@@ -138,7 +137,8 @@ def _deliveries(
                     scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
                     store=store,
                     file_systems=file_systems,
-                    namespaces=run.namespaces,
+                    namespaces=run.runner.mounts,
+                    other_users=run.runner.other_users,
                     sample=run.options.sample,
                     on_warning=lambda text: run.console.warn(run.named(text)),
                     on_error=on_error,
@@ -160,16 +160,6 @@ def _reads_remote(plan: Plan, local: ChannelPaths) -> bool:
         remedy = f"give --channel {missing[0]}=PATH too, or --data DIR"
         raise InputError(f"--channel: {', '.join(missing)} would still be read from S3; {remedy}")
     return False
-
-
-def _refuse_what_cannot_run(plan: Plan) -> None:
-    algorithm = plan.request.get("AlgorithmSpecification", {})
-    if plan.code is None and "ContainerEntrypoint" not in algorithm:
-        remedy = "write code: {directory: src, entry_point: train.py}"
-        reason = "without them only the image knows what to run"
-        raise RefusedError(f"a local run needs code or container_entrypoint: {reason}; {remedy}")
-    for entry in entries_of(plan.request):
-        provider_of(entry)  # refuses a channel without one
 
 
 def _file_systems(options: LocalOptions) -> dict[str, Path]:

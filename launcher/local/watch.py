@@ -13,10 +13,10 @@ from typing import IO, Literal
 
 from entrypoints import contract
 from launcher.console import last_state
-from launcher.errors import StoppedError, TrainingFailedError
+from launcher.errors import RefusedError, StoppedError, TrainingFailedError
 from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits
 from launcher.jobs.logs.metrics import Patterns, patterns, readings
-from launcher.local import sandbox
+from launcher.local.runners import HostProcess
 from launcher.local.workspace import LocalRun
 
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
@@ -103,12 +103,12 @@ class _Watch:
             while self.running() and time.monotonic() < end:
                 # A process that has just started handles no signal yet, so it is sent again.
                 pending = [process for process in self.running() if process.pid not in asked]
-                asked |= {each.pid for each in pending if sandbox.terminate(each, namespaces=self.run.namespaces)}
+                asked |= {each.pid for each in pending if self.run.runner.terminate(each)}
                 time.sleep(0.05)
         except KeyboardInterrupt:
             self.run.console.say("killing")
         for process in self.running():
-            sandbox.kill(process, namespaces=self.run.namespaces)
+            self.run.runner.kill(process)
         for process in self.processes:
             process.wait()
 
@@ -118,7 +118,7 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
     threading.Thread(target=process.wait, daemon=True).start()
 
 
-def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
+def watch(hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
     """Start the hosts and follow them; return when the last of their processes has ended."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
     state = _Watch(run, failures, patterns(definitions, run.console.warn))
@@ -130,7 +130,7 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
         stack.callback(state.stop)
         try:
             for index, host in enumerate(hosts):
-                process = sandbox.start(host, namespaces=run.namespaces)
+                process = run.runner.start(host)
                 state.processes.append(process)
                 _reap(process)
                 for stream in (process.stdout, process.stderr):
@@ -147,6 +147,10 @@ def watch(hosts: Sequence[sandbox.HostProcess], run: LocalRun, failures: list[Ex
         state.stop(patience, interrupted=interrupted)
     for thread in threads:
         thread.join(timeout=10)
+    try:
+        run.runner.finish(run.folder)
+    except RefusedError as error:
+        failures.append(error)
     codes = tuple(process.returncode for process in state.processes)
     if interrupted:
         result = RunResult("Stopped", codes, 130)

@@ -9,6 +9,7 @@ from typing import Any
 
 from entrypoints import contract
 from launcher.console import Console
+from launcher.local.runners import Runner
 from launcher.planning import Plan
 from launcher.request.view import groups_of
 
@@ -18,6 +19,8 @@ class LocalOptions:
     """The options of a local run, as `launch --local` has them.
 
     Attributes:
+        runner: What runs the hosts: "process", the Python that runs this, or "docker".
+        image: The image to run in place of the spec's.
         data: A folder in place of AWS's storage: DATA/s3/<bucket>/... and, for file systems, DATA/efs/<fs-id>/ and so on.
         mounts: The directories in place of file systems: ("fs-0123456789abcdef0=/data",).
         channels: The folder, file or manifest that each of these channels reads: ("train=./images", "test=./more").
@@ -28,6 +31,8 @@ class LocalOptions:
         as_json: Print the result as JSON on stdout, and everything else on stderr.
     """
 
+    runner: str = "process"
+    image: str | None = None
     data: Path | None = None
     mounts: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
@@ -56,7 +61,7 @@ class LocalRun:
     folder: Path
     hosts: tuple[Host, ...]
     console: Console
-    namespaces: bool
+    runner: Runner
     named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
 
     @property

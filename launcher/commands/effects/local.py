@@ -9,7 +9,7 @@ import click
 
 import launcher
 from launcher.commands.card import Effect, GetAccount
-from launcher.commands.options import flag, option, repeatable
+from launcher.commands.options import flag, option, optional_choice, repeatable
 from launcher.spec.channels import KINDS
 
 _DATA = dict.fromkeys(f"DIR/{kind.DATA}" for kind in KINDS.values() if kind.DATA)
@@ -22,7 +22,12 @@ class Local(Effect):
     example = "job.yaml --local --data DIR"
     summary = "run the job on this machine"
 
-    local: bool = flag(help="Run the job on this machine, as SageMaker would.")
+    local: str = optional_choice(
+        ("docker",),
+        without="process",
+        help="Run the job on this machine, as SageMaker would: in the Python that runs `launch`, or by docker in the image.",
+    )
+    image: str | None = option(metavar="IMAGE", help="With --local docker: the image to run in place of the spec's.")
     data: Path | None = option(
         type=click.Path(path_type=Path),
         metavar="DIR",
@@ -45,5 +50,6 @@ class Local(Effect):
     no_namespaces: bool = flag(help="With --local: run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.")
 
     def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:
-        settings = {each.name: getattr(self, each.name) for each in fields(launcher.LocalOptions)}
-        return launcher.run_local(plan, options=launcher.LocalOptions(**settings))
+        names = (each.name for each in fields(launcher.LocalOptions) if each.name != "runner")
+        options = launcher.LocalOptions(runner=self.local, **{name: getattr(self, name) for name in names})
+        return launcher.run_local(plan, options=options)

@@ -84,6 +84,7 @@ class Delivery:
     store: Store
     file_systems: Mapping[str, Path]  # FileSystemId -> the directory that stands for its root
     namespaces: bool = False  # whether the runner makes the mounts that the provider yields
+    other_users: bool = False  # whether the job can run as another user of this machine
     sample: int | None = None  # take the first N objects only
     on_bytes: Callable[[int], None] = lambda count: None  # progress: bytes delivered since the last call
     on_warning: Callable[[str], None] = lambda text: None  # a difference from SageMaker, and how to avoid it

@@ -1,4 +1,4 @@
-"""Opening the S3 that a run reads from: the `--data` folder, served on loopback, or the store that the environment names."""
+"""Opening the S3 that a run reads from: the `--data` folder, served to scripts, or the store that the environment names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _LOCAL_REGION = "us-east-1"
 # Not secrets: the embedded server checks no signature, but clients insist on signing.
 _LOCAL_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
-_NO_PROXY = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost")
 _PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
@@ -30,21 +29,25 @@ def embedded_store(
     overlay: Path,
     on_warning: Callable[[str], None] = lambda text: None,
     elsewhere: Mapping[str, Path] | None = None,
+    *,
+    address: str = "127.0.0.1",
 ) -> Iterator[Store]:
-    """Read `data`/s3 in place, and serve it on loopback to scripts; the job's writes go to `overlay`.
+    """Read `data`/s3 in place, and serve it to scripts; the job's writes go to `overlay`.
 
     Args:
         data: The folder that contains `s3/<bucket>/<key>`.
         overlay: The folder for objects that the job writes.
         on_warning: Called with each warning.
         elsewhere: Bucket -> its folder, for buckets that are not below `data`.
+        address: The address of this machine to serve it at.
     """
     from launcher.local.s3_server import serve_store
     from launcher.local.s3_server.storage.store import Store as FolderStore
 
     folder = FolderStore(data / "s3", overlay, on_warning, elsewhere)
-    with serve_store(folder) as endpoint:
-        environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **_NO_PROXY}
+    with serve_store(folder, address=address) as endpoint:
+        direct = dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(dict.fromkeys((address, "127.0.0.1", "localhost"))))
+        environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **direct}
         yield Store(FolderObjects(folder, data / "s3", overlay), environ, remote=False)
 
 

@@ -143,7 +143,7 @@ def _mount(
             only = scratch / f"{'-'.join(shown)[:200]}.txt"
             only.write_text("".join(f"{path.relative_to(directory)}\n" for path in paths), encoding="utf-8")
         places = {name: folder.place for name, folder in shown.items()}
-        view = View(places, directory, scratch, delivery.store.environ, only)
+        view = View(places, directory, scratch, delivery.store.environ, only, delivery.other_users)
         stack.enter_context(mounted(tool, view, which, delivery.on_warning))
     found = {}
     for name, folder in folders.items():

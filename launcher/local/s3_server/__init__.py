@@ -98,11 +98,13 @@ def serve(data: Path, overlay: Path, around: Callable[[Answer], Answer] | None =
 
 
 @contextmanager
-def serve_store(store: Store, around: Callable[[Answer], Answer] | None = None) -> Iterator[str]:
+def serve_store(
+    store: Store, around: Callable[[Answer], Answer] | None = None, *, address: str = "127.0.0.1"
+) -> Iterator[str]:
     """Serve a store as `serve` does, for a caller that also reads it directly."""
     try:
         own: Answer = partial(answer, store, Uploads(store))
-        with listening(around(own) if around else own) as (host, port):
+        with listening(around(own) if around else own, address) as (host, port):
             yield f"http://{host}:{port}"
     finally:
         store.incoming.clear()

@@ -138,13 +138,13 @@ class ChunkedBody(io.RawIOBase):
 
 
 @contextmanager
-def listening(answer: Answer) -> Iterator[tuple[str, int]]:
-    """Answer on a free port of 127.0.0.1; yields host and port. On leaving, all connections and threads have ended."""
-    with _Server(answer) as server:
+def listening(answer: Answer, address: str = "127.0.0.1") -> Iterator[tuple[str, int]]:
+    """Answer on a free port of an address of this machine; yields both. On leaving, all connections and threads have ended."""
+    with _Server(answer, address) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="s3-accept", daemon=True)
         thread.start()
         try:
-            yield "127.0.0.1", server.server_address[1]
+            yield address, server.server_address[1]
         finally:
             server.shutdown()
             thread.join()
@@ -154,8 +154,8 @@ class _Server(socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 1024  # the CRT opens dozens of connections together
 
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+    def __init__(self, answer: Answer, address: str) -> None:
+        super().__init__((address, 0), socketserver.BaseRequestHandler)
         self._answer = answer
         self._open: dict[threading.Thread, socket.socket] = {}
 

@@ -9,6 +9,7 @@ import pytest
 
 import channel_specs
 from launcher.checks.examples import BASE, laid_over_base
+from launcher.commands.run import Run
 from launcher.reference.problem_codes import all_codes, explanation
 from launching import launch
 
@@ -107,6 +108,7 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
             "--channel works only with --local; replace --dry-run by --local, or leave out --channel",
         ),
         (["--sample", "3"], "--sample works only with --local; add --local or leave it out"),
+        (["--image", "x"], "--image works only with --local; add --local or leave it out"),
         (["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
         (["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),
         (["--local", "--sample", "0"], "Invalid value for '--sample': 0 is not in the range x>=1."),
@@ -122,9 +124,26 @@ def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
     done = launch("job.yaml", "--local")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         3,
-        "error: a local run needs code or container_entrypoint: without them only the image knows what to run;"
-        " write code: {directory: src, entry_point: train.py}",
+        "error: --local without docker needs code or container_entrypoint: without them only the image knows what to run;"
+        " write code: {directory: src, entry_point: train.py}, or run the image: --local docker",
     )
+
+
+@pytest.mark.parametrize(
+    ("args", "runner"),
+    [
+        (["--local", "job.yaml"], "process"),
+        (["job.yaml", "--local"], "process"),
+        (["job.yaml", "--local", "--yes"], "process"),
+        (["job.yaml", "--local", "docker"], "docker"),
+        (["--local", "docker", "job.yaml"], "docker"),
+        (["--local=docker", "job.yaml"], "docker"),
+        (["job.yaml"], None),
+    ],
+)
+def test_word_after_local_is_its_value_only_if_it_is_a_runner(args: list[str], runner: str | None) -> None:
+    context = Run.as_click("run").make_context("run", args)
+    assert (context.params["local"], context.params["spec"]) == (runner, "job.yaml")
 
 
 def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> None:

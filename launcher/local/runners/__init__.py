@@ -1,0 +1,73 @@
+"""How the hosts of a local run are run: one card per way, chosen by `--local` (`RUNNERS`)."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from launcher.local.data.delivery import BindMount
+
+if TYPE_CHECKING:
+    from launcher.console import Console
+    from launcher.local.workspace import Host, LocalOptions, LocalRun
+    from launcher.planning import Plan
+
+RUNNERS = {"process": "processes", "docker": "containers"}
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """The settings with which one host starts."""
+
+    name: str
+    root: Path  # the job's /opt/ml
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+    binds: tuple[BindMount, ...]
+    temporary: str  # a folder for temporary files
+
+
+class Runner(Protocol):
+    """One way of running hosts. A host's process is that of a program on this machine, whose exit code is the host's."""
+
+    mounts: bool
+    """Whether it makes the providers' mounts and shows each host's folder at /opt/ml; if not, hosts use the folder itself."""
+    other_users: bool
+    """Whether a host's processes can be those of another user of this machine."""
+    interface: str
+    """The network interface of a host."""
+    address: str
+    """The address at which a host reaches the servers of this machine."""
+
+    def environ(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that a host gets besides SageMaker's; `store` has those of S3."""
+
+    def command(self, run: LocalRun, host: Host) -> tuple[str, ...]:
+        """Return the command of a host's PID 1."""
+
+    def prepare(self, hosts: Sequence[HostProcess]) -> None:
+        """Make what the hosts need to start. Raises RefusedError if they cannot start."""
+
+    def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
+        """Start a host's process; its `stdout` and `stderr` are pipes."""
+
+    def terminate(self, process: subprocess.Popen[bytes]) -> bool:
+        """Send SIGTERM to the host's PID 1; return whether it handles the signal."""
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """End all processes of a host."""
+
+    def finish(self, folder: Path) -> None:
+        """Make this user the owner of what the hosts wrote below a folder. Raises RefusedError if hosts were ended from outside."""
+
+
+def opened(plan: Plan, options: LocalOptions, console: Console) -> AbstractContextManager[Runner]:
+    """Open the runner that the options name; on leaving, nothing of it is left. Raises RefusedError if it cannot run here."""
+    module = importlib.import_module(f"{__name__}.{RUNNERS[options.runner]}")
+    runner: AbstractContextManager[Runner] = module.opened(plan, options, console)
+    return runner

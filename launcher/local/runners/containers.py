@@ -1,0 +1,281 @@
+"""Hosts as containers of the job's image, one each on a private network, by the command line of docker.
+
+No value of the environment is part of a container's settings, which everybody who may use the engine can read: each container
+starts with a shell as PID 1 that reads the variables from its standard input and then execs the image's program. So the names of
+all hosts resolve before the first program starts, too.
+
+Networks and containers have the label LABEL, whose value names the run. A process that outlives the launcher removes them when
+the launcher ends, however it ends; what this process could not remove, because the engine was down, the next run removes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shlex
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from entrypoints import contract
+from launcher.console import Console
+from launcher.errors import RefusedError
+from launcher.local.data.delivery import BindMount
+from launcher.local.runners import HostProcess
+from launcher.local.runners.engine import Engine, Image
+from launcher.local.sandbox import handles_sigterm
+from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
+from launcher.planning import Plan
+
+LABEL = "sagemaker-launcher.run"
+_KILL_SECONDS = 10  # for the engine to end a container
+_NVIDIA = Path("/dev/nvidiactl")
+# Waits for the end of its standard input, which the launcher never closes before its own, and removes what has the label.
+_REMOVE = """
+read -r _
+"$1" ps -aq --filter "label=$2" | xargs -r "$1" rm -fv
+"$1" network ls -q --filter "label=$2" | xargs -r "$1" network rm
+"""
+
+
+@contextmanager
+def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Containers]:
+    """Yield the runner, with the image and a private network; on leaving, its containers and network are gone."""
+    isolated = bool(plan.request.get("EnableNetworkIsolation"))
+    if options.no_namespaces:
+        raise RefusedError("--no-namespaces: containers have namespaces; leave it out, or write --local without docker")
+    engine = Engine(options.runner)
+    name = options.image or plan.request.get("AlgorithmSpecification", {}).get("TrainingImage")
+    if name is None:
+        raise RefusedError("--local docker needs an image, and the spec names none; write --image IMAGE")
+    image = engine.image(name, console)
+    _remove_abandoned(engine)
+    run = f"launch-{plan.request['TrainingJobName']}-{_owner(os.getpid())}"
+    label = f"{LABEL}={run}"
+    command = ["sh", "-c", _REMOVE, "sh", engine.program, label]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C must not end it
+    ) as remover:
+        try:
+            internal = ["--internal"] if isolated else []  # only between the hosts
+            engine.ask("network", "create", "--label", label, *internal, run)
+            [network] = engine.inspect("network", run)
+            address = "127.0.0.1" if isolated else network["IPAM"]["Config"][0]["Gateway"]
+            _refuse_foreign_address(address)
+            alone = isolated and len(hosts_of(plan.request, options.instance_count)) == 1
+            yield Containers(engine, image, label, console, address, isolated, alone)
+        finally:
+            remover.communicate()
+            _warn_of_leftovers(engine, label, console)
+
+
+def _warn_of_leftovers(engine: Engine, label: str, console: Console) -> None:
+    try:
+        left = "containers " + ", ".join(engine.ask("ps", "-aq", "--filter", f"label={label}").split())
+    except RefusedError as error:
+        left = f"containers ({error})"
+    if left != "containers ":
+        console.warn(f"{left} could not be removed; the next --local docker tries again")
+
+
+def _refuse_foreign_address(address: str) -> None:
+    """Raise RefusedError if the engine's networks are not on this machine."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError as error:
+            reason = f"{address}, the gateway of the containers' network, is not an address of this machine ({error.strerror})"
+            remedy = "use an engine that is neither rootless nor in a virtual machine nor remote, or --local alone"
+            raise RefusedError(f"--local docker: {reason}; {remedy}") from None
+
+
+def _owner(process: int | str) -> str | None:
+    """Return a name of a process that no later process gets, of letters that can be in a container's name."""
+    try:
+        # The 22nd field, the start; the 2nd, in parentheses, can contain blanks.
+        start = (
+            Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        )
+        return f"{_namespace()}.{process}.{start}"
+    except FileNotFoundError:
+        return None
+
+
+def _namespace() -> str:
+    return str(Path("/proc/self/ns/pid").stat().st_ino)
+
+
+def _remove_abandoned(engine: Engine) -> None:
+    """Remove what is left of runs whose launcher was killed while the engine was down."""
+    for run in engine.ask("network", "ls", "--filter", f"label={LABEL}", "--format", "{{.Name}}").split():
+        owner = run.rpartition("-")[2]
+        namespace, _, rest = owner.partition(".")
+        # A process of another namespace may run, although it cannot be found here.
+        if namespace == _namespace() and _owner(rest.partition(".")[0]) != owner:
+            command = ["sh", "-c", _REMOVE, "sh", engine.program, f"{LABEL}={run}"]
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+@dataclass(frozen=True)
+class Containers:
+    """The runner of containers."""
+
+    engine: Engine
+    image: Image
+    label: str
+    console: Console
+    address: str
+    isolated: bool
+    alone: bool  # without any network, even one of its own
+
+    mounts: ClassVar[bool] = True
+    other_users: ClassVar[bool] = True
+
+    @property
+    def network(self) -> str:
+        return self.label.partition("=")[2]
+
+    @property
+    def interface(self) -> str:
+        return "lo" if self.alone else "eth0"
+
+    def environ(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of S3; with network isolation, a job gets no credentials."""
+        if self.isolated:
+            return {"AWS_REGION": store["AWS_REGION"]}
+        endpoint = store.get("AWS_ENDPOINT_URL", "")
+        if any(f"//{name}" in endpoint for name in ("127.", "localhost", "[::1]")):
+            remedy = "name it in AWS_ENDPOINT_URL by an address that containers reach"
+            raise RefusedError(f"AWS_ENDPOINT_URL {endpoint}: in a container this is the container itself; {remedy}")
+        return dict(store)
+
+    def command(self, run: LocalRun, host: Host) -> tuple[str, ...]:
+        """Return the request's entrypoint and arguments, or the image's own entry point with `train`."""
+        algorithm = run.plan.request.get("AlgorithmSpecification", {})
+        arguments = algorithm.get("ContainerArguments", ())
+        if "ContainerEntrypoint" in algorithm:
+            return (*algorithm["ContainerEntrypoint"], *arguments)
+        return (*self.image.entrypoint, *(arguments or ("train",)))
+
+    def prepare(self, hosts: Sequence[HostProcess]) -> None:
+        """Create and start all containers. Their programs wait for the variables."""
+        for host in hosts:
+            _let_all_users_in(host)
+            options = [option for bind in host.binds for option in ("--mount", _mount(host, bind))]
+            self.engine.ask(
+                "create",
+                "--interactive",
+                *("--name", self._name(host), "--label", self.label, "--hostname", host.name),
+                *self._network_options(host),
+                # The default of 64 MB is too small for DataLoaders. Half of the memory is what tmpfs has by default.
+                *("--shm-size", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)),
+                *("--log-driver", "none"),  # the run's own log is enough
+                *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
+                *(("--gpus", "all") if _NVIDIA.exists() else ()),
+                *("--mount", _csv("type=bind", f"source={host.root.absolute()}", f"target={contract.BASE_DIR}")),
+                *options,
+                *("--entrypoint", "/bin/sh", self.image.identity, "-s", *host.command),
+            )
+        self.engine.ask("start", *map(self._name, hosts))
+
+    def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [self.engine.program, "attach", "--sig-proxy=false", self._name(host)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # the launcher forwards the terminal's Ctrl-C
+        )
+        exports = [f"export {name}={shlex.quote(value)}\n" for name, value in host.environ.items()]
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin as stdin:  # its exit code tells that the container has ended
+            stdin.write("".join([*exports, 'exec "$@" </dev/null\n']).encode())
+        return process
+
+    def terminate(self, process: subprocess.Popen[bytes]) -> bool:
+        with suppress(RefusedError):
+            name = str(process.args[-1])  # type: ignore[index]
+            [state] = self.engine.inspect("container", name)
+            if not handles_sigterm(state["State"]["Pid"]):
+                return not state["State"]["Running"]
+            self.engine.ask("kill", "--signal", signal.SIGTERM.name, name)
+        return True
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        with suppress(RefusedError, subprocess.TimeoutExpired):
+            self.engine.ask("kill", str(process.args[-1]))  # type: ignore[index]
+            process.wait(timeout=_KILL_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def finish(self, folder: Path) -> None:
+        """Make this user the owner of what the containers' users wrote, in a container of the image, as only root can."""
+        self.engine.ask("ps", "--quiet")  # an engine that stops ends its containers, some with exit code 0
+        if os.geteuid() == 0:
+            return
+        mount = _csv("type=bind", f"source={folder.absolute()}", "target=/run-folder", "bind-nonrecursive")
+        options = ("--rm", "--user", "0", "--network", "none", "--label", self.label, "--mount", mount)
+        owner = f"{os.geteuid()}:{os.getegid()}"
+        try:
+            self.engine.ask("run", *options, "--entrypoint", "chown", self.image.identity, "-hR", owner, "/run-folder")
+        except RefusedError as error:
+            self.console.warn(f"{folder}: what the containers wrote there may belong to other users ({error})")
+
+    def _network_options(self, host: HostProcess) -> tuple[str, ...]:
+        if self.alone:
+            return ("--network", "none", "--add-host", f"{host.name}:127.0.0.1")
+        return ("--network", self.network, "--network-alias", host.name)
+
+    def _name(self, host: HostProcess) -> str:
+        return f"{self.network}-{host.name}"
+
+
+def _mount(host: HostProcess, bind: BindMount) -> str:
+    """Return the value of --mount for a channel; an overlay is a volume, which ends with its container."""
+    root = host.root.absolute()
+    target = bind.target
+    if target.is_relative_to(root):
+        target = Path(contract.BASE_DIR, target.relative_to(root))
+    if bind.written is None:
+        return _csv("type=bind", f"source={bind.source}", f"target={target}", *(["readonly"] if bind.read_only else []))
+    lower = bind.written / "lower"
+    lower.symlink_to(bind.source)
+    for name in ("upper", "work"):
+        (bind.written / name).mkdir()
+    # Paths in the options of an overlay must not contain commas or colons, so they are those of a link.
+    layers = Path(host.temporary, f"layers-{len(list(Path(host.temporary).iterdir()))}")
+    layers.symlink_to(bind.written.absolute())
+    overlay = ",".join(f"{name}dir={layers}/{name}" for name in ("lower", "upper", "work"))
+    options = (f"volume-opt={each}" for each in ("type=overlay", "device=overlay", f"o={overlay}"))
+    return _csv("type=volume", f"target={target}", "volume-nocopy", "volume-driver=local", *options)
+
+
+def _csv(*fields: str) -> str:
+    """Return the fields as --mount takes them: one line of CSV."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields)
+    return line.getvalue()
+
+
+def _let_all_users_in(host: HostProcess) -> None:
+    """Let the image's user, which may be any, read and write as in SageMaker; outside, only this user may enter the folder."""
+    host.root.parent.chmod(0o700)
+    for file in (host.root / contract.CONFIG_DIR).iterdir():
+        file.chmod(0o644)
+    folders = [
+        host.root,
+        *(host.root / name for name in (contract.MODEL_DIR, contract.OUTPUT_DIR, contract.OUTPUT_DATA_DIR)),
+    ]
+    own = (bind.source for bind in host.binds if not bind.read_only and bind.written is None)
+    for folder in (*folders, *(each for each in own if each.is_relative_to(host.root.parent.absolute()))):
+        folder.chmod(0o777)

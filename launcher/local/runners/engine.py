@@ -1,0 +1,119 @@
+"""The container engine of this machine, by its command line, and what its refusals mean for the user."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launcher.console import Console
+from launcher.errors import RefusedError
+from launcher.request.image_uris import image_region
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# What the engine's messages contain -> what to do.
+_REMEDIES = {
+    r"permission denied while trying to connect|connect: permission denied": "you may not use the engine:"
+    " `sudo usermod -aG docker $USER`, then log in again",
+    r"cannot connect to the docker daemon|failed to connect to the docker api": "no engine is running:"
+    " start it (`sudo systemctl start docker`), or correct DOCKER_HOST",
+    r"no space left on device": "free space on the engine's disk: `docker system df` shows its use,"
+    " `docker system prune` removes what is unused",
+    r"exec format error": "the image is for another processor; use one for this machine",
+    r"/bin/sh.*no such file": "the image has no /bin/sh, through which a local run passes the variables; add one to the image",
+    r"device driver|nvidia": "install the NVIDIA Container Toolkit",
+    r"address pool": "the engine's networks use all its addresses: `docker network prune` removes unused ones",
+    r"bind source path does not exist": "the engine sees other files than this machine: it must run on this machine itself",
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that the engine has."""
+
+    identity: str
+    entrypoint: tuple[str, ...]
+
+
+class Engine:
+    """The engine that the command line `name` controls."""
+
+    def __init__(self, name: str) -> None:
+        """Find the engine. Raises RefusedError if there is none, or this user may not use it."""
+        program = shutil.which(name)
+        if not sys.platform.startswith("linux"):
+            raise RefusedError(
+                f"--local {name} needs Linux, since its mounts cross into a virtual machine elsewhere; use --local"
+            )
+        if program is None:
+            remedy = f"install it (`apt-get install {name}.io`), or leave out {name}"
+            raise RefusedError(f"--local {name}: there is no program {name}; {remedy}")
+        self.program = program
+        self.name = name
+        self.ask("ps", "--quiet")
+
+    def ask(self, *arguments: str) -> str:
+        """Return what a command prints. Raises RefusedError with a remedy if it fails."""
+        done = subprocess.run(
+            [self.program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise self._refusal(arguments[0], done.stderr)
+        return done.stdout
+
+    def inspect(self, kind: str, name: str) -> list[Any]:
+        """Return what the engine knows of a container, an image or a network."""
+        found: list[Any] = json.loads(self.ask(kind, "inspect", name))
+        return found
+
+    def image(self, name: str, console: Console) -> Image:
+        """Return an image, pulled if the engine does not have it. Raises RefusedError if it cannot be used."""
+        try:
+            [found] = self.inspect("image", name)
+        except RefusedError:
+            console.say(f"pulling {name}")
+            self._pull(name)
+            [found] = self.inspect("image", name)
+        machine = platform.machine()
+        if found["Architecture"] != _ARCHITECTURES.get(machine, machine) and not _is_emulated(found["Architecture"]):
+            remedy = "use an image for this machine, or install qemu-user-static, with which it runs slowly"
+            raise RefusedError(f"{name}: the image is for {found['Architecture']}, this machine is {machine}; {remedy}")
+        return Image(found["Id"], tuple(found["Config"].get("Entrypoint") or ()))
+
+    def _pull(self, name: str) -> None:
+        command = [self.program, "pull", name]
+        # Progress goes to standard error (2), since --json prints the result on standard output.
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=2, stderr=subprocess.PIPE, text=True, check=False
+        )
+        if done.returncode:
+            remedy = f"build or load it, name another by --image, or log in: `{_login(self.name, name)}`"
+            raise self._refusal(f"pull {name}", done.stderr, remedy)
+
+    def _refusal(self, what: str, errors: str, remedy: str = "") -> RefusedError:
+        text = " ".join(errors.split())
+        found = (known for pattern, known in _REMEDIES.items() if re.search(pattern, text, re.IGNORECASE))
+        reason = text.removeprefix("Error response from daemon: ").removeprefix("Error: ")
+        advice = next(found, remedy)
+        return RefusedError(f"{self.name} {what}: {reason}{advice and '; '}{advice}")
+
+
+def _login(engine: str, image: str) -> str:
+    """Return the command that logs in to the registry of an image."""
+    registry, slash, _ = image.partition("/")
+    if region := image_region(image):
+        password = f"aws ecr get-login-password --region {region}"
+        return f"{password} | {engine} login --username AWS --password-stdin {registry}"
+    is_named = slash and ("." in registry or ":" in registry or registry == "localhost")
+    return f"{engine} login {registry}" if is_named else f"{engine} login"
+
+
+def _is_emulated(architecture: str) -> bool:
+    machine = next((mine for mine, theirs in _ARCHITECTURES.items() if theirs == architecture), architecture)
+    return Path(f"/proc/sys/fs/binfmt_misc/qemu-{machine}").exists()

@@ -1,0 +1,174 @@
+"""Hosts as processes of this machine, in the Python that runs `launch`, and in their own namespaces if the machine allows them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import site
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+
+from entrypoints import contract
+from launcher.console import Console
+from launcher.errors import RefusedError
+from launcher.local import enter, sandbox
+from launcher.local.runners import HostProcess
+from launcher.local.workspace import Host, LocalOptions, LocalRun
+from launcher.planning import Plan, boot_arguments
+
+_QUIT_SECONDS = 2
+# The variables that programs need on this machine; a job does not inherit any others.
+_PASSED_ON = (
+    *("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "all_proxy"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
+)
+
+
+@contextlib.contextmanager
+def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Processes]:
+    """Yield the runner. Raises RefusedError if only the image knows what to run."""
+    if plan.code is None and "ContainerEntrypoint" not in plan.request.get("AlgorithmSpecification", {}):
+        remedy = "write code: {directory: src, entry_point: train.py}, or run the image: --local docker"
+        what = (
+            "--local without docker needs code or container_entrypoint: without them only the image knows what to run"
+        )
+        raise RefusedError(f"{what}; {remedy}")
+    if options.image is not None:
+        raise RefusedError("--image: --local alone uses no image; write --local docker, or leave out --image")
+    reason = "switched off" if options.no_namespaces else sandbox.why_no_namespaces()
+    if reason is not None:
+        instead = f"{contract.BASE_DIR_VARIABLE} and SM_* name the folder instead, hosts have no names"
+        console.warn(f"there is no {contract.BASE_DIR} ({reason}): {instead}")
+    if plan.request.get("EnableNetworkIsolation"):
+        console.warn("local runs without docker do not enforce enable_network_isolation: the job can reach the network")
+    yield Processes(mounts=reason is None)
+
+
+class Processes:
+    """The runner of processes; `mounts` tells whether they have namespaces."""
+
+    other_users = False
+    address = "127.0.0.1"
+
+    def __init__(self, *, mounts: bool) -> None:
+        self.mounts = mounts
+        self.interface = "lo0" if "lo0" in [name for _, name in socket.if_nameindex()] else "lo"  # macOS or Linux
+
+    @cached_property
+    def _port(self) -> int:
+        """One free port, the same for all hosts, since other runs may use this machine as well."""
+        with socket.socket() as probe:
+            probe.bind((self.address, 0))
+            return int(probe.getsockname()[1])
+
+    def environ(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> dict[str, str]:
+        environ = {
+            **{key: value for key, value in os.environ.items() if key in _PASSED_ON or key.startswith("PIP_")},
+            # The entrypoint's `python3` is the Python of the launcher, with its packages.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "HOME": str(run.host_folder(host) / "home"),
+            "PYTHONUSERBASE": site.getuserbase(),
+            **store,
+            contract.MASTER_PORT_VARIABLE: str(self._port),
+        }
+        if not self.mounts:
+            environ[contract.BASE_DIR_VARIABLE] = str(run.root(host))
+            environ[contract.MASTER_ADDR_VARIABLE] = self.address
+        return environ
+
+    def command(self, run: LocalRun, host: Host) -> tuple[str, ...]:
+        """Return the request's ContainerEntrypoint; without namespaces, with the real path of /opt/ml."""
+        algorithm = run.plan.request.get("AlgorithmSpecification", {})
+        if "ContainerEntrypoint" in algorithm:
+            command = [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", ())]
+        else:
+            run.console.warn("in SageMaker the image's sagemaker-training toolkit starts this code, here boot.py does")
+            assert run.plan.spec.code is not None, "`opened` refuses plans with neither code nor entrypoint"
+            boot = f"{contract.BASE_DIR}/{contract.DATA_DIR}/{contract.CODE_CHANNEL}/{contract.BOOT_FILE}"
+            command = ["python3", boot, *boot_arguments(run.plan.spec.code)]
+        if not self.mounts:
+            root, prefix = run.root(host), f"{contract.BASE_DIR}/"
+            command = [f"{root}/{word.removeprefix(prefix)}" if word.startswith(prefix) else word for word in command]
+        return tuple(command)
+
+    def prepare(self, hosts: Sequence[HostProcess]) -> None:
+        """Write the hosts' folders and /etc/hosts, in which all have names."""
+        here = Path("/etc/hosts")
+        known = here.read_text(encoding="utf-8") if here.exists() else "127.0.0.1 localhost"
+        added = "".join(f"\n127.0.1.{index} {each.name}" for index, each in enumerate(hosts, 1))
+        for host in hosts:
+            for name in ("home", "stage"):
+                (host.root.parent / name).mkdir()
+            (host.root.parent / "hosts").write_text(f"{known.rstrip()}{added}\n", encoding="utf-8")
+
+    def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
+        command: Sequence[str | Path] = host.command
+        if self.mounts:
+            stage = host.root.parent / "stage"
+            settings = {
+                "name": host.name,
+                "root": host.root,
+                "base_dir": contract.BASE_DIR,
+                "stage": stage,
+                "etc_hosts": host.root.parent / "hosts",
+                "binds": [asdict(bind) for bind in host.binds],
+                "command": host.command,
+                "mount": shutil.which("mount"),
+            }
+            settings_file = stage.with_suffix(".json")
+            settings_file.write_text(json.dumps(settings, default=str), encoding="utf-8")
+            # -I: the job must not import modules from the launcher's folder.
+            command = [*sandbox.unshare(), sys.executable, "-I", enter.__file__, settings_file]
+        if setpriv := shutil.which("setpriv"):
+            command = [setpriv, "--pdeathsig", "KILL", *command]  # the job ends even if the launcher is killed
+        return subprocess.Popen(
+            command,
+            cwd="/",
+            env={"TMPDIR": host.temporary, **host.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # the launcher forwards the terminal's Ctrl-C
+        )
+
+    def terminate(self, process: subprocess.Popen[bytes]) -> bool:
+        try:
+            # `unshare` does not forward the signal, so it is sent to its child, PID 1 of the namespace.
+            pids = [
+                pid
+                for pid in (_children(process.pid) if self.mounts else [process.pid])
+                if sandbox.handles_sigterm(pid)
+            ]
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            return bool(pids)
+        except ProcessLookupError:
+            return True
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if not self.mounts:
+                # The training has its own session, which only boot.py knows; on SIGQUIT it ends all of it.
+                os.kill(process.pid, signal.SIGQUIT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=_QUIT_SECONDS)
+            os.killpg(process.pid, signal.SIGKILL)  # --kill-child ends the whole PID namespace
+
+    def finish(self, folder: Path) -> None:
+        """Do nothing: the processes are this user's."""
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []

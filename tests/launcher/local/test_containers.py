@@ -1,0 +1,205 @@
+"""Local runs by docker: real containers of an image made of this machine's Python, in an engine of the tests' own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docker_engine import IMAGE, CannotStartError, Engine, engine
+from launcher.checks.examples import laid_over_base
+from local_jobs import EFS, assert_nothing_is_left, command, launch, result, write_job
+from patience import PATIENCE, wait_for
+
+# Prints a line, then waits to be stopped.
+WAITING = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *a: (open("/opt/ml/model/saved", "w").close(), sys.exit(0)))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def docker_engine() -> Iterator[Engine]:
+    """The engine of all tests of this file, with the image."""
+    try:
+        with engine() as found, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DOCKER_HOST", found.host)
+            found.make_image(IMAGE)
+            yield found
+    except CannotStartError as error:
+        pytest.skip(f"no engine: {error}")
+
+
+@pytest.fixture
+def docker(docker_engine: Engine, here: Path) -> Iterator[Engine]:
+    """The engine; a test must leave no container, network, volume, mount or process."""
+    yield docker_engine
+    assert wait_for(lambda: docker_engine.left() == "")
+    assert_nothing_is_left(here)
+
+
+def in_docker(image: str = IMAGE) -> tuple[str, ...]:
+    return ("--local", "docker", "--image", image)
+
+
+def started(here: Path) -> subprocess.Popen[str]:
+    """Start a run and return it when its script is ready."""
+    process = subprocess.Popen(
+        command(*in_docker()), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "ready" in line:
+            return process
+    raise AssertionError("".join(lines))
+
+
+def test_hosts_in_containers_read_all_modes_and_hide_their_variables(here: Path, docker: Engine, fuse: None) -> None:
+    script = """
+import json, os, socket, time, urllib.request
+host, data = os.environ["SM_CURRENT_HOST"], "/opt/ml/input/data/"
+for name in ("file", "fast", "efs"):
+    folder = os.environ[f"SM_CHANNEL_{name.upper()}"]
+    print(name, [open(f"{folder}/{file}").read() for file in sorted(os.listdir(folder)) if file.endswith(".txt")])
+for epoch in (0, 1):
+    print("pipe", epoch, open(f"{data}pipe_{epoch}").read().split("\\n"))
+print("names", len({socket.gethostbyname(name) for name in json.loads(os.environ["SM_HOSTS"])}), socket.gethostname())
+print("s3", urllib.request.urlopen(os.environ["AWS_ENDPOINT_URL"] + "/bucket/train/2.txt").read())
+print("environ", os.environ["SECRET"], "pid", open("/proc/1/cmdline").read().split("\\0")[:2])
+try:
+    open(data + "fast/new", "w")
+except OSError as error:
+    print("fast", error.strerror)
+for folder in (data + "file", "/opt/ml/model"):
+    open(f"{folder}/{host}", "w").write(host)
+open(data + f"efs/{host}", "w").close()
+while not os.path.exists(data + "efs/go"):
+    time.sleep(0.02)
+"""
+    efs = f"{{file_system_id: {EFS}, directory_path: /lists, source: EFS, file_system_access_mode: rw}}"
+    vpc = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+    resources = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
+    modes = (
+        "fast: {s3_uri: s3://bucket/train/, input_mode: FastFile}, pipe: {s3_uri: s3://bucket/train/, input_mode: Pipe"
+    )
+    channels = (
+        f"channels: {{file: s3://bucket/train/, {modes}, s3_data_distribution_type: ShardedByS3Key}}, efs: {efs}}}\n"
+    )
+    write_job(here, script, resources + vpc + channels + 'environment: {SECRET: "it\'s $HOME\\nhidden"}\n')
+    folder = here / f"data/efs/{EFS}/lists"
+    with subprocess.Popen(
+        command(*in_docker()), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as run:
+        written = [folder / host for host in ("algo-1", "algo-2")]
+        wait_for(lambda: run.poll() is not None or all(file.exists() for file in written))
+        names = docker.ask("ps", "--quiet").split()
+        shown = docker.ask("inspect", *names) if names else ""
+        (folder / "go").touch()
+        output, _ = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, output
+    lines = [f"train {index}\n" for index in range(6)]
+    for host in ("algo-1", "algo-2"):
+        assert f"{host} | file {lines}" in output
+        assert f"{host} | fast {lines}" in output
+        assert f"{host} | efs {[line.replace('train', 'lists') for line in lines]}" in output
+        assert f"{host} | names 2 {host}" in output
+        assert f"{host} | s3 b'train 2\\n'" in output
+        assert f"{host} | environ it's $HOME" in output
+        assert f"{host} | fast Read-only file system" in output
+    assert "hidden pid ['python3', '/opt/ml/input/data/launcher_code/boot.py']" in output
+    pipes = [
+        json.loads(line.partition(" pipe 0 ")[2].replace("'", '"')) for line in output.split("\n") if " pipe 0 " in line
+    ]
+    assert sorted(line for pipe in pipes for line in pipe if line) == [line.strip() for line in lines]
+    assert len(names) == 2
+    assert "hidden" not in shown
+    assert "AWS_" not in shown
+    with tarfile.open(here / ".launch/job/s3/bucket/out/job/output/model.tar.gz") as tar:
+        assert sorted(tar.getnames()) == ["algo-1", "algo-2"]
+    assert sorted(path.name for path in (here / "data/s3/bucket/train").iterdir()) == [
+        f"{each}.txt" for each in range(6)
+    ]
+
+
+def test_image_of_ones_own_gets_train_its_user_and_no_network(here: Path, docker: Engine, fuse: None) -> None:
+    program = """
+import os, socket, sys
+config = open("/opt/ml/input/config/hyperparameters.json").read()
+print("program", sys.argv[1:], os.getuid(), config, sorted(name for name in os.environ if name.startswith("AWS")))
+print("channels", [sorted(os.listdir(f"/opt/ml/input/data/{name}")) for name in ("fast", "train")])
+print("shared memory", os.statvfs("/dev/shm").f_blocks > 20_000, os.listdir("/sys/class/net"), socket.gethostbyname("algo-1"))
+try:
+    socket.create_connection(("192.0.2.1", 80))
+except OSError as error:
+    print("outside", error.strerror)
+open("/opt/ml/output/failure", "w").write("a reason of its own")
+sys.exit(3)
+"""
+    entrypoint = json.dumps(["python3", "-c", program])
+    docker.make_image("own:1", f"ENTRYPOINT {entrypoint}", "USER 1234")
+    channels = "channels: {fast: {s3_uri: s3://bucket/train/, input_mode: FastFile}, train: s3://bucket/train/}"
+    overlay = f"enable_network_isolation: true\nhyperparameters: {{epochs: 1}}\n{channels}"
+    (here / "job.yaml").write_text(laid_over_base(overlay))
+    output = launch(here, *in_docker("own:1"), code=4)
+    assert """program ['train'] 1234 {"epochs": "1"} ['AWS_REGION']""" in output
+    assert f"channels {[[f'{index}.txt' for index in range(6)]] * 2}" in output
+    assert "outside Network is unreachable" in output
+    assert "shared memory True" in output
+    assert result(here)["FailureReason"] == "a reason of its own"
+
+
+def test_ctrl_c_lets_the_container_save(here: Path, docker: Engine) -> None:
+    write_job(here, WAITING)
+    with started(here) as run:
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 130, output
+    assert (here / ".launch/job/algo-1/ml/model/saved").exists()
+
+
+def test_killed_launcher_leaves_no_container(here: Path, docker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(here))  # for the folders that it leaves
+    write_job(here, WAITING)
+    with started(here) as run:
+        run.kill()
+
+
+def test_killed_container_fails_the_run(here: Path, docker: Engine) -> None:
+    write_job(here, WAITING)
+    with started(here) as run:
+        docker.ask("kill", *docker.ask("ps", "--quiet").split())
+        output, _ = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 4, output
+    assert "the entrypoint ended with exit code 137" in output
+
+
+def test_next_run_removes_what_a_stopped_engine_kept(here: Path, docker: Engine) -> None:
+    write_job(here, WAITING)
+    with started(here) as run:
+        docker.stop()
+        try:
+            output, _ = run.communicate(timeout=PATIENCE)
+        finally:
+            docker.start()
+    assert run.returncode == 4, output
+    assert "could not be removed; the next --local docker tries again" in output
+    assert "no engine is running: start it" in result(here)["FailureReason"]
+    assert docker.left() != ""
+    write_job(here, "print('done')", "channels: null")
+    launch(here, *in_docker(), "--name", "next")
+
+
+def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, docker: Engine) -> None:
+    write_job(here, "", "channels: null")
+    output = launch(here, *in_docker("127.0.0.1:1/image:1"), code=3)
+    assert "or log in: `docker login 127.0.0.1:1`" in output
+    assert not (here / ".launch").exists()
