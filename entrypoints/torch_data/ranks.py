@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -67,48 +67,45 @@ def load_state(loader: Stateful | DataLoader[Any], state: State) -> None:
         )  # A StatefulDataLoader knows only its own number of workers; its dataset knows any.
 
 
-def even_batches(batches: Iterable[T], *, kept: int = 8) -> Generator[tuple[T, bool], None, None]:
-    """Yield as many batches on every rank as the rank with the most has, so that all ranks take the same number of steps.
+def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:
+    """Yield equally many batches on every rank: a rank that has run out takes batches that others have left.
 
-    A rank that has run out repeats its first batches; leave these out of the metrics, and multiply their loss by 0. A rank that had
-    none (fewer objects than ranks; an epoch resumed near its end) receives one from another rank. Every rank of the process group
-    must iterate.
+    Each batch counts on one rank, so no sample is repeated. In the last steps, a rank that has only one batch left gives a copy of
+    it, which does not count: leave that out of the metrics, and multiply its loss by 0. Every rank of the process group must
+    iterate. Between two batches, the states of all ranks are of the same step.
 
     Args:
-        batches: This rank's batches.
-        kept: How many of its first batches a rank keeps to repeat.
+        batches: This rank's batches. They must pickle.
 
     Yields:
-        A batch, and whether it counts: False for a repeated one.
+        A batch, and whether it counts.
     """
     if not _are_several():
         yield from ((batch, True) for batch in batches)
         return
-    first: list[T] = []
-    repeated = 0
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
     nothing: Any = object()
-    for batch in chain(batches, repeat(nothing)):
-        has_one = batch is not nothing
-        # The lowest rank that has a batch; and whether a rank has none to repeat.
-        votes = torch.tensor([rank if has_one else ranks, -int(not has_one and not first)], device=device)
-        torch.distributed.all_reduce(votes, torch.distributed.ReduceOp.MIN)
-        lender, one_is_missing = int(votes[0]), bool(votes[1])
-        if lender == ranks:
+    own = chain(batches, repeat(nothing))
+    for step in count():
+        batch = next(own)
+        votes = torch.zeros(ranks, dtype=torch.int64, device=device)
+        votes[rank] = batch is not nothing
+        torch.distributed.all_reduce(votes)
+        lenders, takers = votes.nonzero()[:, 0].tolist(), (votes == 0).nonzero()[:, 0].tolist()
+        if not lenders:
             return
-        if one_is_missing:
-            lent: list[Any] = [batch if rank == lender else None]
-            torch.distributed.broadcast_object_list(lent, src=lender)
-            if not has_one and not first:
-                first.append(lent[0])
-        if has_one:
-            if len(first) < kept:
-                first.append(batch)
-            yield batch, True
-        else:
-            yield first[repeated % len(first)], False
-            repeated += 1
+        counts = True
+        for number, taker in enumerate(takers, step):
+            lender = lenders[number % len(lenders)]
+            if rank == lender:
+                spare = next(own)
+                torch.distributed.send_object_list([(batch, False) if spare is nothing else (spare, True)], taker)
+            elif rank == taker:
+                received: list[Any] = [None]
+                torch.distributed.recv_object_list(received, lender)
+                batch, counts = received[0]
+        yield batch, counts
 
 
 def _are_several() -> bool:

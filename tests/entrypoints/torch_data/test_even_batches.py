@@ -1,4 +1,4 @@
-"""even_batches: as many steps on every rank as on the one with the most batches."""
+"""even_batches: equally many steps on every rank, and each batch on one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from entrypoints.torch_data.ranks import even_batches
 rank, store, lengths = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=len(lengths))
 try:
-    batches = list(even_batches([f"{rank}.{number}" for number in range(lengths[rank])], kept=2))
+    batches = list(even_batches([f"{rank}.{number}" for number in range(lengths[rank])]))
 except Exception as error:
     batches = str(error)
 print(json.dumps(batches), flush=True)
@@ -53,15 +53,15 @@ def ranks(folder: Path, lengths: list[int]) -> list[Any]:
             process.wait()
 
 
-def test_every_rank_takes_as_many_steps_as_the_longest(tmp_path: Path) -> None:
-    longest, shortest, even = ranks(tmp_path, [5, 2, 5])
-    assert longest == [[f"0.{number}", True] for number in range(5)]
-    assert even == [[f"2.{number}", True] for number in range(5)]
-    assert shortest == [["1.0", True], ["1.1", True], ["1.0", False], ["1.1", False], ["1.0", False]]
+def test_batches_that_are_left_are_taken_by_the_ranks_that_have_run_out(tmp_path: Path) -> None:
+    first, second, third = ranks(tmp_path, [5, 2, 5])
+    assert first == [["0.0", True], ["0.1", True], ["0.2", True], ["0.4", True]]
+    assert second == [["1.0", True], ["1.1", True], ["0.3", True], ["2.4", True]]
+    assert third == [["2.0", True], ["2.1", True], ["2.2", True], ["2.3", True]]
 
 
-def test_rank_without_samples_receives_a_batch(tmp_path: Path) -> None:
-    first, empty, last = ranks(tmp_path, [2, 0, 1])
-    assert [counts for _, counts in first] == [True, True]
-    assert empty == [["0.0", False], ["0.0", False]]
-    assert last == [["2.0", True], ["2.0", False]]
+def test_fewer_last_batches_than_ranks_count_once(tmp_path: Path) -> None:
+    first, empty, last = ranks(tmp_path, [2, 0, 2])
+    assert first == [["0.0", True], ["2.1", False]]
+    assert empty == [["0.1", True], ["2.1", False]]
+    assert last == [["2.0", True], ["2.1", True]]
