@@ -39,7 +39,8 @@ def _resume_line(row: Row) -> str:
 
 
 def _memory_line(row: Row) -> str:
-    return f"| {row['work'].removeprefix('memory over 10 GB: ')} | {_figure(row['ours'], row['unit'])} |"
+    limit = "" if row["limit"] is None else _figure(row["limit"], row["unit"])
+    return f"| {row['work'].removeprefix('memory over 10 GB: ')} | {_figure(row['ours'], row['unit'])} | {limit} |"
 
 
 def _figure(value: float, unit: str) -> str:
@@ -50,7 +51,7 @@ def _figure(value: float, unit: str) -> str:
 
 
 _RESUME = "| format | resume | read that far instead | ratio |\n|---|---|---|---|"
-_MEMORY = "| data and reader | memory above the imports |\n|---|---|"
+_MEMORY = "| data and reader | memory above the imports | two samples |\n|---|---|---|"
 
 
 def _table_of(row: Row) -> tuple[int, str, str, Callable[[Row], str]]:
