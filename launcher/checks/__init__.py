@@ -1,7 +1,7 @@
-"""All problems of a spec: limits of botocore's model (`aws_model`), and rules across fields (the tables below).
+"""All problems of a spec: limits of botocore's model (`aws_model`), and rules across fields (the table below).
 
-A new rule is one decorated function and its name in a subject's `RULES`; a new subject is one file beside this one and one name
-here.
+A new rule is a decorated function in a subject's module and an example of its code in examples.yaml beside it; a new subject is a
+module and its name in the table.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from launcher.checks.built_in import channels as built_in
+from launcher.checks.built_in import channels as built_in_channels
 from launcher.checks.built_in import image_data
 from launcher.checks.built_in import job as built_in_job
-from launcher.checks.channels import content_types, file_systems, modes, prefixes, uris
-from launcher.checks.channels import entries as channels
+from launcher.checks.channels import content_types, entries, file_systems, modes, prefixes, uris
 from launcher.checks.instances import resources, serverless, stopping, volumes, warm_pools
-from launcher.checks.job import arguments, code, container_image, network, output, profiler
-from launcher.checks.job import settings as job
+from launcher.checks.job import arguments, code, container_image, network, output, profiler, settings
 from launcher.checks.remedies import remedy
 from launcher.checks.rule import Rule
 from launcher.checks.unknown_members import follows, watched, without
@@ -29,29 +27,16 @@ from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
 
 _IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
-RULES: tuple[Rule, ...] = (
-    *job.RULES,
-    *code.RULES,
-    *arguments.RULES,
-    *container_image.RULES,
-    *resources.RULES,
-    *volumes.RULES,
-    *warm_pools.RULES,
-    *stopping.RULES,
-    *network.RULES,
-    *output.RULES,
-    *uris.RULES,
-    *channels.RULES,
-    *content_types.RULES,
-    *modes.RULES,
-    *prefixes.RULES,
-    *file_systems.RULES,
-    *built_in.RULES,
-    *image_data.RULES,
-    *built_in_job.RULES,
-    *serverless.RULES,
-    *profiler.RULES,
+# In the order of the documentation.
+SUBJECTS = (
+    *(settings, code, arguments, container_image),
+    *(resources, volumes, warm_pools, stopping),
+    *(network, output),
+    *(uris, entries, content_types, modes, prefixes, file_systems),
+    *(built_in_channels, image_data, built_in_job),
+    *(serverless, profiler),
 )
+RULES = tuple(rule for subject in SUBJECTS for rule in vars(subject).values() if isinstance(rule, Rule))
 
 
 def check_spec(

@@ -2,65 +2,35 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
+import yaml
+
 from launcher.checks import RULES
+from launcher.checks.rule import Severity
 from launcher.errors import Location, Problem
 from launcher.spec.job import JobSpec
-
-# Codes without a rule: of the YAML, of a spec's shape, of botocore's model, and of files.
-OTHER_CODES = {
-    "yaml-syntax": "The file is not YAML at this place.",
-    "yaml-empty": "The file is empty.",
-    "yaml-too-large": "The file is larger than 1 MB, or has more than 5,000 values.",
-    "yaml-encoding": "The file is not UTF-8.",
-    "yaml-character": "The file has a character that YAML does not allow, such as NUL, or an invisible or misleading one.",
-    "yaml-documents": "The file has several documents; one file is one job.",
-    "yaml-tag": "A tag such as `!!python/...` is not supported.",
-    "yaml-alias": "An alias names no anchor, or the value around it, or expands to too many values.",
-    "yaml-depth": "The nesting is deeper than 50 levels.",
-    "yaml-key": "A key is a list, a mapping or null.",
-    "duplicate-key": "A key is written twice in one mapping.",
-    "unknown-key": "A key is misspelt, or belongs elsewhere.",
-    "unknown-source": "A channel's `source` is not a storage kind.",
-    "unknown-value": "A value is not one of those that a key of the launcher's own allows.",
-    "wrong-type": "A value has the wrong type: text for a number, a list for a mapping.",
-    "invalid-value": "A value is refused for another reason, given in the message.",
-    "aws-required": "AWS requires this member.",
-    "aws-type": "AWS's member has another type.",
-    "aws-enum": "The value is not one of those that the installed botocore knows.",
-    "aws-pattern": "The text does not match AWS's pattern.",
-    "aws-min": "The value is shorter or smaller than AWS allows, or has fewer items.",
-    "aws-max": "The value is longer or larger than AWS allows, or has more items.",
-    "aws-unknown-member": "The request has no such member.",
-    "image-unknown": "No image of AWS's is known for the framework and versions of `image`.",
-    "variable-not-set": "A `${NAME}` names an environment variable that is not set.",
-    "spec-layer": "A file to extend, or a `--set`, cannot be merged with the spec.",
-    "ignore-code": "`ignore` has an unknown code, or an error that cannot be ignored.",
-    "code-unreadable": "The code folder is missing, or has a file that cannot be read.",
-    "code-file-missing": "The code folder lacks a file that the spec names.",
-    "code-package-toolkit": "The toolkit starts this code, and cannot run its entry point with a setup.py in the folder.",
-    "code-too-large": "More than 250 MB, or more than 20,000 files, would be sent with the code.",
-    "aws-refused": "AWS refused the request; the message is AWS's own.",
-}
-
-# Warnings without a rule, since they are about files.
-OTHER_WARNINGS = {
-    "code-requirements-unnamed": "A requirements.txt is sent with the code, but `code.requirements` does not name it.",
-    "code-skipped": "The code folder or a dependency has broken links, FIFOs or sockets, which cannot be sent.",
-    "code-aws-keys": "An AWS secret access key seems to be in a file that is sent with the code.",
-}
 
 # Errors that can be ignored even so: the service may be newer than the installed model.
 _IGNORABLE_ERRORS = ("aws-enum",)
 
 
-def offline_codes() -> tuple[str, ...]:
-    """Return every code of this table and of the rules."""
-    return (*(rule.code for rule in RULES), *OTHER_CODES, *OTHER_WARNINGS)
+@cache
+def other_codes() -> dict[str, tuple[Severity, str, str]]:
+    """Return the codes without a rule, of codes.yaml: the severity, why it is a problem, and what `--explain` adds."""
+    table = yaml.safe_load(Path(__file__).with_name("codes.yaml").read_text(encoding="utf-8"))
+    return {code: (each.get("severity", "error"), each["why"], each.get("more", "")) for code, each in table.items()}
+
+
+def offline_codes() -> dict[str, Severity]:
+    """Return the severity of each code of a rule or of `other_codes`."""
+    return {rule.code: rule.severity for rule in RULES} | {code: each[0] for code, each in other_codes().items()}
 
 
 def ignorable_offline() -> tuple[str, ...]:
     """Return those of the offline codes that `ignore:` and `--ignore` suppress."""
-    return (*(rule.code for rule in RULES if rule.severity == "warning"), *OTHER_WARNINGS, *_IGNORABLE_ERRORS)
+    return (*(code for code, severity in offline_codes().items() if severity == "warning"), *_IGNORABLE_ERRORS)
 
 
 def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
@@ -68,7 +38,10 @@ def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, .
 
     Codes that are not in this table are left to `launcher.reference.problem_codes.unknown_codes`.
     """
-    silent, allowed = {*(spec.ignore or ()), *ignore}, ignorable_offline()
+    silent = {*(spec.ignore or ()), *ignore}
+    if not silent:
+        return problems
+    allowed = ignorable_offline()
     refused = [
         not_ignored(code, "is an error, and errors cannot be ignored", spec)
         for code in sorted(silent.intersection(offline_codes()).difference(allowed))

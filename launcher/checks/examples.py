@@ -1,6 +1,11 @@
-"""The base spec of every rule's examples: small, right, and without a warning."""
+"""Examples of problems, from YAML files beside the rules: keys laid over a base spec that is small and has no problem."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 BASE = """\
 base_name: example
@@ -12,52 +17,17 @@ output_data_config: {s3_output_path: s3://bucket/out/}
 channels: {train: s3://bucket/train/}
 """
 
-TWENTY_CHANNELS = "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(20))
-TWO_HOSTS = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 10}\n"
-VPC = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
 
-# Built-in algorithms of the examples: the account of their images in eu-west-1, and hyperparameters that they require.
-_BUILT_INS = {
-    "image-classification": ("685385470294", "num_classes: 10, num_training_samples: 1000"),
-    "ipinsights": ("438346466558", "num_entity_vectors: 1000, vector_dim: 128"),
-    "kmeans": ("438346466558", "feature_dim: 10, k: 3"),
-    "lda": ("999678624901", "feature_dim: 10, mini_batch_size: 100, num_topics: 5"),
-    "linear-learner": ("438346466558", "predictor_type: regressor"),
-    "xgboost": ("685385470294", "num_round: 10"),
-}
-
-
-def built_in(algorithm: str, *channels: str, instance_type: str = "ml.m5.xlarge") -> str:
-    """Return an overlay that runs a built-in algorithm with its required hyperparameters.
-
-    Args:
-        algorithm: The algorithm's name.
-        channels: Each `name` or `name, more: keys`; a channel without `s3_uri` is in a folder of its name.
-        instance_type: The machine; image classification always gets one with a GPU.
-    """
-    account, hyperparameters = _BUILT_INS[algorithm]
-    machine = "ml.p3.2xlarge" if algorithm == "image-classification" else instance_type
-    entries = []
-    for channel in channels:
-        name, _, keys = channel.partition(", ")
-        place = "" if "s3_uri" in keys else f"s3_uri: s3://bucket/{name}/, "
-        entries.append(f"{name}: {{{place}{keys}}}")
-    return (
-        f"image: {account}.dkr.ecr.eu-west-1.amazonaws.com/{algorithm}:1\n"
-        f"hyperparameters: {{{hyperparameters}}}\n"
-        f"resource_config: {{instance_type: {machine}, instance_count: 1, volume_size_in_gb: 50}}\n"
-        f"channels: {{{', '.join(entries)}}}\n"
-    )
-
-
-def train(keys: str, uri: str = "s3://bucket/train/") -> str:
-    """Return an overlay with these keys of the channel `train`."""
-    return f"channels: {{train: {{s3_uri: {uri}, {keys}}}}}"
-
-
-def two_hosts(overlay: str) -> str:
-    """Return an overlay of `built_in` with two instances."""
-    return overlay.replace("instance_count: 1", "instance_count: 2")
+def examples() -> dict[str, tuple[str, str]]:
+    """Return for each code that has examples a wrong one, which has no other problem, and a right one; both without the base."""
+    here = Path(__file__).parent
+    tables = [_read(file) for file in (*here.glob("*/examples.yaml"), here / "codes.yaml")]
+    return {
+        code: (_joined(entry, "wrong"), _joined(entry, "right"))
+        for table in tables
+        for code, entry in table.items()
+        if {"wrong", "right", "both"} & entry.keys()
+    }
 
 
 def laid_over_base(overlay: str) -> str:
@@ -65,3 +35,12 @@ def laid_over_base(overlay: str) -> str:
     replaced = {line.partition(":")[0] for line in overlay.splitlines() if line and not line.startswith((" ", "-"))}
     kept = [line for line in BASE.splitlines() if line.partition(":")[0] not in replaced]
     return "\n".join([*kept, overlay.rstrip("\n")]) + "\n"
+
+
+def _read(file: Path) -> dict[str, dict[str, str]]:
+    table: dict[str, dict[str, str]] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return table
+
+
+def _joined(entry: dict[str, Any], which: str) -> str:
+    return "\n".join(entry[key] for key in ("both", which) if key in entry)

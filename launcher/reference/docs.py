@@ -22,7 +22,7 @@ from entrypoints.records import FORMATS
 from entrypoints.ways import REMOVED, WAYS
 from launcher.api import plan
 from launcher.checks import RULES
-from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS
+from launcher.checks.codes import other_codes
 from launcher.commands import COMMANDS
 from launcher.commands.card import EXIT_CODES, Command
 from launcher.cost.table import unpriced
@@ -166,8 +166,7 @@ def _request() -> str:
 def _codes() -> str:
     """Return a table of every code: the rules in the order of their checks, then the others."""
     rows = [(f"`{rule.code}`", rule.severity, (rule.find.__doc__ or "").split("\n\n")[0]) for rule in RULES]
-    rows += [(f"`{code}`", "error", text) for code, text in OTHER_CODES.items()]
-    rows += [(f"`{code}`", "warning", text) for code, text in OTHER_WARNINGS.items()]
+    rows += [(f"`{code}`", severity, why) for code, (severity, why, _) in other_codes().items()]
     return _table(_CODES_HEADINGS, rows)
 
 

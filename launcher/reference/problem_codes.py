@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Mapping
 
 from launcher.checks import RULES
-from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS, ignorable_offline, not_ignored, offline_codes
-from launcher.checks.examples import laid_over_base
+from launcher.checks.codes import ignorable_offline, not_ignored, offline_codes, other_codes
+from launcher.checks.examples import examples, laid_over_base
 from launcher.errors import Problem, did_you_mean
 from launcher.spec.job import JobSpec
 
@@ -36,26 +36,22 @@ def ignorable() -> tuple[str, ...]:
 
 def unknown_codes(spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
     """Return a problem for each code to ignore that no table has."""
-    others = {*(spec.ignore or ()), *ignore}.difference(offline_codes())
-    unknown = sorted(others.difference(preflight_codes())) if others else ()
+    silent = {*(spec.ignore or ()), *ignore}
+    others = silent.difference(offline_codes()) if silent else ()
+    unknown = sorted({*others}.difference(preflight_codes())) if others else ()
     other = "; write the code in brackets at the end of the warning"
     return [not_ignored(code, f"is not a code{did_you_mean(code, ignorable()) or other}", spec) for code in unknown]
 
 
 def explanation(code: str) -> str | None:
     """Return the full explanation of a code, for a terminal; None for an unknown code."""
-    from launcher.reference.explanations import EXPLANATIONS  # no other command needs them
-
-    if code in EXPLANATIONS:
-        more = EXPLANATIONS[code]
-        return _formatted(code, "error", f"{OTHER_CODES[code]}\n\n{more.text}", more.wrong, more.right)
-    for severity, table in (("error", OTHER_CODES), ("warning", OTHER_WARNINGS)):
-        if code in table:
-            return f"{code} ({severity})\n\n{table[code]}\n"
+    if code in (others := other_codes()):
+        grade, *texts = others[code]
+        return _formatted(code, grade, "\n\n".join(filter(None, texts)))
     for rule in RULES:
         if rule.code == code:
             text = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())
-            return _formatted(code, rule.severity, text, rule.wrong, rule.right)
+            return _formatted(code, rule.severity, text)
     if code in (asked := preflight_codes()):
         from launcher.preflight import CHECKS
 
@@ -71,9 +67,10 @@ def explanation(code: str) -> str | None:
     return explained(code)
 
 
-def _formatted(code: str, severity: str, text: str, wrong: str, right: str) -> str:
-    wrong, right = (textwrap.indent(f"{_distinct_lines(example)}\n", "    ") for example in (wrong, right))
-    return f"{code} ({severity})\n\n{text}\n\nwrong:\n\n{wrong}\nright:\n\n{right}"
+def _formatted(code: str, severity: str, text: str) -> str:
+    known = dict(zip(("wrong", "right"), examples().get(code, ()), strict=False))
+    shown = [f"{which}:\n\n{textwrap.indent(_distinct_lines(each), '    ')}\n" for which, each in known.items()]
+    return "\n".join([f"{code} ({severity})\n\n{text}\n", *shown])
 
 
 def _distinct_lines(example: str) -> str:

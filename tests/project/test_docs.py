@@ -17,17 +17,17 @@ import yaml
 import channel_specs
 import launcher
 from launcher import cli
-from launcher.checks import RULES, check_spec
-from launcher.checks.codes import OTHER_CODES, OTHER_WARNINGS, without_ignored
-from launcher.checks.examples import laid_over_base
+from launcher.checks import check_spec
+from launcher.checks.codes import offline_codes, other_codes, without_ignored
+from launcher.checks.examples import examples, laid_over_base
 from launcher.commands import COMMANDS
 from launcher.reference import docs, schema
-from launcher.reference.explanations import EXPLANATIONS
 from launcher.reference.problem_codes import explanation, preflight_codes
 
 ROOT = Path(launcher.__file__).parents[1]
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in docs.PAGES}
 TEXT = "\n".join(PAGES.values())
+EXAMPLES = examples()
 
 
 @pytest.mark.parametrize("page", docs.PAGES)
@@ -81,7 +81,7 @@ def plans(block: str) -> bool:
 
 
 def test_every_code_is_documented() -> None:
-    used = {*OTHER_CODES, *OTHER_WARNINGS} | {rule.code for rule in RULES}
+    used = {*offline_codes()}
     files = [file for glob in ("*.py", "checks/**/*.py", "parsing/*.py") for file in (ROOT / "launcher").glob(glob)]
     sources = [file.read_text(encoding="utf-8") for file in files]
     written = set(re.findall(r'"((?:yaml|aws|unknown|wrong|duplicate|invalid|code)-[a-z-]+)"', "\n".join(sources)))
@@ -89,20 +89,20 @@ def test_every_code_is_documented() -> None:
     assert [code for code in sorted(used) if f"`{code}`" not in TEXT] == []
 
 
-@pytest.mark.parametrize("code", EXPLANATIONS)
-def test_wrong_example_of_an_explanation_has_its_code_and_the_right_one_lacks_it(code: str) -> None:
-    for example, is_wrong in ((EXPLANATIONS[code].wrong, True), (EXPLANATIONS[code].right, False)):
+@pytest.mark.parametrize("code", [code for code in other_codes() if code in EXAMPLES])
+def test_wrong_example_of_a_code_without_a_rule_has_it_and_the_right_one_lacks_it(code: str) -> None:
+    for example, is_wrong in zip(EXAMPLES[code], (True, False), strict=True):
         try:
             spec = launcher.parse_spec(laid_over_base(example))
             problems = check_spec(spec) + without_ignored([], spec, ())
         except launcher.SpecError as error:
             problems = list(error.problems)
         assert [problem.code for problem in problems] == [code] * is_wrong, example
-    assert EXPLANATIONS[code].text in (explanation(code) or "")
+    assert other_codes()[code][2] in (explanation(code) or "")
 
 
 def test_unknown_value_names_the_option_that_accepts_it() -> None:
-    (problem,) = check_spec(launcher.parse_spec(laid_over_base(EXPLANATIONS["aws-enum"].wrong)))
+    (problem,) = check_spec(launcher.parse_spec(laid_over_base(EXAMPLES["aws-enum"][0])))
     assert "--ignore aws-enum" in problem.message
 
 

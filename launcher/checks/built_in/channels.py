@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.checks.built_in.facts import facts
-from launcher.checks.examples import built_in, two_hosts
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
 
@@ -15,11 +14,7 @@ def is_augmented(entry: Entry | None) -> bool:
     return entry is not None and entry.get("S3DataType") == "AugmentedManifestFile"
 
 
-_CSV = "content_type: text/csv"
-_TRAIN, _VALIDATION = f"train, {_CSV}", f"validation, {_CSV}"
-
-
-@warning("built-in-channel-missing", built_in("linear-learner", f"%s, {_CSV}"), wrong="validation", right="train")
+@warning("built-in-channel-missing")
 def channels_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm needs channels of certain names, `train` always among them.
 
@@ -44,7 +39,7 @@ def _meant_as(name: str, draft: Draft) -> Entry | None:
     return next((entry for entry in draft.entries if entry.name not in names and entry.name.startswith(name[:5])), None)
 
 
-@warning("built-in-channel-unknown", built_in("xgboost", _TRAIN, f"%s, {_CSV}"), wrong="test", right="validation")
+@warning("built-in-channel-unknown")
 def channels_that_it_knows(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm knows its channels, and may fail on others: "Extraneous channel found".
 
@@ -59,7 +54,7 @@ def channels_that_it_knows(draft: Draft) -> Iterator[Mistake]:
             yield entry.whole, f"is not a channel that {draft.built_in} is known to read: {names}; rename or delete it"
 
 
-@error("built-in-input-mode", built_in("ipinsights", f"{_TRAIN}, input_mode: %s"), wrong="Pipe", right="File")
+@error("built-in-input-mode")
 def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms read files only, and LDA reads CSV only from files.
 
@@ -72,7 +67,7 @@ def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("input_mode"), f"is Pipe, but {draft.built_in} {what} in File mode; write File"
 
 
-@warning("built-in-fast-file", built_in("xgboost", f"{_TRAIN}, input_mode: %s"), wrong="FastFile", right="Pipe")
+@warning("built-in-fast-file")
 def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     """Built-in algorithms that check the mode may not know FastFile.
 
@@ -86,11 +81,7 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("input_mode"), message
 
 
-@error(
-    "built-in-distribution",
-    two_hosts(built_in("linear-learner", _TRAIN, f"{_VALIDATION}%s")),
-    wrong=", s3_data_distribution_type: ShardedByS3Key",
-)
+@error("built-in-distribution")
 def distribution_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms need certain channels replicated to every host, or sharded over the hosts.
 
@@ -105,11 +96,7 @@ def distribution_that_it_needs(draft: Draft) -> Iterator[Mistake]:
                 yield entry.path("s3_data_distribution_type"), message
 
 
-@error(
-    "built-in-content-type",
-    wrong=built_in("linear-learner", "train, content_type: csv"),
-    right=built_in("xgboost", "train, content_type: csv"),
-)
+@error("built-in-content-type")
 def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm recognises data by its MIME type: text/csv, not csv.
 
@@ -125,7 +112,7 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("content_type"), message
 
 
-@warning("built-in-csv-not-said", built_in("xgboost", "train, s3_uri: s3://bucket/train.csv%s"), right=f", {_CSV}")
+@warning("built-in-csv-not-said")
 def csv_has_a_content_type(draft: Draft) -> Iterator[Mistake]:
     """Without a content type a built-in algorithm reads CSV as something else, most as RecordIO-protobuf, XGBoost as LibSVM.
 
@@ -137,7 +124,7 @@ def csv_has_a_content_type(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("content_type"), f"is missing, and {uri!r} is not read as CSV without it; write text/csv"
 
 
-@warning("built-in-label-size", built_in("kmeans", f"{_TRAIN}%s"), right=";label_size=0")
+@warning("built-in-label-size")
 def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
     """Unsupervised algorithms treat the first column of CSV as a label unless the content type has label_size=0.
 
@@ -148,15 +135,3 @@ def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
     if entry and entry.content_type == "text/csv" and "label_size" not in entry.get("ContentType"):
         message = f"makes {draft.built_in} treat the first column as a label; write text/csv;label_size=0"
         yield entry.path("content_type"), message
-
-
-RULES = (
-    channels_that_it_needs,
-    channels_that_it_knows,
-    modes_that_it_reads,
-    fast_file_that_it_may_not_read,
-    distribution_that_it_needs,
-    content_type_is_a_mime_type,
-    csv_has_a_content_type,
-    csv_without_labels,
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.checks.built_in.channels import is_augmented
-from launcher.checks.examples import built_in, two_hosts
 from launcher.checks.rule import Mistake, error
 from launcher.request.view import Draft, Entry
 
@@ -26,23 +25,7 @@ def _images_as_files(draft: Draft) -> bool:
     return not other and (lists or any(entry.content_type in _IMAGE_TYPES for entry in channels))
 
 
-_IMAGES = "content_type: application/x-image"
-_PIPED = "content_type: application/x-recordio, input_mode: Pipe"
-_AUGMENTED = (
-    "%s, s3_uri: s3://bucket/%s.manifest, s3_data_type: AugmentedManifestFile, content_type: application/x-recordio,"
-    " input_mode: Pipe, attribute_names: [source-ref, class]"
-)
-_WRAPPED = ", record_wrapper_type: RecordIO"
-_ALGORITHM = "image-classification"
-
-
-@error(
-    "built-in-image-lists",
-    wrong=built_in(_ALGORITHM, f"train, {_IMAGES}", f"validation, {_IMAGES}"),
-    right=built_in(
-        _ALGORITHM, *(f"{name}, {_IMAGES}" for name in ("train", "validation", "train_lst", "validation_lst"))
-    ),
-)
+@error("built-in-image-lists")
 def images_need_lists(draft: Draft) -> Iterator[Mistake]:
     """Images as files need further channels with their labels.
 
@@ -66,11 +49,7 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("content_type"), message
 
 
-@error(
-    "built-in-recordio-pipe",
-    two_hosts(built_in(_ALGORITHM, f"train, {_PIPED}%s", f"validation, {_PIPED}")),
-    wrong=", s3_data_distribution_type: ShardedByS3Key",
-)
+@error("built-in-recordio-pipe")
 def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
     """Image classification streams RecordIO to every host in full.
 
@@ -83,11 +62,7 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_data_distribution_type"), message
 
 
-@error(
-    "built-in-augmented-manifest",
-    built_in(_ALGORITHM, _AUGMENTED % ("train", "train") + "%s", _AUGMENTED % ("validation", "validation") + _WRAPPED),
-    right=_WRAPPED,
-)
+@error("built-in-augmented-manifest")
 def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:
     """The algorithms for images read augmented manifests as RecordIO, the image's attribute before the label's.
 
@@ -108,6 +83,3 @@ def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:
 
 def _is_recordio(entry: Entry) -> bool:
     return entry.content_type == "application/x-recordio"
-
-
-RULES = (images_need_lists, recordio_pipes_are_replicated, augmented_images_are_wrapped)

@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.checks.built_in.facts import facts
-from launcher.checks.examples import built_in, two_hosts
-from launcher.checks.job.network import MARKETPLACE, is_of_marketplace
+from launcher.checks.job.network import is_of_marketplace
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.image_uris import built_in_algorithm
 from launcher.request.view import Draft
 
 _HOUR = 3600  # seconds
-_REGRESSION = built_in("linear-learner", "train, content_type: text/csv")
-_TOPICS = built_in("lda", "train, content_type: application/x-recordio-protobuf")
-_SPOT = (
-    "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
-    "stopping_condition: {max_runtime_in_seconds: 1800, max_wait_time_in_seconds: %s}\n"
-)
-_OF_MARKETPLACE = (
-    "image: null\nenable_network_isolation: true\n"
-    f"algorithm_name: 'arn:aws:sagemaker:eu-west-1:{MARKETPLACE['eu-west-1']}:algorithm/theirs'\n"
-)
 
 
-@warning(
-    "built-in-hyperparameter-missing",
-    wrong=_REGRESSION.replace("predictor_type: regressor", "epochs: 5"),
-    right=_REGRESSION,
-)
+@warning("built-in-hyperparameter-missing")
 def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm fails without the hyperparameters that its page marks as required.
 
@@ -42,7 +27,7 @@ def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
         yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it; add it"
 
 
-@warning("built-in-hyperparameter-quotes", wrong=_REGRESSION.replace("regressor", "'\"regressor\"'"), right=_REGRESSION)
+@warning("built-in-hyperparameter-quotes")
 def hyperparameters_are_plain(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm reads hyperparameters as they are; JSON's quotes, which script mode sends, would be part of them.
 
@@ -55,7 +40,7 @@ def hyperparameters_are_plain(draft: Draft) -> Iterator[Mistake]:
                 yield ("hyperparameters", name), message
 
 
-@warning("built-in-metrics", _REGRESSION + "%s", wrong="metric_definitions: [{name: loss, regex: 'loss=([0-9.]+)'}]\n")
+@warning("built-in-metrics")
 def metrics_are_its_own(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm has its own metrics, which a job cannot redefine.
 
@@ -69,7 +54,7 @@ def metrics_are_its_own(draft: Draft) -> Iterator[Mistake]:
         yield ("metric_definitions",), f"are refused for {algorithm}, which has its own; delete them"
 
 
-@error("built-in-instance-type", wrong=_TOPICS.replace("ml.m5.xlarge", "ml.p3.2xlarge"), right=_TOPICS)
+@error("built-in-instance-type")
 def machines_that_it_runs_on(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms train on GPUs only, LDA on a CPU only.
 
@@ -86,7 +71,7 @@ def machines_that_it_runs_on(draft: Draft) -> Iterator[Mistake]:
             yield path, f"{what}; write one such as ml.m5.xlarge"
 
 
-@error("built-in-one-instance", wrong=two_hosts(_TOPICS), right=_TOPICS)
+@error("built-in-one-instance")
 def instances_that_it_takes(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms train on one instance only: LDA, Object2Vec, semantic segmentation and seq2seq.
 
@@ -97,7 +82,7 @@ def instances_that_it_takes(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", "instance_count"), f"is {count}, but {draft.built_in} trains on one instance; write 1"
 
 
-@error("built-in-spot-wait", _REGRESSION + _SPOT, wrong="3601", right="3600")
+@error("built-in-spot-wait")
 def spot_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm that keeps no checkpoints may wait for spot capacity, and run, for an hour at most.
 
@@ -111,7 +96,7 @@ def spot_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
         yield ("stopping_condition", "max_wait_time_in_seconds"), f"{what}; write {_HOUR}"
 
 
-@warning("marketplace-spot-wait", _OF_MARKETPLACE + _SPOT, wrong="7200", right="3600")
+@warning("marketplace-spot-wait")
 def marketplace_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     """An algorithm of AWS Marketplace may wait for spot capacity for an hour at most, unless it keeps checkpoints.
 
@@ -122,14 +107,3 @@ def marketplace_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     if is_of_marketplace(draft) and draft.is_spot and wait > _HOUR:
         what = f"is {wait}, but AWS allows algorithms of AWS Marketplace without checkpoints {_HOUR}"
         yield ("stopping_condition", "max_wait_time_in_seconds"), f"{what}; write {_HOUR} if it keeps none"
-
-
-RULES = (
-    hyperparameters_that_it_needs,
-    hyperparameters_are_plain,
-    metrics_are_its_own,
-    machines_that_it_runs_on,
-    instances_that_it_takes,
-    spot_wait_within_an_hour,
-    marketplace_wait_within_an_hour,
-)

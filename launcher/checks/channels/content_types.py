@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from entrypoints import contract
-from launcher.checks.examples import train
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, nearest
 from launcher.request.view import Draft, media_type
@@ -49,10 +48,9 @@ _OTHERS = {
 }
 _KNOWN = {*MIME_TYPES.values(), *_OTHERS.values(), "application/gzip", "application/x-gzip", "application/protobuf"}
 _KNOWN |= {"application/x-protobuf", "text/tsv", "text/x-libsvm"}
-_PIPE = "code: {entry_point: %s}\n" + train("input_mode: Pipe%s")
 
 
-@warning("channel-content-type", train("content_type: %s"), wrong="text/cvs", right="text/csv")
+@warning("channel-content-type")
 def content_type_is_known(draft: Draft) -> Iterator[Mistake]:
     """A content type that resembles a known one is probably misspelt; readers in the container take its objects as they are.
 
@@ -94,7 +92,7 @@ def _nearest_type(content_type: str) -> str | None:
     return known[found] if found else None
 
 
-@error("pipe-without-boundaries", _PIPE % ("entrypoints/read_channels.py", "%s"), right=", content_type: text/csv")
+@error("pipe-without-boundaries")
 def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends.
 
@@ -115,11 +113,7 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
             yield entry.whole, f"{what}; {remedy} or use FastFile"
 
 
-@warning(
-    "pipe-read-from-end",
-    _PIPE % ("train.py", ", content_type: application/x-parquet%s"),
-    right=", record_wrapper_type: RecordIO",
-)
+@warning("pipe-read-from-end")
 def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """Parquet and zip are read from an object's end, which a FIFO of joined objects does not show.
 
@@ -137,6 +131,3 @@ def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
 def _is_bundled(draft: Draft) -> bool:
     code = draft.spec.code
     return code is not None and (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/")
-
-
-RULES = (content_type_is_known, whole_objects_through_a_pipe, read_from_end_through_a_pipe)

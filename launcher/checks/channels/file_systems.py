@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.examples import VPC
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 
 _SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"
 _WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders that look like mount names
-_CHANNEL = "channels: {train: {source: %s, file_system_id: fs-0123456789abcdef0, directory_path: %%s}}"
-_EFS, _FSX = _CHANNEL % "EFS", _CHANNEL % "FSxLustre"
 
 
-@error("file-system-needs-vpc", "%s" + _EFS % "/data", right=VPC)
+@error("file-system-needs-vpc")
 def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """EFS and FSx are reached through the job's own network.
 
@@ -29,7 +26,7 @@ def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
                 yield entry.whole, f"is a file system, which is reached only from inside its VPC; {remedy}"
 
 
-@error("file-system-mode", VPC + _EFS % "/data, input_mode: %s", wrong="FastFile", right="File")
+@error("file-system-mode")
 def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
     """Channels of file systems are always in File mode: the directory itself is mounted, and nothing is copied.
 
@@ -41,7 +38,7 @@ def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("input_mode"), f"is {entry.mode!r}, but a file system is always File; delete the key"
 
 
-@error("directory-path-absolute", VPC + _EFS, wrong="data", right="/data")
+@error("directory-path-absolute")
 def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
     """A directory on a file system is named by its full path; the model's pattern allows any text.
 
@@ -55,7 +52,7 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("directory_path"), f"{path!r} is not a full path; write {full}"
 
 
-@warning("fsx-mount-name", VPC + _FSX % "/%s", wrong="fsx/data", right="abcdefgh/data")
+@warning("fsx-mount-name")
 def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
     """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only.
 
@@ -76,13 +73,7 @@ def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("directory_path"), f"{path!r} does not begin with the file system's mount name; {example}"
 
 
-@warning(
-    "shuffle-on-file-system",
-    VPC + "request: {InputDataConfig: [{ChannelName: train, ShuffleConfig: {Seed: 1}, %s}]}",
-    wrong="DataSource: {FileSystemDataSource: {FileSystemId: fs-0123456789abcdef0, FileSystemType: EFS,"
-    " DirectoryPath: /data, FileSystemAccessMode: ro}}",
-    right="InputMode: Pipe, DataSource: {S3DataSource: {S3DataType: S3Prefix, S3Uri: s3://bucket/train/}}",
-)
+@warning("shuffle-on-file-system")
 def shuffling_needs_objects(draft: Draft) -> Iterator[Mistake]:
     """ShuffleConfig shuffles objects of S3; it has no meaning on a file system.
 
@@ -91,12 +82,3 @@ def shuffling_needs_objects(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries:
         if entry.is_file_system and entry.get("ShuffleConfig") is not None:
             yield entry.path("shuffle_config"), "has no effect on a file system; delete it"
-
-
-RULES = (
-    file_systems_need_a_vpc,
-    file_systems_use_file_mode,
-    directory_path_is_absolute,
-    fsx_mount_name,
-    shuffling_needs_objects,
-)

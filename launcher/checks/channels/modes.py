@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.examples import TWO_HOSTS, train
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
 
-_MANIFEST = "s3://bucket/train.manifest"
 
-
-@error("channel-gzip-needs-pipe", train("compression_type: Gzip, input_mode: %s"), wrong="FastFile", right="Pipe")
+@error("channel-gzip-needs-pipe")
 def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The service unzips only what it streams.
 
@@ -28,7 +25,7 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
         yield entry.path("compression_type"), f"{what}; delete it, since open_channel unzips by itself, or use Pipe"
 
 
-@error("channel-recordio-needs-pipe", train("record_wrapper_type: RecordIO%s"), right=", input_mode: Pipe")
+@error("channel-recordio-needs-pipe")
 def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """Objects are wrapped as records only in a stream.
 
@@ -41,11 +38,7 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("record_wrapper_type"), message
 
 
-@error(
-    "channel-augmented-manifest-needs-pipe",
-    train("attribute_names: [a-ref], s3_data_type: AugmentedManifestFile%s", _MANIFEST),
-    right=", input_mode: Pipe, record_wrapper_type: RecordIO",
-)
+@error("channel-augmented-manifest-needs-pipe")
 def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The objects of an augmented manifest can only be streamed.
 
@@ -58,11 +51,7 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
         yield entry.path("s3_data_type"), message
 
 
-@warning(
-    "channel-augmented-manifest-records",
-    train("attribute_names: [a-ref, b], input_mode: Pipe, s3_data_type: AugmentedManifestFile%s", _MANIFEST),
-    right=", record_wrapper_type: RecordIO",
-)
+@warning("channel-augmented-manifest-records")
 def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
     """Only RecordIO marks where one attribute of an augmented manifest ends and the next begins.
 
@@ -78,9 +67,7 @@ def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("record_wrapper_type"), message
 
 
-@warning(
-    "channel-pipe-order", TWO_HOSTS + train("input_mode: Pipe%s"), right=", s3_data_distribution_type: ShardedByS3Key"
-)
+@warning("channel-pipe-order")
 def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
     """Each host streams all of a FullyReplicated channel, not necessarily in the same order.
 
@@ -94,7 +81,7 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("input_mode"), f"streams all the data to every host, maybe in different orders; {remedy}"
 
 
-@warning("shuffle-needs-pipe", train("shuffle_config: {seed: 1}%s"), right=", input_mode: Pipe")
+@warning("shuffle-needs-pipe")
 def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
     """Copied files have no order, so a script sees no difference; only the shards of the hosts are shuffled.
 
@@ -108,12 +95,7 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("shuffle_config"), message
 
 
-@error(
-    "channel-model-by-file",
-    "channels: {model: {s3_uri: s3://bucket/model.tar.gz, input_mode: %s}}",
-    wrong="Pipe",
-    right="File",
-)
+@error("channel-model-by-file")
 def model_is_read_as_files(draft: Draft) -> Iterator[Mistake]:
     """The model that incremental training continues from is read as files, in File mode.
 
@@ -128,12 +110,7 @@ def model_is_read_as_files(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("input_mode"), message
 
 
-@warning(
-    "channel-model-by-fast-file",
-    "channels: {%s: {s3_uri: s3://bucket/model/, input_mode: FastFile}}",
-    wrong="model",
-    right="weights",
-)
+@warning("channel-model-by-fast-file")
 def model_by_fast_file(draft: Draft) -> Iterator[Mistake]:
     """A channel `model` by FastFile is right for a script that mounts a model, but wrong for incremental training.
 
@@ -159,15 +136,3 @@ def _has_algorithm(draft: Draft, entry: Entry) -> bool:
 def _not_piped(draft: Draft, member: str, value: str) -> list[Entry]:
     """Return the channels in another mode than Pipe whose member has this value."""
     return [entry for entry in draft.entries if entry.mode not in ("Pipe", None) and entry.get(member) == value]
-
-
-RULES = (
-    gzip_needs_pipe,
-    recordio_needs_pipe,
-    augmented_manifest_needs_pipe,
-    attributes_need_boundaries,
-    pipe_order_across_hosts,
-    shuffling_needs_an_order,
-    model_is_read_as_files,
-    model_by_fast_file,
-)

@@ -6,19 +6,11 @@ import re
 from collections.abc import Iterator
 
 from launcher.checks.channels.uris import bucket, object_key
-from launcher.checks.examples import train
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
 
-_AUGMENTED = "s3_data_type: AugmentedManifestFile, record_wrapper_type: RecordIO"
-_MANIFEST = "s3://bucket/train.manifest"
 
-
-@error(
-    "channel-attribute-names",
-    wrong=train("attribute_names: [source-ref]"),
-    right=train(f"attribute_names: [source-ref, class], input_mode: Pipe, {_AUGMENTED}", _MANIFEST),
-)
+@error("channel-attribute-names")
 def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mistake]:
     """AttributeNames select from the lines of an augmented manifest, which needs at least one; other data allows none.
 
@@ -35,12 +27,7 @@ def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mist
             yield entry.path("attribute_names"), message
 
 
-@error(
-    "channel-fast-file-needs-prefix",
-    train("s3_data_type: ManifestFile, input_mode: %s", _MANIFEST),
-    wrong="FastFile",
-    right="File",
-)
+@error("channel-fast-file-needs-prefix")
 def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
     """FastFile mounts a prefix; it cannot read a manifest.
 
@@ -53,7 +40,7 @@ def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_data_type"), message
 
 
-@warning("channel-fast-file-folder", train("input_mode: FastFile", "s3://bucket/train%s"), right="/")
+@warning("channel-fast-file-folder")
 def fast_file_needs_a_folder(draft: Draft) -> Iterator[Mistake]:
     """FastFile sees folders: a URI that is part of a folder's name finds nothing.
 
@@ -67,7 +54,7 @@ def fast_file_needs_a_folder(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
 
 
-@warning("channel-double-slash", train("input_mode: File", "s3://bucket/shared/%s"), wrong="/train/", right="train/")
+@warning("channel-double-slash")
 def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
     """A key with `//` cannot be a path, so neither File nor FastFile can provide it.
 
@@ -84,12 +71,7 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_uri"), message
 
 
-@error(
-    "channel-manifest-is-object",
-    train("s3_data_type: ManifestFile", "s3://bucket/train%s"),
-    wrong="/",
-    right=".manifest",
-)
+@error("channel-manifest-is-object")
 def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
     """A manifest's S3Uri identifies an object, not a folder.
 
@@ -101,7 +83,7 @@ def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("s3_uri"), f"{uri!r} is a folder, but a manifest is one object; write its whole key"
 
 
-@warning("channel-whole-bucket", "channels: {train: s3://%s}", wrong="bucket", right="bucket/train/")
+@warning("channel-whole-bucket")
 def whole_bucket(draft: Draft) -> Iterator[Mistake]:
     """A URI without a key selects every object of the bucket.
 
@@ -117,13 +99,3 @@ def _uri(entry: Entry) -> str:
     """Return a channel's S3 URI; empty if it is invalid, which its pattern or s3-uri-place reports."""
     uri = entry.get("S3Uri") or ""
     return uri if bucket(uri) and not bucket(uri).endswith(":") else ""
-
-
-RULES = (
-    attribute_names_belong_to_augmented_manifests,
-    fast_file_needs_prefix,
-    fast_file_needs_a_folder,
-    files_have_no_empty_folder_names,
-    manifest_is_an_object,
-    whole_bucket,
-)

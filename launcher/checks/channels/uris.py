@@ -48,11 +48,7 @@ def object_key(uri: str) -> str:
     return uri.partition("://")[2].partition("/")[2]
 
 
-_OUT = "output_data_config: {s3_output_path: '%s'}"
-_HOOK = "debug_hook_config: {s3_output_path: '%s'}"
-
-
-@error("s3-uri-place", _OUT % "s3://%sbucket/out/", wrong="s3://")
+@error("s3-uri-place")
 def uri_names_a_place(draft: Draft) -> Iterator[Mistake]:
     """A URI that repeats its scheme, contains an ARN, or is that of a web page names no place in S3.
 
@@ -80,7 +76,7 @@ def _shown_in_console(uri: str) -> str:
     return f"s3://{name[1]}/{prefix}" if name else "the place itself, such as s3://bucket/folder/"
 
 
-@warning("s3-bucket-name", _OUT % "s3://%s/out/", wrong="My_Bucket", right="my-bucket")
+@warning("s3-bucket-name")
 def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
     """A bucket's name has lower-case letters, digits, dots and hyphens, and begins and ends with a letter or digit.
 
@@ -103,7 +99,7 @@ def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
             )
 
 
-@warning("debugger-s3-uri", _HOOK, wrong="https://s3-eu-west-1.amazonaws.com/bucket/debug/", right="s3://bucket/debug/")
+@warning("debugger-s3-uri")
 def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
     """The debugger treats the host of an https URI as the bucket.
 
@@ -116,7 +112,7 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
         yield ("debug_hook_config", "s3_output_path"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
 
 
-@warning("s3-uri-https", _OUT, wrong="https://s3.eu-west-1.amazonaws.com/bucket/out/", right="s3://bucket/out/")
+@warning("s3-uri-https")
 def uri_has_the_scheme_s3(draft: Draft) -> Iterator[Mistake]:
     """A place in S3 is written as s3://bucket/key; the host of an https address may be treated as the bucket's name.
 
@@ -140,7 +136,7 @@ def _plain(uri: str) -> str:
     return f"s3://{host['bucket']}/{key}" if host and host["bucket"] else f"s3://{key}"
 
 
-@warning("s3-uri-literal", "channels: {train: %s}", wrong="'s3://bucket/train/*.csv'", right="s3://bucket/train/")
+@warning("s3-uri-literal")
 def uri_is_no_pattern(draft: Draft) -> Iterator[Mistake]:
     """S3Uri is a literal prefix of keys: `*` is not a pattern, and a space at its end is part of it.
 
@@ -156,12 +152,3 @@ def uri_is_no_pattern(draft: Draft) -> Iterator[Mistake]:
                 path,
                 f"{uri!r} has a '*', which is a plain character in S3, not a pattern; write the folder, {folder + '/'!r}",
             )
-
-
-RULES = (
-    uri_names_a_place,
-    uri_has_the_scheme_s3,
-    bucket_has_a_legal_name,
-    debugger_knows_no_https,
-    uri_is_no_pattern,
-)

@@ -8,14 +8,8 @@ from launcher.checks.rule import Mistake, error, repeated
 from launcher.request.view import Draft
 from launcher.spec.model import aws_name
 
-_MACHINES = "resource_config: {volume_size_in_gb: 10, %s}\n"
-_GROUP = "{instance_group_name: %s, instance_type: ml.m5.large, instance_count: 1}"
-_PREFERENCES = "instance_count: 1, instance_preferences: [{instance_type: ml.m5.large}, {instance_type: ml.c5.xlarge}]"
-_PLAN = "arn:aws:sagemaker:eu-west-1:123456789012:training-plan/plan"
-_PLANNED = f"instance_type: ml.p5.48xlarge, training_plan_arns: ['{_PLAN}']"
 
-
-@error("resource-alternatives", _MACHINES % "instance_type: ml.m5.large%s", right=", instance_count: 1")
+@error("resource-alternatives")
 def machines_given_once(draft: Draft) -> Iterator[Mistake]:
     """A job needs exactly one of: a type and count, instance groups, or instance preferences.
 
@@ -40,7 +34,7 @@ def machines_given_once(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", missing[0]), f"is missing; write {' and '.join(missing)}, or instance_groups"
 
 
-@error("instance-count-positive", _MACHINES % "instance_type: ml.m5.large, instance_count: %s", wrong="0", right="2")
+@error("instance-count-positive")
 def counts_are_positive(draft: Draft) -> Iterator[Mistake]:
     """A job, and each of its instance groups and placements, has at least one instance.
 
@@ -53,7 +47,7 @@ def counts_are_positive(draft: Draft) -> Iterator[Mistake]:
             yield path, "is 0, but a job needs an instance; write at least 1"
 
 
-@error("instance-group-names", _MACHINES % f"instance_groups: [{_GROUP % 'a'}, {_GROUP}]", wrong="a", right="b")
+@error("instance-group-names")
 def group_names_differ(draft: Draft) -> Iterator[Mistake]:
     """Channels and scripts refer to instance groups by name, so each needs a unique name.
 
@@ -63,12 +57,7 @@ def group_names_differ(draft: Draft) -> Iterator[Mistake]:
         yield path, f"{name!r} is the name of an earlier group, too; rename one"
 
 
-@error(
-    "placement-needs-ultra-servers",
-    "resource_config: {instance_count: 1, instance_placement_config: {enable_multiple_jobs: true}, instance_type: ml.%s}",
-    wrong="m5.large, volume_size_in_gb: 10",
-    right="p6e-gb200.36xlarge",
-)
+@error("placement-needs-ultra-servers")
 def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
     """Instances can be placed only on UltraServers, such as those of ml.p6e-gb200.
 
@@ -80,7 +69,7 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", "instance_placement_config"), message
 
 
-@error("read-only-member", "request: {ResourceConfig: {%sInstanceType: ml.m5.xlarge}}", wrong="Selected")
+@error("read-only-member")
 def read_only_members_are_absent(draft: Draft) -> Iterator[Mistake]:
     """Some members are only returned by DescribeTrainingJob and cannot be requested.
 
@@ -93,7 +82,7 @@ def read_only_members_are_absent(draft: Draft) -> Iterator[Mistake]:
             yield place, "is read-only: AWS returns it but does not accept it; delete it"
 
 
-@error("instance-preferences-alone", _MACHINES % f"%s{_PREFERENCES}", wrong="instance_type: ml.m5.large, ")
+@error("instance-preferences-alone")
 def preferences_replace_types(draft: Draft) -> Iterator[Mistake]:
     """Instance preferences exclude a type, groups, placement and spot instances.
 
@@ -111,11 +100,7 @@ def preferences_replace_types(draft: Draft) -> Iterator[Mistake]:
         yield ("enable_managed_spot_training",), message
 
 
-@error(
-    "instance-preferences-count",
-    _MACHINES % "instance_preferences: [{instance_type: ml.m5.large%s}]",
-    right=", instance_count: 1",
-)
+@error("instance-preferences-count")
 def count_given_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """With instance preferences the count is given once for all or for each of them; never for some, both or neither.
 
@@ -137,12 +122,7 @@ def count_given_in_one_place(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", "instance_preferences", without[0], "instance_count"), message
 
 
-@error(
-    "instance-preferences-differ",
-    _MACHINES % _PREFERENCES.replace("ml.c5.xlarge", "%s"),
-    wrong="ml.m5.large",
-    right="ml.c5.xlarge",
-)
+@error("instance-preferences-differ")
 def preferences_differ(draft: Draft) -> Iterator[Mistake]:
     """An instance type may occur once in the preferences.
 
@@ -152,11 +132,7 @@ def preferences_differ(draft: Draft) -> Iterator[Mistake]:
         yield path, f"{name} is earlier in the list, too; delete one"
 
 
-@error(
-    "training-plan-once",
-    f"resource_config: {{instance_count: 1, %sinstance_preferences: [{{{_PLANNED}}}]}}",
-    wrong=f"training_plan_arn: '{_PLAN}', ",
-)
+@error("training-plan-once")
 def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """Training plans are given for each instance preference or for the job, not for both.
 
@@ -167,16 +143,3 @@ def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
             if each.get("TrainingPlanArns"):
                 message = "cannot be used with resource_config.training_plan_arn; delete one or the other"
                 yield (*path, "training_plan_arns"), message
-
-
-RULES = (
-    machines_given_once,
-    counts_are_positive,
-    group_names_differ,
-    placement_needs_ultra_servers,
-    read_only_members_are_absent,
-    preferences_replace_types,
-    count_given_in_one_place,
-    preferences_differ,
-    training_plans_in_one_place,
-)

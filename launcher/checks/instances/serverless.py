@@ -7,12 +7,8 @@ from collections.abc import Iterator
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 
-_MODEL = "'arn:aws:sagemaker:eu-west-1:aws:hub-content/SageMakerPublicHub/Model/a/1.0.0'"
-_JOB = "image: null\nresource_config: %s\nserverless_job_config: {base_model_arn: " + _MODEL + ", job_type: %s}\n"
-_CONVERSE = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_type: Converse}}\n"
 
-
-@error("serverless-volume-size", _JOB % ("%s", "FineTuning"), wrong="{volume_size_in_gb: 50}", right="null")
+@error("serverless-volume-size")
 def volume_is_chosen(draft: Draft) -> Iterator[Mistake]:
     """SageMaker chooses the volume of a serverless job.
 
@@ -23,7 +19,7 @@ def volume_is_chosen(draft: Draft) -> Iterator[Mistake]:
         yield ("resource_config", "volume_size_in_gb"), "cannot be chosen for a serverless job; delete it"
 
 
-@error("serverless-evaluation-type", _JOB % ("null", "Evaluation%s"), right=", evaluation_type: BenchmarkEvaluation")
+@error("serverless-evaluation-type")
 def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
     """A serverless evaluation needs its type.
 
@@ -37,7 +33,7 @@ def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
         )
 
 
-@warning("channel-converse-needs-serverless", _CONVERSE + "%s", right=_JOB % ("null", "FineTuning"))
+@warning("channel-converse-needs-serverless")
 def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
     """Conversations are data for fine-tunings that SageMaker runs itself; other images may not know their files.
 
@@ -49,6 +45,3 @@ def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
             if entry.get("S3DataType") == "Converse":
                 message = "'Converse' is for serverless jobs; write S3Prefix, or serverless_job_config"
                 yield entry.path("s3_data_type"), message
-
-
-RULES = (volume_is_chosen, evaluations_have_a_type, conversations_are_for_fine_tuning)

@@ -13,10 +13,9 @@ _MAX_GIGABYTES = 16384  # of one EBS volume
 
 _BYTES = 2**30  # bytes of a gigabyte
 _SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
-_MACHINE = "resource_config: {instance_count: 1, instance_type: %s}"
 
 
-@error("volume-size-missing", _MACHINE % "ml.m5.large%s", right=", volume_size_in_gb: 50")
+@error("volume-size-missing")
 def types_without_disks_have_a_volume(draft: Draft) -> Iterator[Mistake]:
     """An instance type without its own disks needs a volume of at least 1 GB.
 
@@ -29,7 +28,7 @@ def types_without_disks_have_a_volume(draft: Draft) -> Iterator[Mistake]:
         yield _SIZE, f"{what}, but {names[0]} has no disk of its own; write how many GB it needs, such as 50"
 
 
-@warning("volume-size-has-no-effect", _MACHINE % "ml.g5.xlarge%s", wrong=", volume_size_in_gb: 50")
+@warning("volume-size-has-no-effect")
 def types_with_disks_need_no_volume(draft: Draft) -> Iterator[Mistake]:
     """On an instance type with its own NVMe disks the volume's size has no effect: the storage is that of the disks.
 
@@ -42,7 +41,7 @@ def types_with_disks_need_no_volume(draft: Draft) -> Iterator[Mistake]:
         yield _SIZE, f"has no effect, since {names[0]} has its own disks of a fixed size; delete it"
 
 
-@warning("volume-size-over-16-tb", _MACHINE % "ml.m5.large, volume_size_in_gb: %s", wrong="20TB", right="16TB")
+@warning("volume-size-over-16-tb")
 def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
     """A volume holds 16 TB at most; larger data has to be streamed, or stored on a file system.
 
@@ -56,12 +55,7 @@ def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
         yield _SIZE, f"is {size}, but a volume holds {_MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
 
 
-@error(
-    "volume-kms-key-on-local-disks",
-    _MACHINE % "ml.%s, volume_kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab",
-    wrong="g5.xlarge",
-    right="m5.large, volume_size_in_gb: 50",
-)
+@error("volume-kms-key-on-local-disks")
 def own_disks_take_no_key(draft: Draft) -> Iterator[Mistake]:
     """An instance's own disks are encrypted by its hardware, so no key can be given for them.
 
@@ -76,11 +70,3 @@ def own_disks_take_no_key(draft: Draft) -> Iterator[Mistake]:
 
 def _with_storage(draft: Draft, storage: Storage) -> list[str]:
     return [found.name for _, found in draft.instance_types if found.storage == storage]
-
-
-RULES = (
-    types_without_disks_have_a_volume,
-    types_with_disks_need_no_volume,
-    volume_within_bounds,
-    own_disks_take_no_key,
-)

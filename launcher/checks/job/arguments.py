@@ -11,11 +11,7 @@ from launcher.request.aws_model import shown
 from launcher.request.view import Draft
 
 
-@error(
-    "code-arguments-toolkit",
-    "code: {entry_point: train.py, delivery: submit_directory%s}",
-    wrong=", argument_style: json",
-)
+@error("code-arguments-toolkit")
 def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Mistake]:
     """The toolkit passes hyperparameters in Python's forms; it does not know `code.argument_style`.
 
@@ -27,12 +23,7 @@ def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Mistake]
         yield ("code", "argument_style"), message
 
 
-@warning(
-    "hyperparameter-changed",
-    "code: {entry_point: train.py%s, layers: ['a', 'b']}",
-    wrong="}\nhyperparameters: {learning-rate: 1e-3",
-    right=", argument_style: json}\nhyperparameters: {learning-rate: 0.001",
-)
+@warning("hyperparameter-changed")
 def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
     """A script gets hyperparameters as AWS's launchers pass them: parsed as JSON and formatted again, so some texts change.
 
@@ -60,6 +51,3 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
         else:
             message = f"reaches the script as {shown(arrives)}; write it so, which changes nothing else"
         yield ("hyperparameters", name), message
-
-
-RULES = (toolkit_passes_arguments_in_its_own_style, hyperparameters_arrive_as_written)

@@ -7,16 +7,13 @@ from collections.abc import Iterator
 
 from entrypoints import contract
 from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.checks.examples import TWENTY_CHANNELS
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 from launcher.spec.job import Code
 from launcher.spec.model import aws_name
 
-_TWENTY = "code: {entry_point: train.py, delivery: %s}\n" + TWENTY_CHANNELS.replace("  c0: s3://bucket/c0/\n", "%s")
 
-
-@error("code-entry-point", "code: {entry_point: %s}", wrong="train.ipynb", right="train.py")
+@error("code-entry-point")
 def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
     """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`.
 
@@ -44,11 +41,7 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
         yield ("code", "launcher"), "torchrun runs .py files only; use launcher: python or a .py entry point"
 
 
-@error(
-    "code-or-container-entrypoint",
-    "%scontainer_entrypoint: [python3, /opt/train.py]",
-    wrong="code: {entry_point: train.py}\n",
-)
+@error("code-or-container-entrypoint")
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
     """The launcher's own ContainerEntrypoint starts code that is sent with the job, so the spec cannot have another.
 
@@ -61,12 +54,7 @@ def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
                 yield (key,), "cannot be used with code, which has its own entrypoint; delete one of them"
 
 
-@error(
-    "code-channel-name",
-    "code: {entry_point: train.py}\nchannels: {%s: s3://bucket/code/}",
-    wrong=contract.CODE_CHANNEL,
-    right="code",
-)
+@error("code-channel-name")
 def code_channel_is_ours(draft: Draft) -> Iterator[Mistake]:
     """The code is sent in its own channel, so no other channel may have that name.
 
@@ -76,7 +64,7 @@ def code_channel_is_ours(draft: Draft) -> Iterator[Mistake]:
         yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
 
 
-@error("code-places", "code: {entry_point: train.py, s3_uri: %s}", wrong="bucket/code", right="s3://bucket/code")
+@error("code-places")
 def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Mistake]:
     """The code is sent from a folder of this machine to S3, so `directory` is a local path and `s3_uri` is in S3.
 
@@ -105,7 +93,7 @@ def _uses_all_channels(draft: Draft) -> bool:
     return len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
 
 
-@error("code-needs-channel", _TWENTY % ("channel", "%s"), wrong="  c0: s3://bucket/c0/\n")
+@error("code-needs-channel")
 def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
     """`delivery: channel` needs one of the 20 channels.
 
@@ -117,7 +105,7 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
         yield ("code", "delivery"), message
 
 
-@warning("code-needs-toolkit", _TWENTY % ("auto", "%s"), wrong="  c0: s3://bucket/c0/\n")
+@warning("code-needs-toolkit")
 def toolkit_fetches_the_code(draft: Draft) -> Iterator[Mistake]:
     """Without its own channel, the code is fetched by sagemaker-training, which the image must then contain.
 
@@ -132,12 +120,7 @@ def toolkit_fetches_the_code(draft: Draft) -> Iterator[Mistake]:
         yield ("code",), message
 
 
-@error(
-    "code-requirements-toolkit",
-    "code: {entry_point: train.py, requirements: %s, delivery: submit_directory}",
-    wrong="more.txt",
-    right="requirements.txt",
-)
+@error("code-requirements-toolkit")
 def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
     """The toolkit installs a requirements.txt at the top of the code, and no file of another name.
 
@@ -149,12 +132,7 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
         yield ("code", "requirements"), f"{code.requirements!r} {why}; name it requirements.txt"
 
 
-@warning(
-    "submit-directory-archive",
-    "hyperparameters: {sagemaker_program: train.py, sagemaker_submit_directory: 's3://bucket/%s'}",
-    wrong="code/",
-    right="code.tar.gz",
-)
+@warning("submit-directory-archive")
 def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
     """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; it cannot be a folder in S3.
 
@@ -166,15 +144,3 @@ def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
     if given.startswith("s3://") and not re.search(r"\.(tar\.gz|tgz)$", given):
         message = "is not an archive; write the URI of a .tar.gz of the folder, or use code: {directory: FOLDER}"
         yield ("hyperparameters", "sagemaker_submit_directory"), message
-
-
-RULES = (
-    entry_point_can_be_run,
-    code_or_container_entrypoint,
-    code_channel_is_ours,
-    code_goes_from_here_to_s3,
-    a_channel_is_free_for_code,
-    toolkit_fetches_the_code,
-    toolkit_installs_requirements_txt,
-    submitted_code_is_an_archive,
-)

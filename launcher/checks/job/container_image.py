@@ -16,15 +16,9 @@ _PUBLIC_REGISTRIES = ("docker.io", "ghcr.io", "gcr.io", "nvcr.io", "public.ecr.a
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
 # AWS's deep learning containers for training and for inference name both, and their processor, in repository and tag.
 _OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(training|inference)[a-z0-9-]*:(.*)", re.DOTALL)
-_REGISTRY = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
-_WITH_KEY = (
-    "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9, volume_kms_key_id:"
-    " 'arn:aws:kms:%s:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab'}"
-)
-_IN_CHINA = "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/mine:1\n"
 
 
-@error("image-uri", "image: %s123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1", wrong="https://")
+@error("image-uri")
 def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
     """An image is written as for `docker pull`: without a scheme or spaces, and not as the ARN of its repository.
 
@@ -47,9 +41,7 @@ def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), f"{image!r} has a space in it; write {''.join(image.split())}"
 
 
-@warning(
-    "image-registry", "image: %s/pytorch:2.8.0", wrong="pytorch", right="123456789012.dkr.ecr.eu-west-1.amazonaws.com"
-)
+@warning("image-registry")
 def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
     """SageMaker pulls from private repositories of ECR, and from other registries only through the job's VPC.
 
@@ -77,7 +69,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
 
 
-@warning("image-tag", f"image: {_REGISTRY}/pytorch-training%s", right=":2.8.0-cpu-py312")
+@warning("image-tag")
 def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for frameworks have tags of versions only; without a tag `latest` is meant, which does not exist.
 
@@ -92,7 +84,7 @@ def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), message
 
 
-@error("region-partition", _IN_CHINA + "%s", right="role_arn: 'arn:aws-cn:iam::123456789012:role/training'\n")
+@error("region-partition")
 def role_and_image_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
     """China's regions and GovCloud's are separate partitions: a role there is arn:aws-cn:... or arn:aws-us-gov:...
 
@@ -115,7 +107,7 @@ def role_and_image_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
         yield ("role_arn",), message
 
 
-@error("region-name", "region: eu-west-1%s", wrong="a")
+@error("region-name")
 def region_has_a_regions_name(draft: Draft) -> Iterator[Mistake]:
     """A region is named as in us-east-1; us-east-1a is a zone of it.
 
@@ -129,7 +121,7 @@ def region_has_a_regions_name(draft: Draft) -> Iterator[Mistake]:
     yield ("region",), f"{shown(region)} is not a region{hint or '; write one such as us-east-1'}"
 
 
-@error("image-region", "region: %s", wrong="us-east-1", right="eu-west-1")
+@error("image-region")
 def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
     """A job pulls its image, and the images of its debugger and profiler rules, from its own region's registry.
 
@@ -146,7 +138,7 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
             yield path, f"is in {other}, but the job runs in {region}; write the image of {region}, or region: {other}"
 
 
-@error("resource-region", "region: eu-west-1\n" + _WITH_KEY, wrong="us-east-1", right="eu-west-1")
+@error("resource-region")
 def resources_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
     """Algorithms, training plans and keys must be in the region of the job.
 
@@ -160,7 +152,7 @@ def resources_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
             yield path, f"is in {other}, but the job runs in {region}; write one of {region}"
 
 
-@warning("resource-region-of-image", _WITH_KEY, wrong="us-east-1", right="eu-west-1")
+@warning("resource-region-of-image")
 def resources_of_the_images_region(draft: Draft) -> Iterator[Mistake]:
     """If the spec has no `region`, the image's registry implies it, and resources of other regions do not fit.
 
@@ -182,12 +174,7 @@ def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
             yield path, found[1]
 
 
-@warning(
-    "image-for-inference",
-    f"image: {_REGISTRY}/pytorch-%s:2.5.1-cpu-py311-ubuntu22.04-sagemaker",
-    wrong="inference",
-    right="training",
-)
+@warning("image-for-inference")
 def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for inference have no training toolkit, so a job with one trains nothing.
 
@@ -199,13 +186,7 @@ def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), message
 
 
-@warning(
-    "image-processor",
-    "resource_config: {instance_type: ml.g5.xlarge, instance_count: 1}\n"
-    f"image: {_REGISTRY}/pytorch-training:2.5.1-%s-ubuntu22.04-sagemaker",
-    wrong="cpu-py311",
-    right="gpu-py311-cu124",
-)
+@warning("image-processor")
 def image_fits_the_processor(draft: Draft) -> Iterator[Mistake]:
     """AWS has images for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without a GPU.
 
@@ -220,17 +201,3 @@ def image_fits_the_processor(draft: Draft) -> Iterator[Mistake]:
         yield ("image",), f"is for CPUs, but {draft.instance_types[0][1].name} has GPUs; use the tag with -gpu-"
     elif types and made_for[1] == "gpu" and all(each.is_accelerated is False for each in types):
         yield ("image",), f"is for GPUs, but {draft.instance_types[0][1].name} has none; use the tag with -cpu-"
-
-
-RULES = (
-    image_is_a_registry_path,
-    image_is_in_the_registry,
-    image_has_a_tag,
-    role_and_image_are_of_one_partition,
-    region_has_a_regions_name,
-    image_of_the_jobs_region,
-    resources_of_the_jobs_region,
-    resources_of_the_images_region,
-    image_is_for_training,
-    image_fits_the_processor,
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.examples import TWO_HOSTS, VPC
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
 
@@ -29,16 +28,9 @@ MARKETPLACE = {
     "us-west-1": "382657785993",
     "us-west-2": "594846645681",
 }
-_PRIVATE = "training_image_config: {training_repository_access_mode: %s%s}\n"
-_AUTH = (
-    ", training_repository_auth_config: {training_repository_credentials_provider_arn:"
-    " 'arn:aws:lambda:eu-west-1:123456789012:function:registry'}"
-)
-_ALGORITHM = "image: null\nalgorithm_name: 'arn:aws:sagemaker:eu-west-1:%s:algorithm/mine'\n"
-_ISOLATED = "enable_network_isolation: true\n"
 
 
-@error("marketplace-needs-isolation", _ALGORITHM % MARKETPLACE["eu-west-1"] + "%s", right=_ISOLATED)
+@error("marketplace-needs-isolation")
 def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
     """Algorithms of AWS Marketplace run only without a network.
 
@@ -50,7 +42,7 @@ def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
         yield ("algorithm_name",), message
 
 
-@warning("algorithm-may-need-isolation", _ALGORITHM, wrong="210987654321", right="123456789012")
+@warning("algorithm-may-need-isolation")
 def other_accounts_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
     """An algorithm of another account may be of AWS Marketplace, whose algorithms run only without a network.
 
@@ -76,7 +68,7 @@ def _account(arn: str | None) -> str | None:
     return found[1] if found else None
 
 
-@error("private-registry-needs-vpc", _PRIVATE % ("Vpc", "") + "%s", right=VPC)
+@error("private-registry-needs-vpc")
 def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """An image of a private registry is pulled through the job's own network.
 
@@ -88,7 +80,7 @@ def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
         yield place, f"'Vpc' pulls the image through the job's VPC; {remedy}"
 
 
-@error("registry-credentials-need-vpc", VPC + _PRIVATE % ("%s", _AUTH), wrong="Platform", right="Vpc")
+@error("registry-credentials-need-vpc")
 def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Mistake]:
     """Registry credentials are for private registries, which need the access mode Vpc; ECR uses the job's role.
 
@@ -105,7 +97,7 @@ def _access_mode(draft: Draft) -> str | None:
     return mode
 
 
-@error("vpc-config-ids", wrong=VPC.replace("[sg-", "[subnet-"), right=VPC)
+@error("vpc-config-ids")
 def ids_are_of_their_kind(draft: Draft) -> Iterator[Mistake]:
     """Ids of subnets begin with `subnet-`, those of security groups with `sg-`; the patterns allow either for both.
 
@@ -119,7 +111,7 @@ def ids_are_of_their_kind(draft: Draft) -> Iterator[Mistake]:
             yield path, f"{name!r} is not a security group; write an id such as sg-0123456789abcdef0"
 
 
-@warning("vpc-config-id-form", wrong=VPC.replace("sg-0123456789abcdef0", "default"), right=VPC)
+@warning("vpc-config-id-form")
 def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
     """Subnets and security groups are given by id, not by their names or a zone.
 
@@ -133,12 +125,7 @@ def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
                 yield path, f"{name!r} is not an id; write one such as {form}0123456789abcdef0"
 
 
-@warning(
-    "traffic-encryption-of-one",
-    "enable_inter_container_traffic_encryption: true\n" + TWO_HOSTS.replace("count: 2", "count: %s"),
-    wrong="1",
-    right="2",
-)
+@warning("traffic-encryption-of-one")
 def encryption_between_several(draft: Draft) -> Iterator[Mistake]:
     """Only traffic between instances is encrypted, so the key has no effect on one instance.
 
@@ -148,9 +135,7 @@ def encryption_between_several(draft: Draft) -> Iterator[Mistake]:
         yield ("enable_inter_container_traffic_encryption",), "has no effect on one instance; delete it"
 
 
-@error(
-    "connector-needs-network", "%schannels: {train: {source: S3Connector, s3_uri: s3://bucket/data/}}", wrong=_ISOLATED
-)
+@error("connector-needs-network")
 def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
     """A script that reads S3 by itself needs a network and credentials, and an isolated container has neither.
 
@@ -164,7 +149,7 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
                 yield ("channels", name, "source"), f"{what}; use source: S3"
 
 
-@warning("requirements-need-network", "%scode: {entry_point: train.py, requirements: more.txt}", wrong=_ISOLATED)
+@warning("requirements-need-network")
 def requirements_need_the_network(draft: Draft) -> Iterator[Mistake]:
     """A requirements file is installed from a package index, which an isolated container cannot reach.
 
@@ -174,16 +159,3 @@ def requirements_need_the_network(draft: Draft) -> Iterator[Mistake]:
     if draft.get("EnableNetworkIsolation") and code is not None and code.requirements is not None:
         remedy = "add the packages to the image, or send them with the code"
         yield ("code", "requirements"), f"cannot be installed under enable_network_isolation; {remedy}"
-
-
-RULES = (
-    marketplace_is_isolated,
-    other_accounts_may_be_of_marketplace,
-    private_registry_needs_a_vpc,
-    credentials_are_for_a_private_registry,
-    ids_are_of_their_kind,
-    ids_have_their_form,
-    encryption_between_several,
-    connector_reads_over_the_network,
-    requirements_need_the_network,
-)

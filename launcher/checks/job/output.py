@@ -11,11 +11,7 @@ from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import Draft
 
 
-@error(
-    "output-kms-key-in-one-zone",
-    "output_data_config: {s3_output_path: s3://bucket%s/out/, kms_key_id: 1234abcd-12ab-34cd-56ef-1234567890ab}",
-    wrong="--euw1-az1--x-s3",
-)
+@error("output-kms-key-in-one-zone")
 def one_zone_buckets_take_no_key(draft: Draft) -> Iterator[Mistake]:
     """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it.
 
@@ -28,12 +24,7 @@ def one_zone_buckets_take_no_key(draft: Draft) -> Iterator[Mistake]:
         yield ("output_data_config", "kms_key_id"), message
 
 
-@warning(
-    "kms-key-form",
-    "output_data_config: {s3_output_path: s3://bucket/out/, kms_key_id: %s}",
-    wrong="my-key-alias",
-    right="alias/my-key-alias",
-)
+@warning("kms-key-form")
 def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
     """A KMS key is given by its id, its ARN, or an alias that begins with `alias/`; the pattern allows any word.
 
@@ -46,12 +37,7 @@ def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
             yield path, f"{name!r} is neither a key's id nor its ARN; if it is an alias, write {'alias/' + name!r}"
 
 
-@warning(
-    "checkpoint-folder",
-    "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: /opt/ml/%s}",
-    wrong="model",
-    right="checkpoints",
-)
+@warning("checkpoint-folder")
 def checkpoints_have_their_own_folder(draft: Draft) -> Iterator[Mistake]:
     """Checkpoints in the model's folder are packed into model.tar.gz too, and those in the input folder mix with the data.
 
@@ -67,7 +53,7 @@ def checkpoints_have_their_own_folder(draft: Draft) -> Iterator[Mistake]:
             yield ("checkpoint_config", "local_path"), message
 
 
-@error("tag-keys-differ", "request: {Tags: [{Key: team, Value: a}, {Key: %s, Value: b}]}", wrong="team", right="Team")
+@error("tag-keys-differ")
 def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
     """A tag's key can be given once.
 
@@ -78,7 +64,7 @@ def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
         yield ("request", "Tags", index, "Key"), f"{key!r} is the key of an earlier tag, too; delete one"
 
 
-@error("tag-keys-of-aws", "tags: {%s: vision}", wrong="aws:team", right="team")
+@error("tag-keys-of-aws")
 def tag_keys_are_not_of_aws(draft: Draft) -> Iterator[Mistake]:
     """Tag keys that begin with `aws:` are reserved for AWS.
 
@@ -87,12 +73,3 @@ def tag_keys_are_not_of_aws(draft: Draft) -> Iterator[Mistake]:
     for _, key in draft.each("Tags.Key"):
         if key.lower().startswith("aws:"):
             yield ("tags", key), "begins with aws:, which is reserved for AWS; choose another key"
-
-
-RULES = (
-    key_has_a_form_of_kms,
-    one_zone_buckets_take_no_key,
-    checkpoints_have_their_own_folder,
-    tag_keys_differ,
-    tag_keys_are_not_of_aws,
-)

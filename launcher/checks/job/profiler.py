@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.examples import TWO_HOSTS
 from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import Draft
 
 _INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 _LISTS = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
-_RULE = "{rule_configuration_name: %s, rule_evaluator_image: rules:1}"
-_COLLECTION = (
-    "debug_hook_config: {s3_output_path: s3://bucket/debug/, collection_configurations: [{collection_name: losses,"
-    " collection_parameters: {%s}}]}"
-)
 
 
-@error("profiling-interval", "profiler_config: {profiling_interval_in_milliseconds: %s}", wrong="300", right="500")
+@error("profiling-interval")
 def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
     """The profiler samples at one of six intervals.
 
@@ -31,7 +25,7 @@ def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
         yield ("profiler_config", "profiling_interval_in_milliseconds"), message
 
 
-@error("rule-configuration-names", f"debug_rule_configurations: [{_RULE % 'a'}, {_RULE}]", wrong="a", right="b")
+@error("rule-configuration-names")
 def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
     """Each rule of the debugger and the profiler has a unique name.
 
@@ -42,12 +36,7 @@ def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
         yield path, f"{name!r} is the name of an earlier rule, too; rename one"
 
 
-@error(
-    "profiler-rules-need-profiler",
-    f"profiler_config: {{disable_profiler: %s}}\nprofiler_rule_configurations: [{_RULE % 'a'}]",
-    wrong="true",
-    right="false",
-)
+@error("profiler-rules-need-profiler")
 def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
     """Rules of the profiler have no data to evaluate if it is turned off.
 
@@ -58,11 +47,7 @@ def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
         yield ("profiler_config", "disable_profiler"), message
 
 
-@warning(
-    "debugger-with-checkpoints",
-    TWO_HOSTS + "debug_hook_config: {s3_output_path: s3://bucket/debug/}\n%s",
-    wrong="checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n",
-)
+@warning("debugger-with-checkpoints")
 def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """The debugger does not work in distributed training that keeps checkpoints.
 
@@ -75,7 +60,7 @@ def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
         yield ("debug_hook_config",), "does not work on several instances with checkpoint_config; delete one of them"
 
 
-@warning("debugger-parameters", _COLLECTION, wrong="name: save_interval, value: 10", right="save_interval: 10")
+@warning("debugger-parameters")
 def parameters_are_named(draft: Draft) -> Iterator[Mistake]:
     """Parameters of the debugger and of rules are written as `name: value`.
 
@@ -88,12 +73,3 @@ def parameters_are_named(draft: Draft) -> Iterator[Mistake]:
         name = given.get("name", given.get("key"))
         if name is not None and given.keys() in ({"name", "value"}, {"key", "value"}):
             yield path, f"has parameters called {' and '.join(parameters)}; write {{{name}: ...}}"
-
-
-RULES = (
-    interval_is_one_of_six,
-    rule_names_differ,
-    rules_need_a_profiler,
-    debugger_or_checkpoints,
-    parameters_are_named,
-)

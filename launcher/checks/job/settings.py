@@ -16,10 +16,9 @@ from launcher.spec.names import MAX_BASE, beginning
 _MANY_METRICS = 50  # AWS allows 40
 _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own check reports longer ones
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
-_METRIC = 'metric_definitions: [{name: loss, regex: "loss=%s"}]'
 
 
-@error("job-name", wrong="training_job_name: other", right="base_name: mine")
+@error("job-name")
 def name_given_once(draft: Draft) -> Iterator[Mistake]:
     """A job's name is `training_job_name` as it is, or `base_name` with the time and random characters added.
 
@@ -32,7 +31,7 @@ def name_given_once(draft: Draft) -> Iterator[Mistake]:
         yield ("base_name",), "is missing; write the beginning of the job's name, such as base_name: digits"
 
 
-@warning("base-name-room", "base_name: %s", wrong="a" * 43, right="a" * 42)
+@warning("base-name-room")
 def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
     """A job's name has room for 42 characters of its base name, before the time and the random characters.
 
@@ -45,9 +44,7 @@ def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
         yield ("base_name",), message
 
 
-@error(
-    "image-or-algorithm", wrong="algorithm_name: mine", right="image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/a:1"
-)
+@error("image-or-algorithm")
 def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
     """The service accepts exactly one of TrainingImage and AlgorithmName, and refuses both or neither.
 
@@ -61,7 +58,7 @@ def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
         yield ("algorithm_name",), "cannot be used with image, since AWS accepts only one of them; delete one"
 
 
-@warning("metric-regex-group", _METRIC, wrong="[0-9.]+", right="([0-9.]+)")
+@warning("metric-regex-group")
 def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
     """A metric's value is the match of the first group of its regular expression; without a group it has no value.
 
@@ -74,7 +71,7 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
             yield path, message
 
 
-@warning("metric-regex", _METRIC, wrong="([0-9.]+", right="([0-9.]+)")
+@warning("metric-regex")
 def metrics_compile(draft: Draft) -> Iterator[Mistake]:
     """A metric's regular expression must be valid: with an unpaired bracket, for example, it matches nothing.
 
@@ -108,9 +105,7 @@ def _regex_error(regex: str) -> str | None:
     return None
 
 
-@warning(
-    "credentials-in-settings", "environment: {AWS_%s}", wrong="SECRET_ACCESS_KEY: secret", right="REGION: eu-west-1"
-)
+@warning("credentials-in-settings")
 def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
     """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job.
 
@@ -124,12 +119,7 @@ def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
                 yield (key, name), message
 
 
-@warning(
-    "tensor-board-path",
-    "tensor_board_output_config: {s3_output_path: s3://bucket/tensorboard/, local_path: %s}",
-    wrong="/opt/ml/checkpoints/tb",
-    right="/tensorboard",
-)
+@warning("tensor-board-path")
 def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
     """TensorBoard's files cannot be written to folders of SageMaker, the system or the GPU driver.
 
@@ -148,12 +138,7 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
             )
 
 
-@warning(
-    "local-path-absolute",
-    "checkpoint_config: {s3_uri: s3://bucket/checkpoints/, local_path: %s}",
-    wrong="checkpoints",
-    right="/checkpoints",
-)
+@warning("local-path-absolute")
 def local_paths_are_absolute(draft: Draft) -> Iterator[Mistake]:
     """A path in the container that SageMaker copies from or to is a full path; no folder is defined to start from.
 
@@ -164,15 +149,3 @@ def local_paths_are_absolute(draft: Draft) -> Iterator[Mistake]:
     for path, folder in draft.each(*places):
         if folder and not folder.startswith("/"):
             yield path, f"{folder!r} is not a full path in the container; begin it with /"
-
-
-RULES = (
-    name_given_once,
-    base_name_has_room,
-    one_of_image_and_algorithm,
-    metrics_have_a_group,
-    metrics_compile,
-    settings_hold_no_credentials,
-    tensor_board_path_is_free,
-    local_paths_are_absolute,
-)

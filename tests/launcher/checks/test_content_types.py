@@ -9,10 +9,14 @@ import pytest
 from launcher import parse_spec
 from launcher.checks import check_spec
 from launcher.checks.channels.content_types import MIME_TYPES
-from launcher.checks.examples import laid_over_base, train
+from launcher.checks.examples import laid_over_base
 
 CODE = "code: {entry_point: %s}\n"
 BUNDLED = CODE % "entrypoints/read_channels.py"
+
+
+def train(keys: str) -> str:
+    return f"channels: {{train: {{s3_uri: s3://bucket/train/, {keys}}}}}"
 
 
 def problems(overlay: str) -> dict[str, str]:

@@ -12,12 +12,13 @@ import pytest
 from launcher import checks, parse_spec
 from launcher.checks import RULES, check_spec
 from launcher.checks.built_in.facts import BUILT_INS
-from launcher.checks.examples import BASE, built_in, laid_over_base
+from launcher.checks.examples import BASE, examples, laid_over_base
 from launcher.checks.rule import Rule
 from launcher.request.aws_model import shapes
 from launcher.request.image_uris import resolve_image
 from launcher.request.instance_types import instance_type
 
+EXAMPLES = examples()
 # Examples that another rule reports, too.
 ALONGSIDE = {code: {"code-needs-toolkit"} for code in ("code-requirements-toolkit", "code-arguments-toolkit")}
 
@@ -41,17 +42,17 @@ def test_base_spec_has_no_problem() -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_wrong_example_is_found_by_this_rule_alone(rule: Rule) -> None:
-    assert set(found_by(rule.wrong)) == {rule.code} | ALONGSIDE.get(rule.code, set())
+    assert set(found_by(EXAMPLES[rule.code][0])) == {rule.code} | ALONGSIDE.get(rule.code, set())
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_right_example_is_clean(rule: Rule) -> None:
-    assert set(found_by(rule.right)) == ALONGSIDE.get(rule.code, set())
+    assert set(found_by(EXAMPLES[rule.code][1])) == ALONGSIDE.get(rule.code, set())
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_message_is_short_and_has_a_remedy(rule: Rule) -> None:
-    for problem in check_spec(parse_spec(laid_over_base(rule.wrong))):
+    for problem in check_spec(parse_spec(laid_over_base(EXAMPLES[rule.code][0]))):
         assert len(problem.message) < 240
         assert not problem.message.endswith(".")
         assert "; " in problem.message, "what is wrong; what to do"
@@ -66,12 +67,12 @@ def test_docstring_has_a_reason_and_a_source(rule: Rule) -> None:
     assert rest, "where is it written?"
 
 
-def test_every_rule_of_a_module_is_in_the_table() -> None:
+def test_every_module_with_a_rule_is_a_subject() -> None:
     modules = [
         importlib.import_module(found.name) for found in pkgutil.walk_packages(checks.__path__, "launcher.checks.")
     ]
     rules = {rule for module in modules for rule in vars(module).values() if isinstance(rule, Rule)}
-    assert {rule.code for rule in rules - set(RULES)} == set(), "add each to RULES at the end of its module"
+    assert {rule.code for rule in rules - set(RULES)} == set(), "add their module to SUBJECTS"
 
 
 def test_codes_are_stable_names() -> None:
@@ -155,12 +156,13 @@ FINE = {
     " c: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /c}}",
     "shards over the hosts of a group": GROUPS + "channels: {a: {s3_uri: s3://b/a/, instance_group_names: [b],"
     " s3_data_distribution_type: ShardedByS3Key}}",
-    "a list of images that are RecordIO": built_in(
-        "image-classification", "train, content_type: application/x-recordio", "validation, content_type: application/x-recordio"
-    ),
-    "an algorithm's image with a script": built_in("xgboost", "training, content_type: csv").replace(
-        "num_round: 10", "sagemaker_program: train.py"
-    ),
+    "a list of images that are RecordIO": "image: 685385470294.dkr.ecr.eu-west-1.amazonaws.com/image-classification:1\n"
+    "hyperparameters: {num_classes: 10, num_training_samples: 1000}\n"
+    "resource_config: {instance_type: ml.p3.2xlarge, instance_count: 1, volume_size_in_gb: 50}\n"
+    "channels: {train: {s3_uri: s3://b/t/, content_type: application/x-recordio},"
+    " validation: {s3_uri: s3://b/v/, content_type: application/x-recordio}}",
+    "an algorithm's image with a script": "image: 685385470294.dkr.ecr.eu-west-1.amazonaws.com/xgboost:1\n"
+    "hyperparameters: {sagemaker_program: train.py}\nchannels: {training: {s3_uri: s3://b/t/, content_type: csv}}",
     "an algorithm of the user": "image: null\nalgorithm_name: mine",
     "a serverless job": "image: null\nresource_config: null\nstopping_condition: null\nserverless_job_config: {base_model_arn:"
     " 'arn:aws:sagemaker:eu-west-1:aws:hub-content/SageMakerPublicHub/Model/a/1.0.0', job_type: FineTuning}",
