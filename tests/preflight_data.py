@@ -14,14 +14,14 @@ from launcher.errors import dotted
 from launcher.preflight import CHECKS as ALL_CHECKS
 from launcher.preflight.report import Report
 from launcher.preflight.runner import preflight
-from launcher.preflight.s3 import directory_buckets
+from launcher.preflight.s3 import buckets
 from launcher.preflight.storage import disk
 from patience import PATIENCE
 
 CHECKS = tuple(
     check
     for check in ALL_CHECKS
-    if check is disk.CHECK or (".s3." in check.ask.__module__ and check is not directory_buckets.CHECK)
+    if check in (disk.CHECK, disk.CHECKPOINTS) or (".s3." in check.ask.__module__ and check is not buckets.DIRECTORY_BUCKETS)
 )
 BASE = """\
 training_job_name: digits-1

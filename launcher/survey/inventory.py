@@ -22,7 +22,7 @@ from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError
 from launcher.lists.image_files import ending_of
 from launcher.local.data.object_stores import Objects
-from launcher.preflight.s3.directory_buckets import zone_of
+from launcher.preflight.s3.buckets import zone_of
 from launcher.s3.uri import S3Location
 
 MAX_KEYS = 200_000  # 200 requests

@@ -13,7 +13,7 @@ from typing import Any
 
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
-from launcher.preflight.iam.data_keys import first_keys
+from launcher.preflight.iam.keys import first_keys
 from launcher.preflight.iam.needs import Need, s3_needs
 from launcher.preflight.iam.role import as_list, own_role
 

@@ -13,11 +13,10 @@ from typing import NamedTuple
 from entrypoints import contract
 from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
-from launcher.preflight.iam.data_keys import OUTPUT_KEY, default_keys, keys_of_data, visible_arn
-from launcher.preflight.iam.keys import named_keys
+from launcher.preflight.iam.keys import OUTPUT_KEY, default_keys, keys_of_data, named_keys, visible_arn
 from launcher.preflight.iam.role import ROLE
 from launcher.preflight.image import training_image
-from launcher.preflight.s3.directory_buckets import directory_buckets
+from launcher.preflight.s3.buckets import directory_buckets
 from launcher.preflight.uses import as_folder, channels, code_path, place_of, prefixes_read
 from launcher.s3.uri import S3Location
 

@@ -15,7 +15,7 @@ from launcher.aws.account import AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
-from launcher.preflight.iam.data_keys import first_keys
+from launcher.preflight.iam.keys import first_keys
 from launcher.preflight.iam.needs import Need, needs
 from launcher.preflight.iam.role import as_list, described_role, own_role
 from launcher.preflight.uses import as_folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ class _Wanted(NamedTuple):
         return f"{self.instance_type} for {self.usage}"
 
 
-def _ask(subject: Subject) -> Iterator[Finding]:
+def _ask_size(subject: Subject) -> Iterator[Finding]:
     """Compare the quotas with what the job needs, for its machines and its rules.
 
     AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small. Without the quota
@@ -76,9 +77,46 @@ def _added_up(wanted: list[_Wanted]) -> list[_Wanted]:
 CHECK = Check(
     "quotas",
     "Do the account's quotas suffice for the job?",
-    _ask,
+    _ask_size,
     errors={"quota-exceeded": "The account's quota is smaller than the job needs; AWS refuses the job, or its rules."},
     warnings={
         "warm-pool-quota": "Without a quota for warm pools, which is 0 at first, no machine is kept for the next job.",
     },
+)
+
+
+def _ask_rest(subject: Subject) -> Iterator[Finding]:
+    wanted = wanted_instances(subject)
+    quotas = values(subject, {each.quota for each in wanted})
+    held = _instances_in_use(subject) if quotas else {}
+    for each in wanted:
+        quota, used = quotas.get(each.quota, -1), held.get(each.quota, 0)
+        if each.instances <= quota < each.instances + used:
+            message = (
+                f"the quota {each.quota!r} is {quota}, of which running jobs use {used}, and the job needs {each.instances}; AWS"
+                " refuses it until they end, so wait or stop one"
+            )
+            yield each.path, "quota-in-use", message
+
+
+def _instances_in_use(subject: Subject) -> dict[str, int]:
+    """Return the instances of training jobs in progress by quota, from the 100 newest jobs. Raises AwsError."""
+    in_progress = {"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "InProgress"}
+    search = {"Resource": "TrainingJob", "MaxResults": 100, "SearchExpression": {"Filters": [in_progress]}}
+    held: Counter[str] = Counter()
+    for result in subject.ask("sagemaker", "search", **search).get("Results", ()):
+        job = result.get("TrainingJob", {})
+        usage = "spot training job usage" if job.get("EnableManagedSpotTraining") else "training job usage"
+        resources = job.get("ResourceConfig", {})
+        for each in (resources, *resources.get("InstanceGroups", ())):
+            if job.get("TrainingJobStatus") == "InProgress" and each.get("InstanceType"):
+                held[f"{each['InstanceType']} for {usage}"] += int(each.get("InstanceCount", 0))
+    return held
+
+
+IN_USE = Check(
+    "quotas in use",
+    "Do running jobs leave enough of the quotas?",
+    _ask_rest,
+    warnings={"quota-in-use": "Running jobs use up the quota; AWS refuses the job until they end."},
 )

@@ -1,20 +1,24 @@
-"""Whether every bucket exists, is in the job's region, and is accessible.
+"""Whether every bucket exists, is in the job's region, and is accessible; and what is special about directory buckets.
 
 One question per bucket (HeadBucket). The answer is an existing bucket's region, 404 if there is no such bucket, or 403 if you
 may not look at it. None of this concerns the job's role, which the check `role` covers. But a bucket that is not even among the
 account's own belongs to another account, and then its name is often misspelt.
+
+The prefixes of directory buckets (S3 Express One Zone) are folders, and each is in one availability zone.
+Source: S3 user guide, directory-bucket-naming-rules and s3-express-differences.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, did_you_mean, dotted
 from launcher.preflight.check import Check, Finding, Subject, joined
-from launcher.preflight.s3.directory_buckets import zone_of
-from launcher.preflight.uses import Use, uses
+from launcher.preflight.network.vpc import subnets, zone
+from launcher.preflight.uses import Use, as_folder, channels, uses
 
 
 def _buckets(subject: Subject) -> Iterable[tuple[SpecPath, list[Use]]]:
@@ -25,7 +29,7 @@ def _buckets(subject: Subject) -> Iterable[tuple[SpecPath, list[Use]]]:
     return [(used[0].path, used) for used in by_bucket.values()]
 
 
-def _ask(subject: Subject, _: SpecPath, used: list[Use]) -> Iterator[Finding]:
+def _ask_bucket(subject: Subject, _: SpecPath, used: list[Use]) -> Iterator[Finding]:
     bucket = used[0].place.bucket
     try:
         answer = subject.ask("s3", "head_bucket", Bucket=bucket)
@@ -87,7 +91,7 @@ def _also(used: list[Use]) -> str:
 CHECK = Check(
     "buckets",
     "Does every bucket exist, in the job's region, and may you look at it?",
-    _ask,
+    _ask_bucket,
     _buckets,
     errors={
         "bucket-missing": "A bucket that the job reads or writes does not exist.",
@@ -96,5 +100,54 @@ CHECK = Check(
     warnings={
         "bucket-forbidden": "Another account owns the bucket and denies you access; the job's role may still have it.",
         "bucket-region-connector": "A bucket that the script reads itself is in another region.",
+    },
+)
+
+
+_NAME = re.compile(r".*--([a-z0-9-]+)--x-s3")
+
+
+def zone_of(bucket: str) -> str | None:
+    """Return the ID of a directory bucket's zone, such as `use1-az4`; None for any other bucket."""
+    found = _NAME.fullmatch(bucket)
+    return found[1] if found else None
+
+
+def directory_buckets(subject: Subject) -> dict[str, Use]:
+    """Return the directory buckets that the job uses, each with its first use."""
+    found: dict[str, Use] = {}
+    for use in uses(subject):
+        if zone_of(use.place.bucket) is not None:
+            found.setdefault(use.place.bucket, use)
+    return found
+
+
+def _ask_directory_buckets(subject: Subject) -> Iterator[Finding]:
+    for entry, place in channels(subject, "S3Prefix"):
+        if zone_of(place.bucket) is not None and place.key != as_folder(place.key):
+            wrong = f"{place} is in a directory bucket, which lists only folders"
+            remedy = f"write {place}/, or list the keys in a manifest"
+            yield entry.path("s3_uri"), "directory-bucket-prefix", f"{wrong}; {remedy}"
+    for bucket, use in directory_buckets(subject).items():
+        zones = sorted({zone(subnet) for subnet in subnets(subject)})
+        if zones and zone_of(bucket) not in zones:
+            message = (
+                f"bucket {bucket!r} is in the zone {zone_of(bucket)}, but the job's subnets are in {', '.join(zones)}, so"
+                f" each request crosses zones; name a subnet in {zone_of(bucket)}"
+            )
+            yield use.path, "directory-bucket-zone", message
+
+
+DIRECTORY_BUCKETS = Check(
+    "directory buckets",
+    "Do prefixes and subnets fit the directory buckets (S3 Express One Zone)?",
+    _ask_directory_buckets,
+    errors={
+        "directory-bucket-prefix": (
+            "A prefix in a directory bucket does not end in `/`; such buckets list only folders."
+        )
+    },
+    warnings={
+        "directory-bucket-zone": "No subnet of the job is in the directory bucket's zone, so each request crosses zones.",
     },
 )

@@ -1,7 +1,7 @@
-"""Whether what is copied before the start fits on each host's disk.
+"""Whether what is copied before the start fits on each host's disk, and whether that includes an older job's state.
 
-Copied are channels in File mode, each host's shard of those that are sharded, and an older job's checkpoints. The space is
-the requested volume, or the disks of the instance type. The image has its own disk.
+Copied are channels in File mode, each host's shard of those that are sharded, and an older job's checkpoints, from which the script
+would resume. The space is the requested volume, or the disks of the instance type. The image has its own disk.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from entrypoints import contract
 from launcher.aws.account import AwsError
 from launcher.console import human_bytes
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.quota.machines import alternatives
-from launcher.preflight.s3.checkpoints import older_state
-from launcher.preflight.s3.listing import listing
+from launcher.preflight.s3.listing import Listing, listing
 from launcher.preflight.s3.manifests import named_objects
-from launcher.preflight.uses import channels, hosts_that_share
+from launcher.preflight.uses import as_folder, channels, hosts_that_share, place_of
 from launcher.request.instance_types import instance_type
 from launcher.request.view import Entry
 from launcher.s3.uri import S3Location
@@ -36,7 +36,7 @@ class _Copied(NamedTuple):
     is_all: bool  # whether these are all bytes, or at least so many
 
 
-def _ask(subject: Subject) -> Iterator[Finding]:
+def _ask_space(subject: Subject) -> Iterator[Finding]:
     """Look at each kind of machine that the job may run on, with the channels it gets."""
     sizes = _sizes(subject)
     found: dict[Finding, None] = {}
@@ -125,7 +125,38 @@ def _space_findings(copied: dict[str, _Copied], path: SpecPath, space: float, wh
 CHECK = Check(
     "disk",
     "Does what File mode copies fit on the disks?",
-    _ask,
+    _ask_space,
     errors={"disk-too-small": "What File mode copies before the start does not fit on the disk."},
     warnings={"disk-nearly-full": "What File mode copies before the start leaves less than a tenth of the disk free."},
+)
+
+
+def older_state(subject: Subject) -> Listing | None:
+    """Return what is stored at the checkpoint path; None if the job keeps no checkpoints. Raises AwsError."""
+    place = place_of(subject.draft.get("CheckpointConfig.S3Uri"))
+    return listing(subject, S3Location(place.bucket, as_folder(place.key))) if place else None
+
+
+def _ask_older_state(subject: Subject, path: SpecPath, _: None) -> Iterator[Finding]:
+    found = older_state(subject)
+    if found is None or not found.count:
+        return
+    local = subject.draft.get("CheckpointConfig.LocalPath") or f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
+    newest = f", the newest of {found.newest:%Y-%m-%d %H:%M} UTC" if found.newest else ""
+    message = (
+        f"{found.place} holds an older job's state: {found.described()}{newest}; SageMaker copies it to {local} before the start,"
+        f" and a script that looks there resumes from it; if you do not want that, use a new path, such as"
+        f" {found.place}{subject.draft.request['TrainingJobName']}/"
+    )
+    yield path, "checkpoints-exist", message
+
+
+CHECKPOINTS = Check(
+    "checkpoints",
+    "Is the checkpoint path free of an older job's state?",
+    _ask_older_state,
+    lambda _: [(("checkpoint_config", "s3_uri"), None)],
+    warnings={
+        "checkpoints-exist": "The checkpoint path holds an older job's state, from which the script would resume.",
+    },
 )

@@ -1,12 +1,17 @@
-"""EFS channels: whether the file system exists and is available."""
+"""EFS channels: whether the file system exists and is available, and can be mounted where the job's machines will be.
+
+A machine mounts EFS through the mount target in its own availability zone, whose security groups must allow port 2049.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from launcher.errors import SpecPath
-from launcher.preflight.check import Check, Finding, Subject
+from launcher.preflight.check import Check, Finding, Subject, joined
+from launcher.preflight.network.vpc import CLOSED, closed, subnets, vpc_id, zone
 from launcher.preflight.storage import channels_of
 from launcher.request.view import Entry
 
@@ -14,7 +19,7 @@ _LIKE_S3_FILES = re.compile(r"fs-[0-9a-f]{17,}")
 READY = ("available", "updating")
 
 
-def _ask(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
+def _ask_file_system(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
     name = entry.get("FileSystemId")
     known = (subject.find("efs", "describe_file_systems", FileSystemId=name) or {}).get("FileSystems")
     if not known:
@@ -33,10 +38,71 @@ def _ask(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
 CHECK = Check(
     "EFS",
     "Do the EFS file systems exist, and are they available?",
-    _ask,
+    _ask_file_system,
     channels_of("EFS"),
     errors={
         "efs-missing": "There is no such EFS file system in this account and region.",
         "efs-not-ready": "The EFS file system is being created or deleted.",
+    },
+)
+
+
+_NFS = 2049
+
+
+def _ask_mount_targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
+    name, vpc = entry.get("FileSystemId"), vpc_id(subject)
+    answer = subject.find("efs", "describe_mount_targets", FileSystemId=name) if vpc is not None else None
+    if answer is None:
+        return  # the check `EFS` reports a missing file system
+    every = [each for each in answer.get("MountTargets", ()) if each.get("LifeCycleState", "available") in READY]
+    here = [each for each in every if each.get("VpcId", vpc) == vpc]
+    if every and not here:
+        others = joined(sorted({each["VpcId"] for each in every}))
+        message = f"{name} has mount targets in {others}, but the job is in {vpc}; use subnets of {others}"
+        yield path, "efs-other-vpc", message
+        return
+    by_zone = {zone(each): each for each in here} | {str(each.get("AvailabilityZoneName")): each for each in here}
+    by_subnet = [
+        (each, by_zone.get(zone(each)) or by_zone.get(str(each.get("AvailabilityZone")))) for each in subnets(subject)
+    ]
+    targets = list({each["MountTargetId"]: each for _, each in by_subnet if each is not None}.values())
+    wrong = [found for each in targets if (found := _closed(subject, each)) is not None]
+    if wrong:
+        others = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
+        code = "security-group-closed" if len(wrong) == len(targets) else "security-group-closed-in-some"
+        yield path, code, wrong[0] + others
+    lacking = [subnet for subnet, target in by_subnet if target is None]
+    if lacking:
+        zones = joined(f"{zone(subnet)} ({subnet['SubnetId']})" for subnet in lacking)
+        has = "it has none at all;"
+        if here:
+            has = f"it has some in {joined(sorted(zone(each) for each in here))}; use a subnet there, or"
+        remedy = f"create one: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
+        code = "efs-no-mount-target-in-some" if targets else "efs-no-mount-target"
+        yield path, code, f"{name} has no mount target in {zones}; {has} {remedy}"
+
+
+def _closed(subject: Subject, target: Mapping[str, Any]) -> str | None:
+    """Return why the job cannot reach a mount target; None if it can. Raises AwsError."""
+    name = target["MountTargetId"]
+    its = subject.ask("efs", "describe_mount_target_security_groups", MountTargetId=name).get("SecurityGroups", ())
+    addresses = [target["IpAddress"]] if target.get("IpAddress") else []
+    return closed(subject, f"the mount target {name} ({zone(target)})", its, [_NFS], addresses) if its else None
+
+
+MOUNT_TARGETS = Check(
+    "EFS mount targets",
+    "Can the job mount the EFS file systems from its subnets?",
+    _ask_mount_targets,
+    channels_of("EFS mount targets"),
+    errors={
+        "efs-other-vpc": "The file system's mount targets are in another VPC than the job.",
+        "efs-no-mount-target": "No zone of the job's subnets has a mount target of the file system.",
+        "security-group-closed": CLOSED,
+    },
+    warnings={
+        "efs-no-mount-target-in-some": "A zone in which the job may be placed has no mount target.",
+        "security-group-closed-in-some": "Security groups block traffic in one of the zones in which the job may be placed.",
     },
 )

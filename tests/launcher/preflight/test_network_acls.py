@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.preflight.network.network_acls import lets_through
+from launcher.preflight.network.s3_route import lets_through
 
 ANYWHERE = "0.0.0.0/0"
 

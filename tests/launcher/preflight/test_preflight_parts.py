@@ -9,13 +9,13 @@ import pytest
 import launcher
 import make_quota_codes
 from launcher.aws.account import Account, AwsError
-from launcher.preflight import caller
+from launcher.preflight import job
 from launcher.preflight.check import Subject
 from launcher.preflight.iam import keys
 from launcher.preflight.iam.bucket_policies import surely_denies
 from launcher.preflight.iam.permissions import may_name
 from launcher.preflight.iam.role import may_assume
-from launcher.preflight.quota import in_use, service_quotas
+from launcher.preflight.quota import quotas, service_quotas
 from launcher.preflight.quota.machines import Machines
 from launcher.preflight.runner import preflight, subject_of
 from patience import PATIENCE
@@ -30,7 +30,7 @@ def subject(spec: str, account: Account) -> Subject:
 
 def test_running_jobs_that_leave_enough_of_the_quota_are_no_problem(world: World) -> None:
     account = Altered({"search": lambda _: {"Results": [a_running_job("InProgress")]}})
-    report = world.checked(MACHINES % ("ml.m5.large", 2, ""), checks=(in_use.CHECK,), account=account)
+    report = world.checked(MACHINES % ("ml.m5.large", 2, ""), checks=(quotas.IN_USE,), account=account)
     assert [result.status for result in report.results] == ["passed"]
 
 
@@ -73,7 +73,7 @@ def test_expired_credentials_end_preflight(world: World) -> None:
     world.aws.fault("expired", "*", count=-1)
     plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
     with pytest.raises(AwsError) as caught:
-        list(caller.CHECK.findings(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
+        list(job.ACCOUNT.findings(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
     assert caught.value.is_expired
     with pytest.raises(AwsError):
         preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=PATIENCE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.preflight.iam import permissions
-from launcher.preflight.s3 import buckets, directory_buckets, prefixes
+from launcher.preflight.s3 import buckets, prefixes
 from preflight_data import found
 from preflight_world import CHECKS, World
 from preflight_worlds.quota import BIG, ON_PLAN, a_plan, in_hours
@@ -32,7 +32,7 @@ def test_directory_bucket_is_listed_by_its_folder_and_read_by_the_role(world: Wo
 
 def test_directory_bucket_that_denies_the_caller_is_not_reported_as_foreign(world: World) -> None:
     world.aws.bucket(EXPRESS, forbidden=True)
-    checks = (buckets.CHECK, directory_buckets.CHECK, permissions.CHECK)
+    checks = (buckets.CHECK, buckets.DIRECTORY_BUCKETS, permissions.CHECK)
     report = world.checked(ON_EXPRESS % (EXPRESS, "/"), checks=checks, **a_role_without_a_session(world))
     assert ("bucket-forbidden", "channels.train.s3_uri") not in found(report)
     assert any(check == "buckets" for check, _ in report.not_asked)

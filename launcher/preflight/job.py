@@ -1,4 +1,4 @@
-"""Whether the job's name is free. AWS keeps the names of all training jobs for ever."""
+"""The account, region and name that the job gets. AWS keeps the names of all training jobs for ever."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from launcher.preflight.check import Check, Finding, Subject
 from launcher.spec.names import place_of_name
 
 
-def _ask(subject: Subject) -> Iterator[Finding]:
+def _account(subject: Subject) -> list[Finding]:
+    subject.note((), f"account {subject.own_account}, region {subject.account.region}")
+    return []
+
+
+ACCOUNT = Check("account", "Which account and region is the job for?", _account)
+
+
+def _name(subject: Subject) -> Iterator[Finding]:
     name = subject.draft.request["TrainingJobName"]
     job = subject.find("sagemaker", "describe_training_job", TrainingJobName=name)
     if job is not None:
@@ -22,9 +30,9 @@ def _ask(subject: Subject) -> Iterator[Finding]:
         yield path, "name-taken", message
 
 
-CHECK = Check(
+NAME = Check(
     "job name",
     "Is the job's name free?",
-    _ask,
+    _name,
     errors={"name-taken": "A training job of this name exists; AWS never frees a name."},
 )

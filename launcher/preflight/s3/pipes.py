@@ -1,7 +1,8 @@
-r"""Whether objects that a Pipe joins end with a line feed: the last byte of each of the first few objects shows it.
+r"""Whether Pipe can serve objects as they are stored: the bytes at their ends show it.
 
-A missing line feed cannot be seen in the joined stream: "1\n2" and "3\n" become the lines 1 and 23. Gzipped objects are
-skipped, since their last byte is not content.
+The first two bytes of a channel's first object show whether it is gzipped. The last byte of the first few objects shows whether
+they end with a line feed: its lack cannot be seen in the joined stream, where "1\n2" and "3\n" become the lines 1 and 23. Gzipped
+objects are skipped then, since their last byte is not content.
 """
 
 from __future__ import annotations
@@ -11,10 +12,36 @@ from collections.abc import Iterator
 from launcher.checks.channels.content_types import LINES
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.s3.compression import GZIP
 from launcher.preflight.s3.listing import listing, some_bytes
 from launcher.preflight.uses import channels
 from launcher.s3.uri import S3Location
+
+GZIP = b"\x1f\x8b"  # RFC 1952
+
+
+def _zipped(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
+    """Yield the channels that Pipe mode decompresses."""
+    for entry, place in channels(subject, "S3Prefix"):
+        if entry.get("CompressionType") == "Gzip" and entry.get("InputMode") == "Pipe":
+            yield entry.path("compression_type"), place
+
+
+def _ask_compression(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Finding]:
+    for key in listing(subject, place).some[:1]:
+        if some_bytes(subject, S3Location(place.bucket, key), "0-1") != GZIP:
+            wrong = f"is Gzip, but {key!r} is not gzipped, so Pipe cannot decompress it"
+            yield path, "channel-not-gzip", f"{wrong}; gzip the objects, or delete this key"
+
+
+COMPRESSION = Check(
+    "compression",
+    "Are the objects of a channel with compression_type Gzip really gzipped?",
+    _ask_compression,
+    _zipped,
+    warnings={
+        "channel-not-gzip": "The first object of a Pipe channel with `compression_type: Gzip` is not a gzip file.",
+    },
+)
 
 
 def _joined(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
@@ -25,7 +52,7 @@ def _joined(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
             yield entry.path("input_mode"), place
 
 
-def _ask(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Finding]:
+def _ask_line_ends(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Finding]:
     found = listing(subject, place)
     for key in found.some if found.count > 1 else ():
         named = S3Location(place.bucket, key)
@@ -38,10 +65,10 @@ def _ask(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Findin
             return
 
 
-CHECK = Check(
+LINE_ENDS = Check(
     "line-ends",
     "Do the objects of a Pipe channel of lines end with a line feed?",
-    _ask,
+    _ask_line_ends,
     _joined,
     warnings={
         "pipe-joins-lines": (
