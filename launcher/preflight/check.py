@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+import yaml
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently, settle
@@ -32,6 +35,14 @@ _UNKNOWN_CALL = (
 )
 
 
+@cache
+def preflight_codes() -> Mapping[str, tuple[Severity, str]]:
+    """Return the codes of all checks, each with its severity and why it is a problem."""
+    tables = yaml.safe_load(Path(__file__).with_name("codes.yaml").read_text(encoding="utf-8"))
+    kinds: tuple[tuple[Severity, str], ...] = (("error", "errors"), ("warning", "warnings"))
+    return {code: (severity, why) for severity, kind in kinds for code, why in tables[kind].items()}
+
+
 @dataclass(frozen=True)
 class Check:
     """One line of the table of checks.
@@ -42,22 +53,19 @@ class Check:
         ask: Yields the findings of a subject; with `each`, those of one thing: `ask(subject, path, thing)`. If it raises
             AwsError, the check, or the question about this thing, is reported as not asked.
         each: Returns the things to ask about, each with its path in the spec; they are asked about at the same time.
-        errors: Why each code is a problem with which the job would surely fail.
-        warnings: Why each code is probably a problem.
+        finds: The codes of its findings, which codes.yaml explains.
     """
 
     name: str
     question: str
     ask: Callable[..., Iterable[Finding]]
     each: Callable[[Subject], Iterable[tuple[SpecPath, Any]]] | None = None
-    errors: Mapping[str, str] = field(default_factory=dict)
-    warnings: Mapping[str, str] = field(default_factory=dict)
+    finds: tuple[str, ...] = ()
 
     @property
     def codes(self) -> dict[str, tuple[Severity, str]]:
         """The codes of the check, each with its severity and why it is a problem."""
-        tables: tuple[tuple[Severity, Mapping[str, str]], ...] = (("error", self.errors), ("warning", self.warnings))
-        return {code: (severity, why) for severity, table in tables for code, why in table.items()}
+        return {code: preflight_codes()[code] for code in self.finds}
 
     def findings(self, subject: Subject) -> Iterable[Finding]:
         """Return what the check finds. Raises RefusedError."""

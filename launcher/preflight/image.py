@@ -80,13 +80,4 @@ def _ask(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[Finding
             yield path, "image-missing", f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
 
 
-CHECK = Check(
-    "image",
-    "Do the images in ECR exist?",
-    _ask,
-    _images,
-    errors={
-        "image-elsewhere": "The image is in another region, from which the job cannot pull it.",
-        "image-missing": "The image's repository, tag or digest does not exist; the job ends before it starts.",
-    },
-)
+CHECK = Check("image", "Do the images in ECR exist?", _ask, _images, finds=("image-elsewhere", "image-missing"))

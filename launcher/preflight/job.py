@@ -30,9 +30,4 @@ def _name(subject: Subject) -> Iterator[Finding]:
         yield path, "name-taken", message
 
 
-NAME = Check(
-    "job name",
-    "Is the job's name free?",
-    _name,
-    errors={"name-taken": "A training job of this name exists; AWS never frees a name."},
-)
+NAME = Check("job name", "Is the job's name free?", _name, finds=("name-taken",))

@@ -101,5 +101,5 @@ CHECK = Check(
     "Do the bucket policies leave the job's role the access it needs?",
     _ask,
     _buckets,
-    errors={"bucket-denies": "A bucket's policy denies the role something that the job needs."},
+    finds=("bucket-denies",),
 )

@@ -66,12 +66,7 @@ CHECK = Check(
     "Does each KMS key that the spec names exist, and can it encrypt?",
     _ask_named,
     named_keys,
-    errors={
-        "key-region": "A KMS key works only in its own region.",
-        "key-missing": "There is no such KMS key or alias in this account and region.",
-        "key-disabled": "The KMS key cannot encrypt now: disabled, without material, or scheduled for deletion.",
-        "key-kind": "S3 and EBS encrypt only with symmetric KMS keys.",
-    },
+    finds=("key-region", "key-missing", "key-disabled", "key-kind"),
 )
 
 
@@ -144,6 +139,5 @@ OF_BUCKETS = Check(
     "keys of buckets",
     "Can the KMS keys of the data and of the buckets be used now?",
     _ask_of_data,
-    errors={"data-key-disabled": "The KMS key of data that the job reads cannot decrypt now."},
-    warnings={"bucket-key-disabled": "The default KMS key of a bucket that the job writes to cannot encrypt now."},
+    finds=("data-key-disabled", "bucket-key-disabled"),
 )

@@ -188,11 +188,5 @@ def _is_role(principal: str, role: str) -> bool:
 
 
 CHECK = Check(
-    "permissions",
-    "Do the role's policies allow what the job needs?",
-    _ask,
-    errors={"role-denied": "The role's policies do not allow something that the job needs."},
-    warnings={
-        "role-lacks": "The role's policies do not allow something that jobs normally need, such as writing their log.",
-    },
+    "permissions", "Do the role's policies allow what the job needs?", _ask, finds=("role-denied", "role-lacks")
 )

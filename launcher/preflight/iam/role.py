@@ -133,9 +133,5 @@ CHECK = Check(
     "role",
     "Does the role exist, and may SageMaker assume it?",
     _ask,
-    errors={
-        "role-other-account": "A role can be passed to SageMaker only in its own account.",
-        "role-missing": "There is no role with this ARN.",
-        "role-trust": "The role's trust policy does not let sagemaker.amazonaws.com assume it.",
-    },
+    finds=("role-other-account", "role-missing", "role-trust"),
 )

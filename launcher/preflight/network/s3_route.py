@@ -17,7 +17,6 @@ from typing import Any, Literal
 from launcher.aws.account import AwsError
 from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.network.vpc import (
-    CLOSED,
     GROUPS,
     SUBNETS,
     Described,
@@ -156,14 +155,7 @@ CHECK = Check(
     "way to S3",
     "Can the job reach S3 from its subnets?",
     _ask_routes,
-    errors={
-        "s3-unreachable": "None of the job's subnets can reach S3: the job gets no data and saves no output.",
-        "security-group-closed": CLOSED,
-    },
-    warnings={
-        "s3-unreachable-from-some": "One of the subnets, in which the job may be placed, cannot reach S3.",
-        "s3-by-internet-gateway": "Internet gateways serve only public addresses, and the job's interfaces have none.",
-    },
+    finds=("s3-unreachable", "security-group-closed", "s3-unreachable-from-some", "s3-by-internet-gateway"),
 )
 
 
@@ -237,8 +229,5 @@ NETWORK_ACLS = Check(
     "network ACLs",
     "Do the network ACLs let HTTPS out to S3, and its answers in?",
     _ask_acls,
-    errors={"network-acl-closed": "The network ACLs of all the job's subnets block S3."},
-    warnings={
-        "network-acl-closed-in-some": "The network ACL of one subnet, in which the job may be placed, blocks S3.",
-    },
+    finds=("network-acl-closed", "network-acl-closed-in-some"),
 )

@@ -58,12 +58,7 @@ CHECK = Check(
     "subnets",
     "Do the subnets exist, in one VPC, with addresses for all machines?",
     _ask_subnets,
-    errors={
-        "subnet-missing": "There is no such subnet in this account and region.",
-        "subnets-of-several-vpcs": "All subnets of a job must be in one VPC.",
-        "subnet-full": "Each machine takes 2 addresses of a subnet, 5 with EFA; too few are free.",
-    },
-    warnings={"subnet-tight": "No single subnet has addresses for all of the job's machines."},
+    finds=("subnet-missing", "subnets-of-several-vpcs", "subnet-full", "subnet-tight"),
 )
 
 
@@ -90,12 +85,7 @@ def _offered(subject: Subject, machines: Machines) -> set[str]:
 
 
 ZONES = Check(
-    "zones",
-    "Does EC2 offer the instance type in a zone of the subnets?",
-    _ask_zones,
-    warnings={
-        "zone-lacks-type": "EC2 offers the instance type only in other zones, so there will be no capacity.",
-    },
+    "zones", "Does EC2 offer the instance type in a zone of the subnets?", _ask_zones, finds=("zone-lacks-type",)
 )
 
 
@@ -153,11 +143,5 @@ SECURITY_GROUPS = Check(
     "security groups",
     "Do the security groups exist, in the subnets' VPC, and let the job's hosts talk to each other?",
     _ask_groups,
-    errors={
-        "security-group-missing": "There is no such security group in this account and region.",
-        "security-group-vpc": "A security group works only in its own VPC.",
-    },
-    warnings={
-        "hosts-cannot-talk": "Security groups block traffic between the job's hosts; ranks wait until they time out.",
-    },
+    finds=("security-group-missing", "security-group-vpc", "hosts-cannot-talk"),
 )

@@ -17,7 +17,6 @@ from launcher.preflight.check import Subject
 SUBNETS: SpecPath = ("vpc_config", "subnets")
 GROUPS: SpecPath = ("vpc_config", "security_group_ids")
 Described = Mapping[str, Any]  # one resource in an answer of EC2
-CLOSED = "Security groups block traffic between the job and something it needs."
 
 
 def described(subject: Subject, kind: str, name: str, values: Iterable[str], **more: Any) -> list[Described]:

@@ -75,13 +75,7 @@ def _added_up(wanted: list[_Wanted]) -> list[_Wanted]:
 
 
 CHECK = Check(
-    "quotas",
-    "Do the account's quotas suffice for the job?",
-    _ask_size,
-    errors={"quota-exceeded": "The account's quota is smaller than the job needs; AWS refuses the job, or its rules."},
-    warnings={
-        "warm-pool-quota": "Without a quota for warm pools, which is 0 at first, no machine is kept for the next job.",
-    },
+    "quotas", "Do the account's quotas suffice for the job?", _ask_size, finds=("quota-exceeded", "warm-pool-quota")
 )
 
 
@@ -114,9 +108,4 @@ def _instances_in_use(subject: Subject) -> dict[str, int]:
     return held
 
 
-IN_USE = Check(
-    "quotas in use",
-    "Do running jobs leave enough of the quotas?",
-    _ask_rest,
-    warnings={"quota-in-use": "Running jobs use up the quota; AWS refuses the job until they end."},
-)
+IN_USE = Check("quotas in use", "Do running jobs leave enough of the quotas?", _ask_rest, finds=("quota-in-use",))

@@ -79,11 +79,5 @@ CHECK = Check(
     "Can the job run on the training plans that the spec names?",
     _ask,
     _plans,
-    errors={
-        "training-plan-missing": "There is no training plan of this name in the job's region.",
-        "training-plan-unusable": (
-            "A training plan has ended, is not for training jobs, or does not reserve the instances that the job asks for."
-        ),
-    },
-    warnings={"training-plan-ends": "A training plan may end before the job does: the job is then stopped."},
+    finds=("training-plan-missing", "training-plan-unusable", "training-plan-ends"),
 )

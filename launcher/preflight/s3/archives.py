@@ -16,7 +16,6 @@ from launcher.preflight.s3.listing import ARCHIVES, listing
 from launcher.preflight.uses import prefixes_read
 from launcher.s3.uri import S3Location
 
-ARCHIVED = "Objects are in an archive (GLACIER, DEEP_ARCHIVE, or Intelligent-Tiering's) and cannot be read until they are restored."
 REMEDY = "restore them (aws s3api restore-object), or copy them to S3 Standard"
 
 
@@ -41,9 +40,5 @@ def _ask(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Findin
 
 
 CHECK = Check(
-    "archives",
-    "Can the objects be read without restoring them?",
-    _ask,
-    prefixes_read,
-    errors={"objects-archived": ARCHIVED},
+    "archives", "Can the objects be read without restoring them?", _ask, prefixes_read, finds=("objects-archived",)
 )

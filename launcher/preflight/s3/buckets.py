@@ -93,14 +93,7 @@ CHECK = Check(
     "Does every bucket exist, in the job's region, and may you look at it?",
     _ask_bucket,
     _buckets,
-    errors={
-        "bucket-missing": "A bucket that the job reads or writes does not exist.",
-        "bucket-region": "A bucket is in another region; SageMaker reads and writes in its own region only.",
-    },
-    warnings={
-        "bucket-forbidden": "Another account owns the bucket and denies you access; the job's role may still have it.",
-        "bucket-region-connector": "A bucket that the script reads itself is in another region.",
-    },
+    finds=("bucket-missing", "bucket-region", "bucket-forbidden", "bucket-region-connector"),
 )
 
 
@@ -142,12 +135,5 @@ DIRECTORY_BUCKETS = Check(
     "directory buckets",
     "Do prefixes and subnets fit the directory buckets (S3 Express One Zone)?",
     _ask_directory_buckets,
-    errors={
-        "directory-bucket-prefix": (
-            "A prefix in a directory bucket does not end in `/`; such buckets list only folders."
-        )
-    },
-    warnings={
-        "directory-bucket-zone": "No subnet of the job is in the directory bucket's zone, so each request crosses zones.",
-    },
+    finds=("directory-bucket-prefix", "directory-bucket-zone"),
 )

@@ -18,7 +18,7 @@ from launcher.aws.threads import concurrently
 from launcher.console import human_bytes
 from launcher.errors import RefusedError, SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.s3.archives import ARCHIVED, REMEDY, archive_of
+from launcher.preflight.s3.archives import REMEDY, archive_of
 from launcher.preflight.s3.listing import near, some_bytes
 from launcher.preflight.uses import channels, hosts_that_share, place_of
 from launcher.request.view import Entry
@@ -247,14 +247,12 @@ CHECK = Check(
     "Does each manifest exist, is it well-formed, and do the objects it names exist?",
     _ask,
     _manifests,
-    errors={
-        "manifest-missing": "The object that a channel names as its manifest does not exist.",
-        "manifest-form": "A manifest is not JSON, does not have the form of its kind, or names nothing.",
-        "manifest-keys-missing": "Objects that a manifest names do not exist.",
-        "objects-archived": ARCHIVED,
-        "manifest-attribute": "One of the `attribute_names` is in no line of an augmented manifest.",
-    },
-    warnings={
-        "manifest-attribute-gaps": "Some lines of an augmented manifest lack one of the `attribute_names`.",
-    },
+    finds=(
+        "manifest-missing",
+        "manifest-form",
+        "manifest-keys-missing",
+        "objects-archived",
+        "manifest-attribute",
+        "manifest-attribute-gaps",
+    ),
 )

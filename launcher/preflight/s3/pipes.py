@@ -38,9 +38,7 @@ COMPRESSION = Check(
     "Are the objects of a channel with compression_type Gzip really gzipped?",
     _ask_compression,
     _zipped,
-    warnings={
-        "channel-not-gzip": "The first object of a Pipe channel with `compression_type: Gzip` is not a gzip file.",
-    },
+    finds=("channel-not-gzip",),
 )
 
 
@@ -70,9 +68,5 @@ LINE_ENDS = Check(
     "Do the objects of a Pipe channel of lines end with a line feed?",
     _ask_line_ends,
     _joined,
-    warnings={
-        "pipe-joins-lines": (
-            "A Pipe joins objects as they are: without a line feed at the end of an object two lines become one."
-        )
-    },
+    finds=("pipe-joins-lines",),
 )

@@ -129,15 +129,13 @@ CHECK = Check(
     "Is there data below every prefix, only the intended data, and in a form that the input mode can serve?",
     _ask,
     _places,
-    errors={"prefix-empty": "No key begins with a channel's `s3_uri`, so the job has nothing to read."},
-    warnings={
-        "prefix-only-folders": "Below a prefix are only empty folders, or Hadoop's empty markers, and no data.",
-        "connector-empty": "No key begins with the `s3_uri` of a channel that the script reads itself.",
-        "prefix-siblings": "A prefix is the beginning of keys, not a folder: `train` also matches `train_old/`.",
-        "prefix-file-keys": "Some keys cannot be files in the directory that File creates.",
-        "prefix-fast-file-keys": "Some keys cannot be files in the directory that FastFile mounts.",
-        "prefix-small-objects": (
-            "More than 10,000 objects of less than 50 MB on average are slow to read, since each needs its own request."
-        ),
-    },
+    finds=(
+        "prefix-empty",
+        "prefix-only-folders",
+        "connector-empty",
+        "prefix-siblings",
+        "prefix-file-keys",
+        "prefix-fast-file-keys",
+        "prefix-small-objects",
+    ),
 )

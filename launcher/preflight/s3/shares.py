@@ -58,8 +58,5 @@ CHECK = Check(
     "Does ShardedByS3Key give every host a similar amount of data?",
     _ask,
     _sharded,
-    warnings={
-        "share-empty": "ShardedByS3Key has fewer objects than hosts: some hosts get nothing, and are paid for.",
-        "share-uneven": "ShardedByS3Key divides objects, not bytes: one host would get far more than the others.",
-    },
+    finds=("share-empty", "share-uneven"),
 )

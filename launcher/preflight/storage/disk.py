@@ -123,11 +123,7 @@ def _space_findings(copied: dict[str, _Copied], path: SpecPath, space: float, wh
 
 
 CHECK = Check(
-    "disk",
-    "Does what File mode copies fit on the disks?",
-    _ask_space,
-    errors={"disk-too-small": "What File mode copies before the start does not fit on the disk."},
-    warnings={"disk-nearly-full": "What File mode copies before the start leaves less than a tenth of the disk free."},
+    "disk", "Does what File mode copies fit on the disks?", _ask_space, finds=("disk-too-small", "disk-nearly-full")
 )
 
 
@@ -156,7 +152,5 @@ CHECKPOINTS = Check(
     "Is the checkpoint path free of an older job's state?",
     _ask_older_state,
     lambda _: [(("checkpoint_config", "s3_uri"), None)],
-    warnings={
-        "checkpoints-exist": "The checkpoint path holds an older job's state, from which the script would resume.",
-    },
+    finds=("checkpoints-exist",),
 )

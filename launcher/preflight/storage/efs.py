@@ -11,7 +11,7 @@ from typing import Any
 
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
-from launcher.preflight.network.vpc import CLOSED, closed, subnets, vpc_id, zone
+from launcher.preflight.network.vpc import closed, subnets, vpc_id, zone
 from launcher.preflight.storage import channels_of
 from launcher.request.view import Entry
 
@@ -40,10 +40,7 @@ CHECK = Check(
     "Do the EFS file systems exist, and are they available?",
     _ask_file_system,
     channels_of("EFS"),
-    errors={
-        "efs-missing": "There is no such EFS file system in this account and region.",
-        "efs-not-ready": "The EFS file system is being created or deleted.",
-    },
+    finds=("efs-missing", "efs-not-ready"),
 )
 
 
@@ -96,13 +93,11 @@ MOUNT_TARGETS = Check(
     "Can the job mount the EFS file systems from its subnets?",
     _ask_mount_targets,
     channels_of("EFS mount targets"),
-    errors={
-        "efs-other-vpc": "The file system's mount targets are in another VPC than the job.",
-        "efs-no-mount-target": "No zone of the job's subnets has a mount target of the file system.",
-        "security-group-closed": CLOSED,
-    },
-    warnings={
-        "efs-no-mount-target-in-some": "A zone in which the job may be placed has no mount target.",
-        "security-group-closed-in-some": "Security groups block traffic in one of the zones in which the job may be placed.",
-    },
+    finds=(
+        "efs-other-vpc",
+        "efs-no-mount-target",
+        "security-group-closed",
+        "efs-no-mount-target-in-some",
+        "security-group-closed-in-some",
+    ),
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
-from launcher.preflight.network.vpc import CLOSED, closed, described, subnets, vpc_id, zone
+from launcher.preflight.network.vpc import closed, described, subnets, vpc_id, zone
 from launcher.preflight.storage import channels_of
 from launcher.request.view import Entry
 
@@ -66,12 +66,7 @@ CHECK = Check(
     "Do the FSx for Lustre file systems exist, and is each path inside one?",
     _ask_file_system,
     channels_of("FSx"),
-    errors={
-        "fsx-missing": "There is no such FSx file system in this account and region.",
-        "fsx-not-lustre": "A job mounts only FSx for Lustre, not FSx's other file systems.",
-        "fsx-not-ready": "The file system is being created or deleted, or has failed.",
-        "fsx-mount-name-wrong": "The directory path must begin with the file system's mount name.",
-    },
+    finds=("fsx-missing", "fsx-not-lustre", "fsx-not-ready", "fsx-mount-name-wrong"),
 )
 
 
@@ -117,10 +112,5 @@ NETWORK = Check(
     "Can the job reach the FSx for Lustre file systems from its subnets?",
     _ask_network,
     channels_of("FSx network"),
-    errors={"security-group-closed": CLOSED},
-    warnings={
-        "fsx-other-vpc": "The file system is in another VPC, which the job reaches only if the two are connected.",
-        "fsx-other-zone": "The file system is in another zone: that is slower, and traffic between zones is billed.",
-        "security-group-ports": "Lustre servers also use ports 1018-1023, to call their clients.",
-    },
+    finds=("security-group-closed", "fsx-other-vpc", "fsx-other-zone", "security-group-ports"),
 )
