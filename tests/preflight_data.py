@@ -21,7 +21,8 @@ from patience import PATIENCE
 CHECKS = tuple(
     check
     for check in ALL_CHECKS
-    if check in (disk.CHECK, disk.CHECKPOINTS) or (".s3." in check.ask.__module__ and check is not buckets.DIRECTORY_BUCKETS)
+    if check in (disk.CHECK, disk.CHECKPOINTS)
+    or (".s3." in check.ask.__module__ and check is not buckets.DIRECTORY_BUCKETS)
 )
 BASE = """\
 training_job_name: digits-1

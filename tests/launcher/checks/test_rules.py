@@ -11,7 +11,7 @@ import pytest
 
 from launcher import checks, parse_spec
 from launcher.checks import RULES, check_spec
-from launcher.checks.built_in.facts import BUILT_INS
+from launcher.checks.built_in.facts import built_ins
 from launcher.checks.examples import BASE, examples, laid_over_base
 from launcher.checks.rule import Rule
 from launcher.request.aws_model import shapes
@@ -256,8 +256,8 @@ def test_every_instance_type_of_botocore_is_known() -> None:
 
 
 def test_every_built_in_algorithm_is_recognised() -> None:
-    for name in BUILT_INS:
-        instance = "ml.p3.2xlarge" if BUILT_INS[name].gpu_only else "ml.m5.xlarge"
+    for name in built_ins():
+        instance = "ml.p3.2xlarge" if built_ins()[name].gpu_only else "ml.m5.xlarge"
         wanted = {"algorithm": name, **({"version": "1.7-1"} if name == "xgboost" else {})}
         image = resolve_image(wanted, region="us-east-1", instance_type=instance)
         machine = f"resource_config: {{instance_type: {instance}, instance_count: 1, volume_size_in_gb: 9}}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from launcher import SpecError, make_plan
 from launcher.checks import RULES, check_spec
-from launcher.checks.built_in.facts import BUILT_INS
+from launcher.checks.built_in.facts import built_ins
 from launcher.code.archive import CodeArchive, CodeFile
 from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.view import Draft
@@ -19,7 +19,7 @@ from launcher.spec.names import job_name
 
 SECRET = "hunter2-"
 REGISTRIES = ("685385470294", "438346466558", "999678624901", "224300973850")
-IMAGES = [f"{account}.dkr.ecr.eu-west-1.amazonaws.com/{name}:1" for account in REGISTRIES for name in BUILT_INS]
+IMAGES = [f"{account}.dkr.ecr.eu-west-1.amazonaws.com/{name}:1" for account in REGISTRIES for name in built_ins()]
 IMAGES += ["", "mine:1", "https://mine", "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training"]
 IMAGES += ["123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2-gpu-py3"]
 # Texts that rules look for, so that random requests have them: by the end of a shape's name, else any of the texts.
