@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from launcher.checks.built_in import channels as built_in_channels
-from launcher.checks.built_in import image_data
 from launcher.checks.built_in import job as built_in_job
 from launcher.checks.channels import content_types, entries, file_systems, modes, prefixes, uris
-from launcher.checks.instances import resources, serverless, stopping, volumes, warm_pools
-from launcher.checks.job import arguments, code, container_image, network, output, profiler, settings
+from launcher.checks.instances import resources, stopping
+from launcher.checks.job import code, container_image, network, output, settings
 from launcher.checks.remedies import remedy
 from launcher.checks.rule import Rule
 from launcher.checks.unknown_members import follows, watched, without
@@ -29,12 +28,10 @@ from launcher.spec.names import MadeName, beginning
 _IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
 # In the order of the documentation.
 SUBJECTS = (
-    *(settings, code, arguments, container_image),
-    *(resources, volumes, warm_pools, stopping),
-    *(network, output),
+    *(settings, code, container_image, network, output),
+    *(resources, stopping),
     *(uris, entries, content_types, modes, prefixes, file_systems),
-    *(built_in_channels, image_data, built_in_job),
-    *(serverless, profiler),
+    *(built_in_channels, built_in_job),
 )
 RULES = tuple(rule for subject in SUBJECTS for rule in vars(subject).values() if isinstance(rule, Rule))
 
