@@ -77,7 +77,7 @@ env: .venv/ready  ## Make the environment in .venv.
 	@touch $@
 
 generate: env  ## Update the generated parts of the documentation, the schema and the golden requests.
-	$(BIN)/python -m launcher.reference.docs
+	$(BIN)/python tests/data/make_docs.py
 	$(BIN)/launch --schema > channel_specs/schema.json
 	$(BIN)/python -m pytest -q tests/project/test_channel_specs.py -k golden --rewrite-golden
 

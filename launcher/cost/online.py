@@ -22,7 +22,6 @@ _SERVICE = "AmazonSageMaker"
 _URL = "https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html"
 # The prefix is the region's short name (USE1-, EU-, APN1-); the oldest spellings have none.
 _TRAINING = re.compile(r"(?:[A-Z0-9]+-)?Train:(ml\.[a-z0-9.-]+)")
-_VOLUME = re.compile(r"(?:[A-Z0-9]+-)?Train:VolumeUsage(?:\.gp2)?")
 
 
 def ask_prices(account: Account, instance_types: Iterable[str], region: str) -> dict[str, Price]:
@@ -47,11 +46,6 @@ def trained_type(attributes: Mapping[str, str]) -> str | None:
     """Return the instance type if a product is an instance hour of on-demand training, else None."""
     match = _TRAINING.fullmatch(attributes.get("usagetype", ""))
     return match[1] if match else None
-
-
-def is_training_volume(attributes: Mapping[str, str]) -> bool:
-    """Return whether a product is storage of training jobs."""
-    return bool(_VOLUME.fullmatch(attributes.get("usagetype", "")))
 
 
 def usd_of(on_demand: Mapping[str, Any]) -> Decimal | None:

@@ -16,8 +16,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from launcher.request.aws_model import shapes
-
 HOME_REGION = "us-east-1"  # has the most known prices
 _TABLE = Path(__file__).parents[1] / "data" / "prices.json"
 
@@ -62,11 +60,6 @@ def volume_price(region: str | None) -> Price:
 def regions_with(instance_type: str) -> tuple[str, ...]:
     """Return the regions with a known price for the type, sorted."""
     return tuple(sorted(region for name, region in _instance_prices() if name == instance_type))
-
-
-def unpriced() -> tuple[str, ...]:
-    """Return the instance types of the service model without a price in any region, in the model's order."""
-    return tuple(name for name in shapes()["TrainingInstanceType"]["enum"] if not regions_with(name))
 
 
 def instance_prices(sheets: list[dict[str, Any]]) -> dict[tuple[str, str], Price]:

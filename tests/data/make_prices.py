@@ -10,18 +10,20 @@ such a list or a bill, named there.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from launcher.cost.online import is_training_volume, trained_type, usd_of
+from launcher.cost.online import trained_type, usd_of
 
 OUTPUT = Path(__file__).parents[2] / "launcher/data/prices.json"
 _ABOUT = (
     "On-demand prices of SageMaker training in US dollars: per instance hour, and per GB and month of storage. A sheet has "
     "the prices of one region from one source on one day; newer sheets replace older ones. See tests/data/make_prices.py."
 )
+_VOLUME = re.compile(r"(?:[A-Z0-9]+-)?Train:VolumeUsage(?:\.gp2)?")  # storage of training jobs
 _URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonSageMaker/{version}/{region}/index.json"
 
 
@@ -42,7 +44,7 @@ def sheet_of(offer: dict[str, Any]) -> dict[str, Any]:
         if usd is not None and name is not None:
             found[name] = float(usd)
             regions.add(attributes["regionCode"])
-        elif usd is not None and is_training_volume(attributes):
+        elif usd is not None and _VOLUME.fullmatch(attributes.get("usagetype", "")):
             volumes.add(float(usd))
     if len(regions) != 1:
         got = sorted(regions) or "none"

@@ -1,6 +1,6 @@
 """The generated parts of the documentation.
 
-`python -m launcher.reference.docs` updates them in every page, or in the files of its arguments.
+`python tests/data/make_docs.py` updates them in every page, or in the files of its arguments.
 A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A test checks that they are current.
 """
 
@@ -25,9 +25,10 @@ from launcher.checks import RULES
 from launcher.checks.codes import other_codes
 from launcher.commands import COMMANDS
 from launcher.commands.card import EXIT_CODES, Command
-from launcher.cost.table import unpriced
+from launcher.cost.table import regions_with
 from launcher.preflight import CHECKS
 from launcher.reference.schema import schema
+from launcher.request.aws_model import shapes
 from launcher.request.serialization import as_yaml
 from launcher.spec.channels import KINDS
 
@@ -219,11 +220,12 @@ def _ways() -> str:
 def _unpriced() -> str:
     """Return a sentence with the instance types without a price, by family."""
     sizes: dict[str, list[str]] = {}
-    for name in unpriced():
+    unpriced = [name for name in shapes()["TrainingInstanceType"]["enum"] if not regions_with(name)]
+    for name in unpriced:
         _, family, size = name.split(".")
         sizes.setdefault(family, []).append(size)
     families = "; ".join(f"{family} ({', '.join(each)})" for family, each in sizes.items())
-    return f"The bundled table has no price, in any region, for {len(unpriced())} instance types: {families}."
+    return f"The bundled table has no price, in any region, for {len(unpriced)} instance types: {families}."
 
 
 PARTS: dict[str, Callable[[], str]] = {
