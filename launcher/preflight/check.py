@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -36,36 +36,40 @@ _UNKNOWN_CALL = (
 
 
 @cache
-def preflight_codes() -> Mapping[str, tuple[Severity, str]]:
-    """Return the codes of all checks, each with its severity and why it is a problem."""
-    tables = yaml.safe_load(Path(__file__).with_name("codes.yaml").read_text(encoding="utf-8"))
-    kinds: tuple[tuple[Severity, str], ...] = (("error", "errors"), ("warning", "warnings"))
-    return {code: (severity, why) for severity, kind in kinds for code, why in tables[kind].items()}
+def _texts() -> dict[str, dict[str, Any]]:
+    """Return the question of each check, and its errors and warnings with their reasons."""
+    texts: dict[str, dict[str, Any]] = yaml.safe_load(
+        Path(__file__).with_name("checks.yaml").read_text(encoding="utf-8")
+    )
+    return texts
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the table of checks.
+    """One line of the table of checks; checks.yaml has its question and why each of its codes is a problem.
 
     Args:
         name: What is checked, such as `buckets`.
-        question: What the check finds out, for the documentation.
         ask: Yields the findings of a subject; with `each`, those of one thing: `ask(subject, path, thing)`. If it raises
             AwsError, the check, or the question about this thing, is reported as not asked.
         each: Returns the things to ask about, each with its path in the spec; they are asked about at the same time.
-        finds: The codes of its findings, which codes.yaml explains.
     """
 
     name: str
-    question: str
     ask: Callable[..., Iterable[Finding]]
     each: Callable[[Subject], Iterable[tuple[SpecPath, Any]]] | None = None
-    finds: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> str:
+        """What the check finds out, for the documentation."""
+        return str(_texts()[self.name]["question"])
 
     @property
     def codes(self) -> dict[str, tuple[Severity, str]]:
         """The codes of the check, each with its severity and why it is a problem."""
-        return {code: preflight_codes()[code] for code in self.finds}
+        kinds: tuple[tuple[Severity, str], ...] = (("error", "errors"), ("warning", "warnings"))
+        texts = _texts()[self.name]
+        return {code: (severity, why) for severity, kind in kinds for code, why in texts.get(kind, {}).items()}
 
     def findings(self, subject: Subject) -> Iterable[Finding]:
         """Return what the check finds. Raises RefusedError."""

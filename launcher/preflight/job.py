@@ -13,7 +13,7 @@ def _account(subject: Subject) -> list[Finding]:
     return []
 
 
-ACCOUNT = Check("account", "Which account and region is the job for?", _account)
+ACCOUNT = Check("account", _account)
 
 
 def _name(subject: Subject) -> Iterator[Finding]:
@@ -30,4 +30,4 @@ def _name(subject: Subject) -> Iterator[Finding]:
         yield path, "name-taken", message
 
 
-NAME = Check("job name", "Is the job's name free?", _name, finds=("name-taken",))
+NAME = Check("job name", _name)

@@ -17,9 +17,9 @@ from launcher.spec.job import JobSpec
 
 def preflight_codes() -> Mapping[str, tuple[str, str]]:
     """Return preflight's codes: code -> (severity, why)."""
-    from launcher.preflight.check import preflight_codes
+    from launcher.preflight import CHECKS
 
-    return preflight_codes()
+    return {code: said for check in CHECKS for code, said in check.codes.items()}
 
 
 def all_codes() -> tuple[str, ...]:

@@ -129,9 +129,4 @@ def _document(policy: Any) -> Mapping[str, Any]:
     return policy if isinstance(policy, dict) else {}
 
 
-CHECK = Check(
-    "role",
-    "Does the role exist, and may SageMaker assume it?",
-    _ask,
-    finds=("role-other-account", "role-missing", "role-trust"),
-)
+CHECK = Check("role", _ask)

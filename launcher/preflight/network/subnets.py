@@ -54,12 +54,7 @@ def _addresses(subject: Subject) -> tuple[int, str]:
     return min(sums, default=(0, ""))
 
 
-CHECK = Check(
-    "subnets",
-    "Do the subnets exist, in one VPC, with addresses for all machines?",
-    _ask_subnets,
-    finds=("subnet-missing", "subnets-of-several-vpcs", "subnet-full", "subnet-tight"),
-)
+CHECK = Check("subnets", _ask_subnets)
 
 
 def _ask_zones(subject: Subject) -> Iterator[Finding]:
@@ -84,9 +79,7 @@ def _offered(subject: Subject, machines: Machines) -> set[str]:
     return {each["Location"] for each in offerings}
 
 
-ZONES = Check(
-    "zones", "Does EC2 offer the instance type in a zone of the subnets?", _ask_zones, finds=("zone-lacks-type",)
-)
+ZONES = Check("zones", _ask_zones)
 
 
 _EPHEMERAL = (32768, 60999)  # the ends of Linux's ephemeral ports, which gloo and NCCL listen on
@@ -139,9 +132,4 @@ def _hosts_talk(subject: Subject) -> Iterator[Finding]:
             yield GROUPS, "hosts-cannot-talk", f"{wrong}; add {rule}"
 
 
-SECURITY_GROUPS = Check(
-    "security groups",
-    "Do the security groups exist, in the subnets' VPC, and let the job's hosts talk to each other?",
-    _ask_groups,
-    finds=("security-group-missing", "security-group-vpc", "hosts-cannot-talk"),
-)
+SECURITY_GROUPS = Check("security groups", _ask_groups)

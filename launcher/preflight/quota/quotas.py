@@ -74,9 +74,7 @@ def _added_up(wanted: list[_Wanted]) -> list[_Wanted]:
     return list(sums.values())
 
 
-CHECK = Check(
-    "quotas", "Do the account's quotas suffice for the job?", _ask_size, finds=("quota-exceeded", "warm-pool-quota")
-)
+CHECK = Check("quotas", _ask_size)
 
 
 def _ask_rest(subject: Subject) -> Iterator[Finding]:
@@ -108,4 +106,4 @@ def _instances_in_use(subject: Subject) -> dict[str, int]:
     return held
 
 
-IN_USE = Check("quotas in use", "Do running jobs leave enough of the quotas?", _ask_rest, finds=("quota-in-use",))
+IN_USE = Check("quotas in use", _ask_rest)

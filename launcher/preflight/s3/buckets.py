@@ -88,13 +88,7 @@ def _also(used: list[Use]) -> str:
     return f" (also {joined(others, 3)})" if others else ""
 
 
-CHECK = Check(
-    "buckets",
-    "Does every bucket exist, in the job's region, and may you look at it?",
-    _ask_bucket,
-    _buckets,
-    finds=("bucket-missing", "bucket-region", "bucket-forbidden", "bucket-region-connector"),
-)
+CHECK = Check("buckets", _ask_bucket, _buckets)
 
 
 _NAME = re.compile(r".*--([a-z0-9-]+)--x-s3")
@@ -131,9 +125,4 @@ def _ask_directory_buckets(subject: Subject) -> Iterator[Finding]:
             yield use.path, "directory-bucket-zone", message
 
 
-DIRECTORY_BUCKETS = Check(
-    "directory buckets",
-    "Do prefixes and subnets fit the directory buckets (S3 Express One Zone)?",
-    _ask_directory_buckets,
-    finds=("directory-bucket-prefix", "directory-bucket-zone"),
-)
+DIRECTORY_BUCKETS = Check("directory buckets", _ask_directory_buckets)

@@ -33,13 +33,7 @@ def _ask_compression(subject: Subject, path: SpecPath, place: S3Location) -> Ite
             yield path, "channel-not-gzip", f"{wrong}; gzip the objects, or delete this key"
 
 
-COMPRESSION = Check(
-    "compression",
-    "Are the objects of a channel with compression_type Gzip really gzipped?",
-    _ask_compression,
-    _zipped,
-    finds=("channel-not-gzip",),
-)
+COMPRESSION = Check("compression", _ask_compression, _zipped)
 
 
 def _joined(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
@@ -63,10 +57,4 @@ def _ask_line_ends(subject: Subject, path: SpecPath, place: S3Location) -> Itera
             return
 
 
-LINE_ENDS = Check(
-    "line-ends",
-    "Do the objects of a Pipe channel of lines end with a line feed?",
-    _ask_line_ends,
-    _joined,
-    finds=("pipe-joins-lines",),
-)
+LINE_ENDS = Check("line-ends", _ask_line_ends, _joined)

@@ -124,18 +124,4 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-CHECK = Check(
-    "prefixes",
-    "Is there data below every prefix, only the intended data, and in a form that the input mode can serve?",
-    _ask,
-    _places,
-    finds=(
-        "prefix-empty",
-        "prefix-only-folders",
-        "connector-empty",
-        "prefix-siblings",
-        "prefix-file-keys",
-        "prefix-fast-file-keys",
-        "prefix-small-objects",
-    ),
-)
+CHECK = Check("prefixes", _ask, _places)

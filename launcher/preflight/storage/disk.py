@@ -122,9 +122,7 @@ def _space_findings(copied: dict[str, _Copied], path: SpecPath, space: float, wh
         yield path, "disk-nearly-full", f"{data}, and {what}: little is left for outputs and checkpoints; {remedy}"
 
 
-CHECK = Check(
-    "disk", "Does what File mode copies fit on the disks?", _ask_space, finds=("disk-too-small", "disk-nearly-full")
-)
+CHECK = Check("disk", _ask_space)
 
 
 def older_state(subject: Subject) -> Listing | None:
@@ -147,10 +145,4 @@ def _ask_older_state(subject: Subject, path: SpecPath, _: None) -> Iterator[Find
     yield path, "checkpoints-exist", message
 
 
-CHECKPOINTS = Check(
-    "checkpoints",
-    "Is the checkpoint path free of an older job's state?",
-    _ask_older_state,
-    lambda _: [(("checkpoint_config", "s3_uri"), None)],
-    finds=("checkpoints-exist",),
-)
+CHECKPOINTS = Check("checkpoints", _ask_older_state, lambda _: [(("checkpoint_config", "s3_uri"), None)])

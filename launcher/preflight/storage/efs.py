@@ -35,13 +35,7 @@ def _ask_file_system(subject: Subject, path: SpecPath, entry: Entry) -> Iterator
         yield path, "efs-not-ready", f"{name} is {state!r}, not available; wait until it is, or name another"
 
 
-CHECK = Check(
-    "EFS",
-    "Do the EFS file systems exist, and are they available?",
-    _ask_file_system,
-    channels_of("EFS"),
-    finds=("efs-missing", "efs-not-ready"),
-)
+CHECK = Check("EFS", _ask_file_system, channels_of("EFS"))
 
 
 _NFS = 2049
@@ -88,16 +82,4 @@ def _closed(subject: Subject, target: Mapping[str, Any]) -> str | None:
     return closed(subject, f"the mount target {name} ({zone(target)})", its, [_NFS], addresses) if its else None
 
 
-MOUNT_TARGETS = Check(
-    "EFS mount targets",
-    "Can the job mount the EFS file systems from its subnets?",
-    _ask_mount_targets,
-    channels_of("EFS mount targets"),
-    finds=(
-        "efs-other-vpc",
-        "efs-no-mount-target",
-        "security-group-closed",
-        "efs-no-mount-target-in-some",
-        "security-group-closed-in-some",
-    ),
-)
+MOUNT_TARGETS = Check("EFS mount targets", _ask_mount_targets, channels_of("EFS mount targets"))

@@ -61,13 +61,7 @@ def _name_fits(entry: Entry, known: Mapping[str, Any]) -> Iterator[Finding]:
     yield entry.path("directory_path"), "fsx-mount-name-wrong", f"{wrong}; {remedy}"
 
 
-CHECK = Check(
-    "FSx",
-    "Do the FSx for Lustre file systems exist, and is each path inside one?",
-    _ask_file_system,
-    channels_of("FSx"),
-    finds=("fsx-missing", "fsx-not-lustre", "fsx-not-ready", "fsx-mount-name-wrong"),
-)
+CHECK = Check("FSx", _ask_file_system, channels_of("FSx"))
 
 
 _PORTS = (("security-group-closed", [988]), ("security-group-ports", range(1018, 1024)))
@@ -107,10 +101,4 @@ def _is_open(subject: Subject, path: SpecPath, known: Mapping[str, Any]) -> Iter
             return
 
 
-NETWORK = Check(
-    "FSx network",
-    "Can the job reach the FSx for Lustre file systems from its subnets?",
-    _ask_network,
-    channels_of("FSx network"),
-    finds=("security-group-closed", "fsx-other-vpc", "fsx-other-zone", "security-group-ports"),
-)
+NETWORK = Check("FSx network", _ask_network, channels_of("FSx network"))
