@@ -11,11 +11,11 @@ from launcher.preflight.check import Check
 from launcher.preflight.iam import bucket_policies, keys, permissions, role
 from launcher.preflight.network import s3_route, subnets
 from launcher.preflight.quota import quotas, training_plans
-from launcher.preflight.s3 import archives, buckets, manifests, pipes, prefixes, shares
+from launcher.preflight.s3 import buckets, manifests, pipes, prefixes, shares
 from launcher.preflight.storage import disk, efs, fsx
 
 CHECKS: tuple[Check, ...] = (
-    *(buckets.CHECK, buckets.DIRECTORY_BUCKETS, prefixes.CHECK, archives.CHECK, manifests.CHECK, shares.CHECK),
+    *(buckets.CHECK, buckets.DIRECTORY_BUCKETS, prefixes.CHECK, prefixes.READABLE, manifests.CHECK, shares.CHECK),
     *(pipes.COMPRESSION, pipes.LINE_ENDS),
     *(disk.CHECK, disk.CHECKPOINTS),
     *(job.ACCOUNT, job.NAME),

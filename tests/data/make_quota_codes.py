@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from launcher.preflight.quota.service_quotas import USES
+from launcher.preflight.quota.quotas import USES
 
 _OUTPUT = Path(__file__).parents[2] / "launcher/data/quota_codes.json"
 

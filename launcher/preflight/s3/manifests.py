@@ -18,8 +18,8 @@ from launcher.aws.threads import concurrently
 from launcher.console import human_bytes
 from launcher.errors import RefusedError, SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.s3.archives import REMEDY, archive_of
 from launcher.preflight.s3.listing import near, some_bytes
+from launcher.preflight.s3.prefixes import REMEDY, archive_of
 from launcher.preflight.uses import channels, hosts_that_share, place_of
 from launcher.request.view import Entry
 from launcher.s3.manifests import REFERENCE, read_manifest

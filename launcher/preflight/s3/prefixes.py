@@ -1,18 +1,23 @@
-"""What is stored below each prefix: how much, whether the input mode supports it, and whether it is what was meant.
+"""What is stored below each prefix: how much, whether the input mode supports it, whether it is what was meant and can be read.
 
 Times are estimates from AWS's measurements on one instance type (aws-samples/sagemaker-bencher, ml.p3.2xlarge), and are
 marked as estimates.
+
+Objects in an archive are listed like all others, but not readable until they are restored. A listing contains the storage class. It
+contains neither whether an object in GLACIER has been restored nor whether Intelligent-Tiering has archived one. HeadObject returns
+both (Restore, ArchiveStatus), so the check asks about a few objects. Objects in GLACIER_IR are readable like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from launcher.console import human_bytes
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
-from launcher.preflight.s3.listing import Listing, beside, listing, near
-from launcher.preflight.uses import channels, connectors, hosts_that_share
+from launcher.preflight.s3.listing import ARCHIVES, Listing, beside, listing, near
+from launcher.preflight.uses import channels, connectors, hosts_that_share, prefixes_read
 from launcher.request.view import Entry
 from launcher.s3.uri import S3Location
 
@@ -34,7 +39,7 @@ def _places(subject: Subject) -> Iterator[tuple[SpecPath, tuple[S3Location, Entr
         yield path, (place, None)
 
 
-def _ask(subject: Subject, path: SpecPath, channel: tuple[S3Location, Entry | None]) -> Iterator[Finding]:
+def _ask_prefix(subject: Subject, path: SpecPath, channel: tuple[S3Location, Entry | None]) -> Iterator[Finding]:
     place, entry = channel
     found = listing(subject, place)
     if found.count == 0 and found.folders:
@@ -124,4 +129,30 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-CHECK = Check("prefixes", _ask, _places)
+CHECK = Check("prefixes", _ask_prefix, _places)
+
+
+REMEDY = "restore them (aws s3api restore-object), or copy them to S3 Standard"
+
+
+def archive_of(head: Mapping[str, Any]) -> str | None:
+    """Return the archive that an object is in, from HeadObject's answer; None if the object can be read."""
+    if 'ongoing-request="false"' in str(head.get("Restore", "")):
+        return None
+    if head.get("ArchiveStatus"):
+        return str(head["ArchiveStatus"])
+    return str(head["StorageClass"]) if head.get("StorageClass") in ARCHIVES else None
+
+
+def _ask_archives(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Finding]:
+    found = listing(subject, place)
+    archived = f"{found.least}{found.archived.count:,} of {found.count:,} objects"
+    for what, kind in ((archived, found.archived), ("objects", found.tiered)):
+        for key in kind.examples:
+            if archive := archive_of(subject.ask("s3", "head_object", Bucket=place.bucket, Key=key)):
+                wrong = f"below {place}, {what} are archived ({archive}), such as {key!r}"
+                yield path, "objects-archived", f"{wrong}, and cannot be read; {REMEDY}"
+                return
+
+
+READABLE = Check("archives", _ask_archives, prefixes_read)

@@ -15,7 +15,7 @@ from launcher.preflight.iam import keys
 from launcher.preflight.iam.bucket_policies import surely_denies
 from launcher.preflight.iam.permissions import may_name
 from launcher.preflight.iam.role import may_assume
-from launcher.preflight.quota import quotas, service_quotas
+from launcher.preflight.quota import quotas
 from launcher.preflight.quota.machines import Machines
 from launcher.preflight.runner import preflight, subject_of
 from patience import PATIENCE
@@ -40,19 +40,19 @@ class WithCodes(Account):
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         if operation != "get_service_quota":
             return super().call(service, operation, **parameters)
-        names = {code: name for name, code in service_quotas.codes().items()}
+        names = {code: name for name, code in quotas.codes().items()}
         meant = names[parameters["QuotaCode"]]
         return {"Quota": {"QuotaName": meant.replace("g4dn.2xlarge", "gone"), "Value": 7.0}}
 
 
 def test_quotas_are_asked_by_code_and_verified_by_name(world: World) -> None:
     asked, changed = "ml.g4dn.xlarge for training job usage", "ml.g4dn.2xlarge for training job usage"
-    assert service_quotas.codes()[asked] == "L-3F53BF0F"
+    assert quotas.codes()[asked] == "L-3F53BF0F"
     account = WithCodes(region="us-east-1")
     world.aws.clear_calls()
-    assert service_quotas.values(subject(world.spec(), account), [asked]) == {asked: 7}
+    assert quotas.values(subject(world.spec(), account), [asked]) == {asked: 7}
     assert world.aws.calls("service-quotas:ListServiceQuotas") == []
-    assert service_quotas.values(subject(world.spec(), account), [asked, changed]) == {asked: 7, changed: 20}
+    assert quotas.values(subject(world.spec(), account), [asked, changed]) == {asked: 7, changed: 20}
     assert world.aws.calls("service-quotas:ListServiceQuotas") != []
 
 
@@ -63,7 +63,7 @@ def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
     assert list(made) == sorted(made)
     assert made["ml.m5.large"] == [
         quota["QuotaCode"].removeprefix("L-")
-        for use in service_quotas.USES
+        for use in quotas.USES
         for quota in quotas
         if quota["QuotaName"] == f"ml.m5.large for {use}"
     ]
