@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from damaged_objects import ALL, CASES, EACH, content_of, delivered, kept, piped
 from delivered_channels import recordio_of
 from entrypoints import ChannelDataset, Reading
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.order.sharding import Shard
+from entrypoints.order.states import merge_states
 from entrypoints.records import SHORT_NAMES
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import open_channel
@@ -170,3 +173,26 @@ def test_wrapped_pipe_continues_with_the_next_object(tmp_path: Path) -> None:
 def test_card_says_what_follows_damage_if_its_format_continues(name: str) -> None:
     continues = {case.form for case in CASES.values() if len(case.lost) <= 2} | {"recordio-protobuf"}
     assert (SHORT_NAMES[name].after_damage is not None) == (name in continues)
+
+
+@pytest.mark.parametrize("shards", [None, 4])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_damage_is_skipped_by_any_readers_that_continue_each_other(
+    seed: int | None, shards: int | None, tmp_path: Path
+) -> None:
+    """A resumed reader of the damaged object skips it again, and each other sample is read once."""
+    case = CASES["tfrecord"]
+    environment = delivered(tmp_path, content_of(case))
+    reading = Reading(seed=seed, block=5, skip_damaged=1, shards=shards)
+    found, merged = [], None
+    for count, most in ((2, 7), (4, 3), (1, 9), (2, None)):
+        states = []
+        for index in range(count):
+            shard = Shard(index, count)
+            with open_channel("train", 0, case.form, environment=environment, shard=shard, reading=reading) as samples:
+                if merged is not None:
+                    samples.load_state_dict(merged)
+                found += [case.number(sample) for sample in islice(samples, most)]
+                states.append(samples.state_dict())
+        merged = merge_states(states)
+    assert sorted(found) == kept(case)
