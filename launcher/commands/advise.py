@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,12 @@ from launcher.commands.options import (
     flag,
     open_account,
     option,
+    plot_file,
     repeatable,
 )
 from launcher.console import Console, say, shown_path
 from launcher.errors import InputError, RefusedError
 from launcher.lists.files import is_s3
-from launcher.plot import check_plot
 from launcher.s3.uri import parse_s3_uri
 
 if TYPE_CHECKING:
@@ -71,9 +70,7 @@ class Advise(SpecOptions, AccountOptions, Command):
         help="With --local: the folder, with DIR/s3/<bucket>/..., DIR/efs/<fs-id>/ and DIR/fsx/<fs-id>/.",
     )
     apply: bool = flag(help="Write the advice into SPEC; its comments and formatting stay.")
-    plot: Path | None = option(
-        type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Draw the ways into a .png or .svg file."
-    )
+    plot: Path | None = plot_file("Draw the ways")
 
     def run(self) -> int:
         """Print a section for each channel; then apply the advice if asked to."""
@@ -84,7 +81,7 @@ class Advise(SpecOptions, AccountOptions, Command):
         if self.as_json:
             data = {each.channel.name: each.as_data() for each in found}
             data |= {name: {"error": str(error)} for name, error in errors.items()}
-            click.echo(json.dumps(data, indent=2, default=str))
+            self.print_json(data)
         for error in errors.values():
             say(f"error: {error}", "red")
         advice = {each.channel.name: each.advice for each in found if each.advice}
@@ -165,5 +162,3 @@ class Advise(SpecOptions, AccountOptions, Command):
         if self.apply and (self.sets or self.spec == "-"):
             raise click.UsageError("--apply changes SPEC, so it works neither with --set nor with -; edit SPEC first")
         with_answers(Use(), self.use)
-        if self.plot:
-            check_plot(self.plot)

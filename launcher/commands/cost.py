@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -41,7 +40,7 @@ class Cost(SpecOptions, Command):
         found, changes = _ask(plan) if self.online else (_estimated(plan, _region(plan)), [])
         if self.as_json:
             online_data = {"online": [data for _, data in changes]} if self.online else {}
-            click.echo(json.dumps(as_data(found) | online_data, indent=2))
+            self.print_json(as_data(found) | online_data)
             return 0
         name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
         click.echo("\n".join([*as_text(found, name), *(line for line, _ in changes)]))

@@ -57,7 +57,7 @@ class Diff(SpecOptions, Command):
         found = list(_differences(plan, job, tags, show_secrets=self.show_secrets))
         if self.as_json:
             data = [{"path": dotted(each.path), "job": each.job, "plan": each.plan} for each in found]
-            click.echo(json.dumps(data, indent=2))
+            self.print_json(data)
             return 0
         for each in found:
             click.echo(f"{dotted(each.path)}:")

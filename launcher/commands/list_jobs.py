@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -40,15 +40,17 @@ class ListJobs(AccountOptions, Command):
     status: str | None = option(
         type=_Status(("InProgress", "Completed", "Failed", "Stopping", "Stopped")), help="Only jobs with this status."
     )
-    since: str | None = option(metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d.")
+    since: datetime | None = option(
+        type=moment_of, metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d."
+    )
     limit: int = option(default=20, type=click.IntRange(1, 10_000), show_default=True, help="At most this many jobs.")
 
     def run(self) -> int:
-        account, since = self.account(), moment_of(self.since) if self.since else None
-        filters = {"StatusEquals": self.status, "NameContains": self.contains, "CreationTimeAfter": since}
+        account = self.account()
+        filters = {"StatusEquals": self.status, "NameContains": self.contains, "CreationTimeAfter": self.since}
         found = list(jobs(account, self.limit, **filters))
         if self.as_json:
-            click.echo(json.dumps(found, indent=2, default=str))
+            self.print_json(found)
         elif not found:
             filtered = self.contains or self.status or self.since
             remedy = "match; widen TEXT, --status or --since" if filtered else "exist; `launch job.yaml` creates one"

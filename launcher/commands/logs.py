@@ -12,7 +12,7 @@ import click
 import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.commands.card import Command
-from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, option
+from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, option, plot_file
 from launcher.console import Console, shown_path
 from launcher.jobs.follow import View, line_printer
 from launcher.jobs.logs.job_logs import lines_so_far
@@ -21,7 +21,6 @@ from launcher.jobs.logs.metrics import Metrics, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
-from launcher.plot import check_plot
 
 
 class Logs(AccountOptions, Command):
@@ -37,19 +36,13 @@ class Logs(AccountOptions, Command):
     follow: bool = option(
         "--follow/--no-follow", default=False, help="Continue until the job has ended, and report how it ended."
     )
-    since: str | None = option(metavar="AGE", help="Leave out older lines: 10m, 2h, 1d.")
+    since: datetime | None = option(type=moment_of, metavar="AGE", help="Leave out older lines: 10m, 2h, 1d.")
     host: str | None = option(metavar="HOST", help="Only the lines of one host: algo-2.")
-    plot: Path | None = option(
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Draw the job's metrics into a .png or .svg file.",
-    )
+    plot: Path | None = plot_file("Draw the job's metrics")
 
     def run(self) -> int:
         """Print the lines; with `follow`, the exit code is that of the job's end."""
-        if self.plot:
-            check_plot(self.plot)
-        since = int(moment_of(self.since).timestamp() * 1000) if self.since else None
+        since = int(self.since.timestamp() * 1000) if self.since else None
         selection = Selection(since=since, host=self.host)
         account, console = self.account(), Console(as_json=self.as_json)
         if not self.follow:

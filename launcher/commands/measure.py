@@ -18,26 +18,19 @@ from entrypoints.records import SHORT_NAMES, format_of
 from entrypoints.ways import WAYS, step_seconds, ways_of
 from entrypoints.ways.card import Way
 from entrypoints.ways.results import FILE, Results, summary, table
-from launcher.commands.card import Command
-from launcher.commands.effects import EFFECTS
+from launcher.commands.effects import PlanningCommand
 from launcher.commands.effects.local import Local
 from launcher.commands.effects.submit import Submit
-from launcher.commands.options import SpecOptions, SpecOrUri, argument, open_account, option
+from launcher.commands.options import SpecOrUri, argument, option, plot_file
 from launcher.console import say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean
-from launcher.plot import check_plot, new_figure, save
+from launcher.plot import new_figure, save
 from launcher.s3.uri import parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
 
 _POSITIVE = click.IntRange(min=1)
 _FILE_SYSTEMS = {"EFS": "efs", "FSxLustre": "fsx"}  # the channel's source -> the arrival
-_DROPPED = (
-    "training_job_name",
-    "checkpoint_config",
-    "metric_definitions",
-    "container_entrypoint",
-    "container_arguments",
-)
+_DROPPED = "training_job_name checkpoint_config metric_definitions container_entrypoint container_arguments"
 
 
 def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -46,7 +39,7 @@ def _names(context: click.Context, parameter: click.Parameter, typed: str) -> li
     return [f"{before}{comma}{name}" for name in WAYS if name.startswith(last)]
 
 
-class Measure(SpecOptions, Command):
+class Measure(PlanningCommand):
     """Measure each way to read a prefix or a channel.
 
     Measure how fast each way reads SPEC_OR_S3_URI in a training loop: s3://bucket/prefix, or CHANNEL of a job's spec, whose image,
@@ -55,8 +48,6 @@ class Measure(SpecOptions, Command):
     measurement is shown again.
     """
 
-    exit_codes = (0, 2, 3, 4, 5)
-    effects = EFFECTS
     example = "measure s3://mine/train/ --ways fast-file,connector-iterable --dry-run"
 
     target: str = argument(type=SpecOrUri(), metavar="SPEC_OR_S3_URI")
@@ -77,28 +68,20 @@ class Measure(SpecOptions, Command):
         metavar="STEP", help="A training step: module:function of a batch, or a time such as 20ms; by default nothing."
     )
     name: str | None = option(help="The job's full name.")
-    plot: Path | None = option(
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="With --local or a measure.json: draw the speeds into a .png or .svg file.",
-    )
+    plot: Path | None = plot_file("With --local or a measure.json: draw the speeds")
 
     def run(self) -> int:
         """Fill in the spec, carry out the chosen effect, and show what a run here has measured."""
         is_local = isinstance(self.effect, Local)
-        if self.plot:
-            if not (is_local or self.target.endswith(".json")):
-                raise click.UsageError(
-                    "--plot works only with --local or a measure.json; get that from the job's outputs"
-                )
-            check_plot(self.plot)
+        if self.plot and not (is_local or self.target.endswith(".json")):
+            raise click.UsageError("--plot works only with --local or a measure.json; get that from the job's outputs")
         if self.target.endswith(".json"):
             self._show(_read(Path(self.target)))
             return 0
         plan = self.plan(self._spec(), self.name)
         # With --json, the run's own result is not printed beside the measured figures.
         with redirect_stdout(io.StringIO()) if is_local and self.as_json else nullcontext():
-            code = self.effect.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
+            code = self.carry_out(plan)
         file = Path(".launch", plan.request["TrainingJobName"], "algo-1/ml/output/data", FILE)
         if is_local and file.exists():
             self._show(_read(file), in_log=True)
@@ -136,20 +119,16 @@ class Measure(SpecOptions, Command):
         elif form in SHORT_NAMES:
             for channel in arrivals.values():
                 channel["content_type"] = next(iter(SHORT_NAMES[form].content_types), form)
-        settings = {
-            "batch-size": self.batch_size,
-            "num-workers": self.num_workers,
-            "rounds": self.rounds,
-            "step": self.step,
-        }
+        loop = {"batch-size": self.batch_size, "num-workers": self.num_workers, "rounds": self.rounds}
         values: dict[str, Any] = {
-            **dict.fromkeys(_DROPPED),
+            **dict.fromkeys(_DROPPED.split()),
             "base_name": "measure",
             "channels": {name: channel for name, channel in arrivals.items() if name in needed},
             "hyperparameters": {
                 "ways": ",".join(way.name for way in ways),
                 "format": form,
-                **{k: v for k, v in settings.items() if v is not None},
+                **loop,
+                **({"step": self.step} if self.step is not None else {}),
             },
             "code.entry_point": "entrypoints/measure.py",
             "code.launcher": "python",
@@ -159,7 +138,7 @@ class Measure(SpecOptions, Command):
 
     def _show(self, results: Results, *, in_log: bool = False) -> None:
         if self.as_json:
-            click.echo(json.dumps({**results, "summary": summary(results)}, indent=2))
+            self.print_json({**results, "summary": summary(results)})
         elif not in_log:
             click.echo("\n".join(table(results)))
         if self.plot:

@@ -5,6 +5,7 @@ Completing a value prints nothing and never fails: if AWS does not answer, nothi
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -128,6 +129,20 @@ def job_names(context: click.Context, parameter: click.Parameter, typed: str) ->
         return []
 
 
+class _PlotFile(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from launcher.plot import check_plot
+
+        file = Path(os.fsdecode(super().convert(value, param, ctx)))
+        check_plot(file)
+        return file
+
+
+def plot_file(what: str) -> Any:
+    """Declare a field as the file to draw `what` into; it is refused if nothing can be drawn there."""
+    return option(type=_PlotFile(dir_okay=False), metavar="FILE", help=f"{what} into a .png or .svg file.")
+
+
 class _SpecPath(click.Path):
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "Write a spec's path, such as job.yaml; `launch --example s3-file` prints a spec to start from."
@@ -175,6 +190,11 @@ class Options:
     """
 
     as_json: bool = option("--json", default=False, is_flag=True, help="Print JSON for programs.")
+
+    @staticmethod
+    def print_json(data: Any) -> None:
+        """Print a result for programs."""
+        click.echo(json.dumps(data, indent=2, default=str))
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         vars(self).update({name: values[name] for name in self.declared()})
@@ -233,13 +253,13 @@ def _ask_for_credentials(reason: str) -> bool:
 
 
 def moment_of(age: str) -> datetime:
-    """Return the moment of `--since`, which was `10m`, `12h` or `7d` ago. Raises click.BadParameter for anything else."""
+    """Return the moment that was `10m`, `12h` or `7d` ago. Raises click.BadParameter for anything else."""
     units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-    found = re.fullmatch(r"(?P<count>\d+)(?P<unit>[smhdw])", age.strip())
+    found = re.fullmatch(r"(\d+)([smhdw])", age.strip())
     message = f"expected an age such as 90s, 10m, 12h, 7d or 2w, got {age!r}"
     try:
         if found:
-            return datetime.now(timezone.utc) - timedelta(**{units[found["unit"]]: int(found["count"])})
+            return datetime.now(timezone.utc) - timedelta(**{units[found[2]]: int(found[1])})
     except OverflowError:
         message = f"{age!r} is before the year 1; write a shorter age"
-    raise click.BadParameter(message, param_hint="'--since'")
+    raise click.BadParameter(message)

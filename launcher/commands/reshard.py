@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,10 +12,9 @@ import channel_specs
 import launcher
 from entrypoints.errors import ChannelError
 from entrypoints.records import format_of
-from launcher.commands.card import Command
-from launcher.commands.effects import EFFECTS
+from launcher.commands.effects import PlanningCommand
 from launcher.commands.effects.local import Local
-from launcher.commands.options import SpecOptions, argument, open_account, option
+from launcher.commands.options import argument, option
 from launcher.console import say
 from launcher.errors import RefusedError
 from launcher.s3.uri import parse_s3_uri
@@ -24,32 +22,24 @@ from launcher.s3.uri import parse_s3_uri
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
-class _Size(click.ParamType[int]):
-    """`256MB`."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?b)?", str(value).strip().lower())
-        size = int(float(found[1]) * _UNITS[found[2] or ""]) if found else 0
-        if size < 1:
-            self.fail(f"expected a size such as 256MB, got {value!r}", param, ctx)
-        return size
+def _size(value: str | int) -> int:
+    """Return the bytes of `256MB`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?b)?", str(value).strip().lower())
+    size = int(float(found[1]) * _UNITS[found[2] or ""]) if found else 0
+    if size < 1:
+        raise click.BadParameter(f"expected a size such as 256MB, got {value!r}")
+    return size
 
 
-class _Place(click.ParamType[str]):
-    """`s3://bucket/folder/`."""
-
-    name = "place"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return str(parse_s3_uri(str(value))).rstrip("/") + "/"
-        except RefusedError as error:
-            self.fail(f"{error}", param, ctx)
+def _place(value: str) -> str:
+    """Return `s3://bucket/folder/`, with its final slash."""
+    try:
+        return str(parse_s3_uri(value)).rstrip("/") + "/"
+    except RefusedError as error:
+        raise click.BadParameter(str(error)) from None
 
 
-class Reshard(SpecOptions, Command):
+class Reshard(PlanningCommand):
     """Write the objects of a prefix as shards, by a job or here.
 
     Write the objects below IN as shards to OUT/shards/, both s3://bucket/prefix. A job of `launch --example reshard` does it, on
@@ -58,26 +48,24 @@ class Reshard(SpecOptions, Command):
     interruption. Set role and image with --set role_arn=ARN and --set image=URI.
     """
 
-    exit_codes = (0, 2, 3, 4, 5)
-    effects = EFFECTS
     example = "reshard s3://mine/train/ s3://mine/shards/ --format tar --shard-size 256MB --dry-run"
 
-    source: str = argument(type=_Place(), metavar="IN")
-    output: str = argument(type=_Place(), metavar="OUT")
+    source: str = argument(type=_place, metavar="IN")
+    output: str = argument(type=_place, metavar="OUT")
     format: str = option(
         type=click.Choice(("tar", "recordio", "tfrecord", "zip", "parquet")),
         default="tar",
         help="The shards' format; tar by default.",
     )
     shard_size: int = option(
-        type=_Size(),
+        type=_size,
         metavar="SIZE",
         default=256 * 10**6,
         help="A shard ends with the sample that reaches this size; 256MB by default.",
     )
     shuffle_seed: int | None = option(type=int, metavar="N", help="Shuffle objects and samples by this number.")
     labels: str | None = option(
-        type=_Place(), metavar="URI", help="A prefix with .lst lists, whose labels are added to the samples."
+        type=_place, metavar="URI", help="A prefix with .lst lists, whose labels are added to the samples."
     )
     sidecars: str | None = option(
         metavar="ENDINGS",
@@ -110,14 +98,11 @@ class Reshard(SpecOptions, Command):
             except ChannelError as error:
                 raise click.UsageError(f"--content-type: {error}") from error
             content_type = next(iter(form.content_types), form.name)
-        labels = {"s3_uri": self.labels, "input_mode": "File"} if self.labels else None
         values = {
-            "channels.data": {
-                **data,
-                "s3_uri": self.source,
-                **({"content_type": content_type} if content_type else {}),
-            },
-            "channels.labels": labels,
+            "channels.data": data,
+            "channels.data.s3_uri": self.source,
+            "channels.data.content_type": content_type,
+            "channels.labels": {"s3_uri": self.labels, "input_mode": "File"} if self.labels else None,
             "hyperparameters.source": self.source,
             "hyperparameters.output": self.output,
             "hyperparameters.format": self.format,
@@ -129,7 +114,7 @@ class Reshard(SpecOptions, Command):
         }
         ours = [f"{path}={json.dumps(value)}" for path, value in values.items() if value is not None]
         plan = self.plan(launcher.load(str(channel_specs.path("reshard")), sets=[*ours, *self.sets]), self.name)
-        code = self.effect.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
+        code = self.carry_out(plan)
         place = self.output.removeprefix("s3://")
         written = Path(".launch", plan.request["TrainingJobName"], "s3", place)
         if isinstance(self.effect, Local) and self.effect.data and (written / "progress").exists():

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-import click
-
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, AccountOptions
 from launcher.console import Console
@@ -34,7 +30,7 @@ class Status(AccountOptions, Command):
         explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
         outcome = Outcome(description, last_lines=explaining, waits=waits_in(lines))
         if self.as_json:
-            click.echo(json.dumps(outcome.as_data(), indent=2))
+            self.print_json(outcome.as_data())
         else:
             console = Console()
             Statuses(console.say).show(description)

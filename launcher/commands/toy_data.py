@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shutil
@@ -86,7 +85,7 @@ class ToyData(Command):
             shutil.rmtree(unfinished, ignore_errors=True)
         if self.as_json:
             shards = [{"name": name, "count": self.samples, "bytes": size} for name, size in files]
-            click.echo(json.dumps({"directory": str(self.directory), "shards": shards}, indent=2))
+            self.print_json({"directory": str(self.directory), "shards": shards})
         else:
             what = f"{counted(len(files), 'shard')} of {counted(self.samples, 'sample')}"
             click.echo(f"{self.directory}: {what}, {human_bytes(sum(size for _, size in files))}")

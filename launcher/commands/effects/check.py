@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
-
-import click
 
 import launcher
 from launcher.commands.card import Effect, GetAccount
@@ -54,5 +51,5 @@ class Check(AskingEffect):
         if not self.as_json:
             self.show(report)
             return 0
-        click.echo(json.dumps(report.as_data(), indent=2))
+        self.print_json(report.as_data())
         return AccountError.exit_code if self.stops(report) else 0

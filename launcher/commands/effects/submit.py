@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -74,13 +73,13 @@ class Submit(AskingEffect):
                 console.warn(f"the job cannot be followed: {error}; {other}")
             else:
                 if self.as_json:
-                    click.echo(json.dumps(outcome.as_data(), indent=2))
+                    self.print_json(outcome.as_data())
                 return outcome.exit_code
         else:
             console.say(f"follow    launch logs {job.name} --follow")
         if self.as_json:
             created = {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}
-            click.echo(json.dumps({**created, "Created": not job.was_found}, indent=2))
+            self.print_json({**created, "Created": not job.was_found})
         else:
             click.echo(job.name)
         return 0

@@ -17,14 +17,13 @@ from launcher.commands.lists.options import (
     show_classes,
     show_examples,
 )
-from launcher.commands.options import argument, option
+from launcher.commands.options import argument, option, plot_file
 from launcher.console import COLOUR, counted, say, shown_path
 from launcher.lists.classes import columns
 from launcher.lists.comparing import Problem, compare, problems_of, problems_with_images
 from launcher.lists.files import Lines, read_bytes, read_names
 from launcher.lists.image_files import ENDINGS, described, ending_of, find_images
 from launcher.lists.statistics import Statistics, draw, statistics
-from launcher.plot import check_plot
 
 
 class Check(ListCommand):
@@ -134,16 +133,10 @@ class Stats(ListCommand):
 
     lists: tuple[str, ...] = LISTS
     classes: str | None = CLASSES
-    plot: Path | None = option(
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Draw the classes' numbers of lines into a .png or .svg file.",
-    )
+    plot: Path | None = plot_file("Draw the classes' numbers of lines")
 
     def run(self) -> int:
         """Print a row for each class, and draw the picture."""
-        if self.plot:
-            check_plot(self.plot)
         found = statistics(self.read(self.lists), read_names(class_file(self.classes, self.lists), self.account))
         if self.as_json:
             rows = zip(found.names, found.totals, *found.counts.values(), strict=True)

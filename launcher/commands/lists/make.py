@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
 
 import click
 
@@ -15,43 +15,22 @@ from launcher.commands.options import LocalPath, argument, flag, option, repeata
 from launcher.console import counted
 from launcher.errors import InputError
 from launcher.lists.classes import columns
-from launcher.lists.files import Lines, Stamp, is_s3, read_names, stamp
+from launcher.lists.files import Lines, is_s3, read_names
 from launcher.lists.image_files import ENDINGS, described, find_images
 from launcher.lists.making import LISTS as NAMES
 from launcher.lists.making import by_path, check_names, class_names, divide, make_lines, merge
 
 
-class _Ratios(click.ParamType[tuple[float, ...]]):
-    """`0.8,0.1,0.1`."""
-
-    name = "ratios"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        try:
-            ratios = tuple(map(float, value.split(",")))
-        except ValueError:
-            ratios = ()
-        if len(ratios) not in (2, 3) or not all(0 < ratio < 1 for ratio in ratios) or abs(sum(ratios) - 1) > 1e-6:
-            self.fail(f"expected two or three shares with the sum 1, such as 0.8,0.1,0.1, got {value!r}", param, ctx)
-        return ratios
+def _ratios(value: str) -> tuple[float, ...]:
+    """Return the shares of `0.8,0.1,0.1`."""
+    with suppress(ValueError):
+        ratios = tuple(map(float, value.split(",")))
+        if len(ratios) in (2, 3) and all(0 < ratio < 1 for ratio in ratios) and abs(sum(ratios) - 1) <= 1e-6:
+            return ratios
+    raise click.BadParameter(f"expected two or three shares with the sum 1, such as 0.8,0.1,0.1, got {value!r}")
 
 
-class _Writes(WritingCommand):
-    """A command that writes lists to places of the user's choice."""
-
-    def write(self, lists: dict[Path, Lines], names: dict[Path, list[str]], notes: list[str]) -> int:
-        """Replace the lists; report what changes in those that exist."""
-        stamps: dict[Path, Stamp] = {file: stamp(file) for file in (*lists, *names)}
-        old: dict[Path, Lines] = {}
-        for file in lists:
-            if file.exists() and not file.is_file():
-                raise InputError(f"{file}: is not a file but a folder or a device; name the list by -o")
-            if stamps[file]:
-                old |= {file: self.read([str(file)])[str(file)]}
-        return self.replace(lists, names, notes, old, stamps)
-
-
-class Make(_Writes):
+class Make(WritingCommand):
     """Make a list of images and their classes.
 
     Make a list of the images below IMAGES, a folder or s3://bucket/prefix, whose first folders are the classes, numbered from 0
@@ -72,7 +51,7 @@ class Make(_Writes):
     )
     classes: str | None = NEW_CLASSES
     split: tuple[float, ...] | None = option(
-        type=_Ratios(),
+        type=_ratios,
         metavar="SHARES",
         help="Write train.lst, validation.lst and test.lst with these shares: 0.8,0.1,0.1.",
     )
@@ -140,7 +119,7 @@ class Make(_Writes):
         return [by_path(lines)]
 
 
-class Merge(_Writes):
+class Merge(WritingCommand):
     """Merge lists into one.
 
     Merge LISTs whose classes have the same numbers; classes.txt beside each, if it exists, must have the same names. A path that

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +13,10 @@ import click
 from launcher.commands.card import Command
 from launcher.commands.options import AccountOptions, argument, flag, option
 from launcher.console import COLOUR, Console, counted, say
+from launcher.errors import InputError
 from launcher.lists.classes import columns
 from launcher.lists.comparing import Changes, compare
-from launcher.lists.files import Lines, Stamp, is_s3, read_list, read_names, replace_files
+from launcher.lists.files import Lines, Stamp, is_s3, read_list, read_names, replace_files, stamp
 
 CLASS_FILE = "classes.txt"
 _MOST = 10  # examples, or classes, that a person reads; --json has all
@@ -51,15 +51,22 @@ class ListCommand(AccountOptions, Command):
         finally:
             gc.enable()
 
-    def print_json(self, data: Any) -> None:
-        """Print the result for programs."""
-        click.echo(json.dumps(data, indent=2))
-
 
 class WritingCommand(ListCommand):
     """A command that replaces lists."""
 
     dry_run: bool = flag(help="Report what would change, and write nothing.")
+
+    def write(self, lists: Mapping[Path, Lines], names: Mapping[Path, list[str]], notes: Sequence[str]) -> int:
+        """Replace lists in places of the user's choice; report what changes in those that exist."""
+        stamps = {file: stamp(file) for file in (*lists, *names)}
+        old: dict[Path, Lines] = {}
+        for file in lists:
+            if file.exists() and not file.is_file():
+                raise InputError(f"{file}: is not a file but a folder or a device; name the list by -o")
+            if stamps[file]:
+                old |= {file: self.read([str(file)])[str(file)]}
+        return self.replace(lists, names, notes, old, stamps)
 
     def replace(
         self,
