@@ -19,20 +19,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from launcher.aws import answers
+from launcher.aws import answers, refusals
 from launcher.aws.masking import Mask
-from launcher.aws.refusals import (
-    HAVE_EXPIRED,
-    AwsError,
-    CredentialsError,
-    configuration_error,
-    expired,
-    is_credentials_error,
-    is_expired,
-    no_credentials,
-    one_line,
-    translated,
-)
+from launcher.aws.refusals import AwsError, CredentialsError, no_credentials, one_line, translated
 from launcher.errors import RefusedError
 
 __all__ = ["Account", "AwsError", "CredentialsError"]
@@ -164,18 +153,16 @@ class Account:
         with self._lock:
             if service not in self._clients:
                 region = self.region
-                config = Config(
-                    connect_timeout=5,
-                    read_timeout=30,
-                    max_pool_connections=32,
-                    retries={"mode": "standard", "max_attempts": 5},
-                    s3={"addressing_style": "path"} if _has_own_endpoint() else {},
-                )
+                retries: Any = {"mode": "standard", "max_attempts": 5}
+                # An S3-compatible store, such as MinIO, has paths for its buckets, not host names.
+                is_other = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+                s3: Any = {"addressing_style": "path"} if is_other else {}
+                config = Config(connect_timeout=5, read_timeout=30, max_pool_connections=32, retries=retries, s3=s3)
                 try:
                     client = self._open().client(service, region_name=region, config=config)
                     self._keys = _keys_of(self._open(), self.mask)
                 except (BotoCoreError, ValueError) as error:
-                    if is_credentials_error(error):
+                    if refusals.is_credentials_error(error):
                         raise no_credentials(error, self.mask) from None
                     raise RefusedError(
                         f"{service} cannot be reached: {one_line(self.mask.apply(str(error)))}; check the AWS environment variables"
@@ -202,7 +189,7 @@ class Account:
         try:
             return boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
         except BotoCoreError as error:
-            raise configuration_error(error, self._profile) from None
+            raise refusals.configuration_error(error, self._profile) from None
 
     def _record_attempt(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
         """Record an attempt of a call; botocore calls this for each one before it returns or raises."""
@@ -212,10 +199,10 @@ class Account:
             code = (response[1].get("Error") or {}).get("Code") or ""
             if code == "400":
                 return  # an answer to HEAD without details
-            if not is_expired(str(code)):
+            if not refusals.is_expired(str(code)):
                 self.answered, self.silence = True, ""
             elif not self.answered:
-                self.silence = HAVE_EXPIRED
+                self.silence = refusals.HAVE_EXPIRED
         elif not self.answered:
             reason = one_line(self.mask.apply(str(caught_exception or answers.FOREIGN)))
             self.silence = f"AWS cannot be reached: {reason}; check the network, proxies and AWS_ENDPOINT_URL"
@@ -251,7 +238,7 @@ class Account:
             return True
 
     def _expire(self, error: AwsError) -> CredentialsError:
-        over = error if isinstance(error, CredentialsError) else expired(error)
+        over = error if isinstance(error, CredentialsError) else refusals.expired(error)
         with self._lock:
             if self._expired is None:
                 self._expired = time.monotonic(), over
@@ -290,8 +277,3 @@ def _parse_timestamp(value: Any) -> datetime:
             return datetime.fromisoformat(value[:-1] + "+00:00")
     moment: datetime = parse_timestamp(value)
     return moment
-
-
-def _has_own_endpoint() -> bool:
-    """Return whether S3 is an S3-compatible store, such as MinIO: their buckets have paths, not host names."""
-    return bool(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,11 +37,8 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
     if plan.code is None or plan.code_uri is None:
         return
     place = parse_s3_uri(plan.code_uri)
-    missing = [
-        name
-        for name in (contract.BOOT_FILE, contract.CODE_ARCHIVE)
-        if not _is_whole(account, place.bucket, place.key + name)
-    ]
+    names = (contract.BOOT_FILE, contract.CODE_ARCHIVE)
+    missing = [name for name in names if not _is_whole(account, place.bucket, place.key + name)]
     if not missing:
         console.say(f"code      unchanged, at {plan.code_uri}")
         return
@@ -85,51 +81,24 @@ def _put(
     account: Account, bucket: str, key: str, file: Path, encryption: dict[str, str], advance: Callable[[int], None]
 ) -> None:
     """Send one PUT, after which the object is complete or absent, in a thread that Ctrl-C need not wait for."""
-    size, sha256 = file.stat().st_size, _sha256(file)
-    checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256, "Metadata": {_CONTENT: f"{size} {sha256}"}}
+    from boto3.s3.transfer import TransferConfig
 
-    with _Counted(file, advance) as body:
-
-        def send(client: Any) -> None:
-            body.seek(0)  # a failed attempt leaves it at its end
-            client.put_object(Bucket=bucket, Key=key, Body=body, ContentLength=size, **checked, **encryption)
-
-        try:
-            start(lambda: account.attempt("s3", "put_object", send)).result()
-        except AwsError as error:
-            raise _upload_refusal(error, bucket) from None
-
-
-def _sha256(file: Path) -> str:
-    """Return the SHA-256 as S3 writes it."""
-    sha = hashlib.sha256()
+    sha, size = hashlib.sha256(), file.stat().st_size
     with file.open("rb") as content:
         while piece := content.read(_PIECE):
             sha.update(piece)
-    return base64.b64encode(sha.digest()).decode()
+    sha256 = base64.b64encode(sha.digest()).decode()
+    checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256, "Metadata": {_CONTENT: f"{size} {sha256}"}}
+    settings = TransferConfig(multipart_threshold=size + 1, use_threads=False)
 
+    def send(client: Any) -> None:
+        with file.open("rb") as body:
+            client.upload_fileobj(body, bucket, key, {**checked, **encryption}, Callback=advance, Config=settings)
 
-class _Counted(io.FileIO):
-    """A file that reports how far it has been read, also after seeking back: it is read for its checksum and again to be sent."""
-
-    def __init__(self, file: Path, advance: Callable[[int], None]) -> None:
-        super().__init__(file)
-        self._advance, self._reported = advance, 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        self._report()
-        return data
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        place = super().seek(offset, whence)
-        if whence == 0:  # otherwise the caller only measures the size
-            self._report()
-        return place
-
-    def _report(self) -> None:
-        self._advance(self.tell() - self._reported)
-        self._reported = self.tell()
+    try:
+        start(lambda: account.attempt("s3", "put_object", send)).result()
+    except AwsError as error:
+        raise _upload_refusal(error, bucket) from None
 
 
 def _encryption(plan: Plan) -> dict[str, str]:

@@ -18,6 +18,10 @@ _MISSING = (
     *("ResourceNotFound", "ResourceNotFoundException", "NotFoundException"),  # SageMaker, CloudWatch Logs, KMS
     *("NoSuchEntity", "FileSystemNotFound", "NoSuchBucket", "NoSuchBucketPolicy"),  # IAM, EFS and FSx, S3
 )
+_OF_CREDENTIALS = (  # botocore's exceptions, which have others derived from them
+    *("NoCredentialsError", "PartialCredentialsError", "SSOError", "CredentialRetrievalError"),
+    *("TokenRetrievalError", "RefreshWithMFAUnsupportedError", "MetadataRetrievalError"),
+)
 _RENEW = "renew them (`aws sso login`, or however you obtained them)"
 HAVE_EXPIRED = f"the AWS credentials have expired; {_RENEW}"
 
@@ -36,36 +40,14 @@ class AwsError(RefusedError):
         self.code = code  # AWS's own: `ResourceInUse`; empty if there was no answer
         self.status = status  # HTTP status; 0 if there was no answer
         self.was_in_doubt = False  # whether an earlier attempt of this call may have taken effect
-
-    @property
-    def is_denied(self) -> bool:
-        """Whether the caller lacks the permission."""
-        return self.code in _DENIED
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether the credentials have expired or cannot be found, so that no other call will be answered either."""
-        return self.code in _EXPIRED
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether the resource does not exist; DescribeTrainingJob reports that as a ValidationException."""
-        return self.code in _MISSING or (self.code == "ValidationException" and "not found" in str(self))
-
-    @property
-    def is_nameless(self) -> bool:
-        """Whether an answer to HEAD, which has no body, leaves the cause open; expired credentials look so too."""
-        return self.status == 400 and self.code == "400"
-
-    @property
-    def is_throttled(self) -> bool:
-        """Whether there were too many calls; the same call may succeed later."""
-        return self.code in _THROTTLED
-
-    @property
-    def is_unanswered(self) -> bool:
-        """Whether there was no answer, or not one from the service."""
-        return self.status == _NO_ANSWER or self.status >= 500
+        self.is_denied = code in _DENIED  # the caller lacks the permission
+        self.is_expired = code in _EXPIRED  # so no other call will be answered either; true without credentials, too
+        # DescribeTrainingJob reports a missing job as a ValidationException.
+        self.is_missing = code in _MISSING or (code == "ValidationException" and "not found" in message)
+        # An answer to HEAD has no body and leaves the cause open; expired credentials look so, too.
+        self.is_nameless = status == 400 and code == "400"
+        self.is_throttled = code in _THROTTLED  # the same call may succeed later
+        self.is_unanswered = status == _NO_ANSWER or status >= 500  # or the answer is not from the service
 
     @property
     def may_have_happened(self) -> bool:
@@ -81,8 +63,9 @@ class AwsError(RefusedError):
 class CredentialsError(AwsError):
     """No call can be made: the credentials have expired, or there are none."""
 
-    is_expired = True
-    is_unanswered = False
+    def __init__(self, message: str, *, call: str, code: str = "", status: int = _NO_ANSWER) -> None:
+        super().__init__(message, call=call, code=code, status=status)
+        self.is_expired, self.is_unanswered = True, False
 
 
 def expired(error: AwsError) -> CredentialsError:
@@ -123,18 +106,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
 
 def is_credentials_error(error: Exception) -> bool:
     """Return whether the error means that botocore found no usable credentials."""
-    from botocore import exceptions
-
-    kinds = (
-        exceptions.NoCredentialsError,
-        exceptions.PartialCredentialsError,
-        exceptions.SSOError,
-        exceptions.CredentialRetrievalError,
-        exceptions.TokenRetrievalError,
-        exceptions.RefreshWithMFAUnsupportedError,
-        exceptions.MetadataRetrievalError,
-    )
-    return isinstance(error, kinds)
+    return any(kind.__name__ in _OF_CREDENTIALS for kind in type(error).__mro__)
 
 
 def no_credentials(error: Exception, mask: Mask) -> CredentialsError:

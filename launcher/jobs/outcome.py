@@ -20,18 +20,9 @@ _COLOURS = {"Completed": "green", "Failed": "red"}
 _INTERRUPTED = 130  # Ctrl-C ended the following, not the job
 _EXIT_CODES = {"Completed": 0, "Failed": TrainingFailedError.exit_code, "Stopped": StoppedError.exit_code}
 _SHOWN = (
-    "TrainingJobName",
-    "TrainingJobArn",
-    "TrainingJobStatus",
-    "SecondaryStatus",
-    "FailureReason",
-    "TrainingTimeInSeconds",
-    "BillableTimeInSeconds",
-    "CreationTime",
-    "TrainingStartTime",
-    "TrainingEndTime",
-    "ModelArtifacts",
-    "FinalMetricDataList",
+    *("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "SecondaryStatus", "FailureReason"),
+    *("TrainingTimeInSeconds", "BillableTimeInSeconds", "CreationTime", "TrainingStartTime", "TrainingEndTime"),
+    *("ModelArtifacts", "FinalMetricDataList"),
 )
 
 

@@ -23,20 +23,9 @@ _ANY_NAME = re.compile(  # at the end of a traceback: `zipfile.BadZipFile: ...`
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")
 _DIRECT = "The above exception was the direct cause of"
 _LAUNCHERS = (  # they report that there was an exception, but not which
-    "AlgorithmError",
-    "CalledProcessError",
-    "CapacityError",
-    "ChildFailedError",
-    "ExecuteUserScriptError",
-    "ImportModuleError",
-    "InstallModuleError",
-    "InstallRequirementsError",
-    "InternalServerError",
-    "ProcessExitedException",
-    "ProcessRaisedException",
-    "SignalException",
-    "SystemExit",
-    "UnexpectedStatusException",
+    *("AlgorithmError", "CalledProcessError", "CapacityError", "ChildFailedError", "ExecuteUserScriptError"),
+    *("ImportModuleError", "InstallModuleError", "InstallRequirementsError", "InternalServerError"),
+    *("ProcessExitedException", "ProcessRaisedException", "SignalException", "SystemExit", "UnexpectedStatusException"),
 )
 # In AWS's message, in the middle of a line, up to what the toolkit and SageMaker append.
 _IN_REASON = re.compile(
