@@ -16,23 +16,10 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from launcher import errors
 from launcher.checks import check_spec
 from launcher.checks.codes import without_ignored
-from launcher.errors import (
-    MAX_REPORTED,
-    InputError,
-    Problem,
-    SpecError,
-    SpecPath,
-    did_you_mean,
-    did_you_mean_path,
-    dotted,
-    in_file_order,
-    limit_problems,
-    nearest,
-    place_order,
-    without_repetitions,
-)
+from launcher.errors import InputError, Problem, SpecError, SpecPath, did_you_mean, dotted
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
 from launcher.parsing.layers import is_within, read_bytes, read_layers
 from launcher.parsing.spec_text import MAX_BYTES, is_spec
@@ -66,7 +53,7 @@ def load(path: str | Path, *, sets: Sequence[str] = (), environ: Mapping[str, st
     try:
         data = read_bytes(Path(path))
     except OSError as error:
-        near = did_you_mean_path(path, is_spec) if isinstance(error, FileNotFoundError) else ""
+        near = errors.did_you_mean_path(path, is_spec) if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
     return parse_spec(data, str(path), sets=sets, environ=environ)
 
@@ -94,7 +81,7 @@ def parse_spec(
     if not found and not tree.problems:
         return spec
     # Messages for thousands of problems would be slow, since each looks for the nearest known name.
-    first = sorted(found, key=lambda each: place_order(tree.locate(each[0])))[:MAX_REPORTED]
+    first = sorted(found, key=lambda each: errors.place_order(tree.locate(each[0])))[: errors.MAX_REPORTED]
     problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
     # A list with a wrong item was left out as a whole, so the rules cannot check it.
     wrong = [*(path for path, _, _ in found), *(problem.meant for problem in problems if problem.meant)]
@@ -109,9 +96,8 @@ def parse_spec(
     ]
     known = {problem.location for problem in tree.problems}  # other problems at these places follow from these
     problems = [problem for problem in problems + more if problem.location not in known]
-    raise SpecError(
-        limit_problems(without_repetitions(in_file_order(problems + tree.problems)), len(found) - len(first))
-    )
+    ordered = errors.without_repetitions(errors.in_file_order(problems + tree.problems))
+    raise SpecError(errors.limit_problems(ordered, len(found) - len(first)))
 
 
 def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Problem:
@@ -201,9 +187,9 @@ def _suggestion(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
         return f"it belongs under {' or '.join(mappings[key])}", ()
     if len(path) > 1 and key in JobSpec.model_fields:
         return "it belongs at the top of the spec", ()
-    if near := nearest(key, known):
+    if near := errors.nearest(key, known):
         return f"did you mean {near}?", (*path[:-1], near)
-    if len(path) == 1 and (inner := nearest(key, mappings)):
+    if len(path) == 1 and (inner := errors.nearest(key, mappings)):
         return f"did you mean {inner} under {' or '.join(mappings[inner])}?", ()
     return (f"its keys are {', '.join(known)}" if len(known) <= _MANY_KEYS else "`launch --schema` prints all keys"), ()
 

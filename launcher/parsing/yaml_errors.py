@@ -29,7 +29,11 @@ def explained(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[_Position,
     line = lines[at[0] - 1]
     character = line[at[1] - 1 : at[1]]
     if "quoted scalar" in context:
-        return _quoted(problem, at, begun)
+        if "escape" in problem or "hex" in problem:
+            remedy = "write \\\\ for a backslash, or put the text in single quotes"
+            remedy = "write the character itself" if "invalid Unicode" in problem else remedy
+            return at, f"has a backslash in double quotes that is not an escape of YAML; {remedy}"
+        return begun, "begins a quoted text that is not closed; close its quote, and write '' for a ' in single quotes"
     if character == "\t" or ("\t" in _indentation(line) and "flow" not in context):
         column = line.index("\t") if character != "\t" else at[1] - 1
         return (at[0], column + 1), "is indented with a tab; YAML takes spaces only"
@@ -79,14 +83,6 @@ def _depth(line: str) -> int:
 def _above(number: int, lines: list[str]) -> str:
     """Return the nearest line above `number` that is not blank."""
     return next((line for line in reversed(lines[: number - 1]) if line.strip()), "")
-
-
-def _quoted(problem: str, at: _Position, begun: _Position) -> tuple[_Position, str]:
-    if "escape" in problem or "hex" in problem:
-        remedy = "write \\\\ for a backslash, or put the text in single quotes"
-        remedy = "write the character itself" if "invalid Unicode" in problem else remedy
-        return at, f"has a backslash in double quotes that is not an escape of YAML; {remedy}"
-    return begun, "begins a quoted text that is not closed; close its quote, and write '' for a ' in single quotes"
 
 
 def _second_colon(at: _Position, lines: list[str]) -> tuple[_Position, str]:

@@ -20,15 +20,8 @@ from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
 REQUEST = "CreateTrainingJobRequest"
 _SERVICE = "sagemaker/2017-07-24/service-2.json.gz"
-_JSON_TYPES: dict[str, Any] = {
-    "string": str,
-    "integer": int,
-    "long": int,
-    "boolean": bool,
-    "structure": dict,
-    "map": dict,
-    "list": list,
-}
+_JSON_TYPES: dict[str, Any] = {"string": str, "boolean": bool, "list": list}
+_JSON_TYPES |= {"integer": int, "long": int, "structure": dict, "map": dict}
 LARGEST = 2**63 - 1  # number of 64 bits
 _TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a mapping", list: "a list"}
 # The model's patterns are Java's; Python's `re` lacks these classes. All are used inside brackets. \w is wider
@@ -171,23 +164,17 @@ def _places() -> dict[str, list[SpecPath]]:
 def _text(value: str, shape: dict[str, Any], path: SpecPath) -> Iterator[Violation]:
     if "enum" in shape:
         if value not in shape["enum"]:
-            yield Violation(path, _unknown(value, shape["enum"]), "aws-enum")
+            known = shape["enum"]
+            what = f"one of {', '.join(known)}" if len(known) <= 8 else "known to the installed botocore"
+            yield Violation(path, f"{shown(value)} is not {what}{did_you_mean(value, known)}", "aws-enum")
         return
-    too_long = False
-    for violation in _bounds(len(value), shape, path, "character", "characters"):
-        too_long = True
-        yield violation
+    too_long = list(_bounds(len(value), shape, path, "character", "characters"))
+    yield from too_long
     # Matching a very long text can take minutes, and its length is wrong already.
     if not too_long and "pattern" in shape and not _pattern(shape["pattern"]).fullmatch(value):
         newline = "; it has a line break" if "\n" in value and "." in shape["pattern"] else ""
         message = f"{shown(value)} does not match the pattern of AWS, {shape['pattern']}{newline}"
         yield Violation(path, message, "aws-pattern")
-
-
-def _unknown(value: str, known: list[str]) -> str:
-    if len(known) <= 8:
-        return f"{shown(value)} is not one of {', '.join(known)}{did_you_mean(value, known)}"
-    return f"{shown(value)} is not known to the installed botocore{did_you_mean(value, known)}"
 
 
 def _bounds(size: int, shape: dict[str, Any], path: SpecPath, one: str = "", many: str = "") -> Iterator[Violation]:

@@ -110,10 +110,8 @@ def _training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
     if not isinstance(spec.image, Image):
         return spec.image or "", None
     if spec.region is None:
-        message = (
-            "is missing; each region has its own registry of AWS's images, so write one, such as region: eu-west-1"
-        )
-        return "", ImageError("region", message)
+        reason = "each region has its own registry of AWS's images"
+        return "", ImageError("region", f"is missing; {reason}, so write one, such as region: eu-west-1")
     resources = spec.resource_config or ResourceConfig()
     choices: list[Any] = [resources, *(resources.instance_groups or ()), *(resources.instance_preferences or ())]
     instance_type = next((each.instance_type for each in choices if each.instance_type is not None), None)
@@ -131,9 +129,8 @@ def _add_channels(request: dict[str, Any], spec: JobSpec) -> dict[SpecPath, Spec
     sent = [entry for entry in entries if entry is not None]
     if sent:
         request["InputDataConfig"] = sent
-    groups = {
-        each.instance_group_name for each in (spec.resource_config and spec.resource_config.instance_groups) or ()
-    }
+    resources = spec.resource_config or ResourceConfig()
+    groups = {each.instance_group_name for each in resources.instance_groups or ()}
     some_groups = {each["ChannelName"]: names for each in sent if (names := groups_of(each)) and set(names) != groups}
     variables = {}
     if some_groups and spec.code is not None:

@@ -46,7 +46,10 @@ def find_request(data: Mapping[str, Any]) -> FoundRequest:
     held = {key: value for key, value in held.items() if key not in _OF_TOOLS and value is not None}
     region = held.pop("region", None)
     keys = {"region": str(region)} if region else {}
-    _refuse_computed(held)
+    if places := [dotted(place) for place in _computed(held, ())]:
+        shown = ", ".join(places[:5]) + f" and {len(places) - 5} more" * (len(places) > 5)
+        what = f"has values that are computed only when a workflow runs: {shown}"
+        raise InputError(f"{what}; write the value of each under its plain name")
     names = shapes()[REQUEST]["members"]
     request = held if not names.keys().isdisjoint(held) else _renamed(held, REQUEST)
     request = typed(_without_response_members(request), REQUEST)
@@ -96,15 +99,6 @@ def _normalized(name: Any) -> str:
     return str(name).removesuffix(".$").replace("_", "").lower()
 
 
-def _refuse_computed(held: Mapping[str, Any]) -> None:
-    places = [dotted(place) for place in _computed(held, ())]
-    if places:
-        shown = ", ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
-        raise InputError(
-            f"has values that are computed only when a workflow runs: {shown}; write the value of each under its plain name"
-        )
-
-
 def _computed(value: Any, place: SpecPath) -> Iterator[SpecPath]:
     """Yield the places whose values are a path, an expression or a reference."""
     if isinstance(value, dict):
@@ -132,9 +126,10 @@ def _is_reference(value: Mapping[str, Any]) -> bool:
 def _renamed(value: Any, shape_name: str) -> Any:
     """Return `value` with the model's spelling of its members, and lists of name and value as maps."""
     shape = shapes()[shape_name]
-    if shape["type"] == "map" and isinstance(value, list) and all(map(_is_pair, value)):
+    is_list = isinstance(value, list)
+    if shape["type"] == "map" and is_list and all(isinstance(x, dict) and x.keys() == {"name", "value"} for x in value):
         return {str(item["name"]): item["value"] for item in value}
-    if shape["type"] == "structure" and isinstance(value, list) and len(value) == 1:
+    if shape["type"] == "structure" and is_list and len(value) == 1:
         value = value[0]  # a block of Terraform's state
     if shape_name == "TagList" and isinstance(value, dict):
         return _tags(value)
@@ -165,19 +160,11 @@ def _make_text(request: dict[str, Any]) -> Iterator[str]:
                 yield f"{member}.{name if name.isprintable() else ascii(name)}"
 
 
-def _is_pair(item: Any) -> bool:
-    return isinstance(item, dict) and set(item) == {"name", "value"}
-
-
 def _without_response_members(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the request without nulls, and without the members of a response if it is one."""
     response = not _DESCRIBED.isdisjoint(data)
     known = shapes()[REQUEST]["members"]
-    request = {
-        key: _without_nulls(value)
-        for key, value in data.items()
-        if value is not None and (key in known or not response)
-    }
+    request = {key: value for key, value in _without_nulls(data).items() if key in known or not response}
     if not response:
         return request
     for member, read_only in _READ_ONLY.items():
@@ -192,6 +179,6 @@ def _without_response_members(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -178,30 +178,25 @@ def _version(name: str, versions: Mapping[str, Any], wanted: Mapping[str, str]) 
         hint = f"; did you mean {meant}?" if meant else _hint(version, versions)
         if others:
             hint = f"; framework: {others[0]} has it" + (f", of {name} there is {meant}" if meant else "")
-        raise ImageError(
-            "version",
-            f"{shown(version)} is not a version of {name} in the bundled table "
-            f"(newest {newest}, of {_table()['date']}){hint}; {_REMEDY}",
-        )
+        where = f"in the bundled table (newest {newest}, of {_table()['date']})"
+        raise ImageError("version", f"{shown(version)} is not a version of {name} {where}{hint}; {_REMEDY}")
     return version
 
 
 def _of_base(builds: list[_Build], what: str, wanted: str | None) -> list[_Build]:
     """Return the builds on one base framework, wanted as `pytorch2.5.1` or `pytorch2.5`."""
-    bases = _distinct(build.get("base_framework_version") for build in builds)
+    key = "base_framework_version"
+    bases = _distinct(build.get(key) for build in builds)
     if wanted is None:
         if len(bases) > 1:
-            raise ImageError("base_framework_version", f"is missing; {what} was built on {' and on '.join(bases)}")
+            raise ImageError(key, f"is missing; {what} was built on {' and on '.join(bases)}")
         return builds
     if not bases:
-        raise ImageError("base_framework_version", f"is not for {what}, which has no base framework; delete it")
+        raise ImageError(key, f"is not for {what}, which has no base framework; delete it")
     found = [base for base in bases if base == wanted or base.startswith(f"{wanted}.")]
     if len(found) != 1:
-        hint = _hint(wanted, bases)
-        raise ImageError(
-            "base_framework_version", f"{what} was built on {', '.join(bases)}, not on {shown(wanted)}{hint}"
-        )
-    return [build for build in builds if build["base_framework_version"] == found[0]]
+        raise ImageError(key, f"{what} was built on {', '.join(bases)}, not on {shown(wanted)}{_hint(wanted, bases)}")
+    return [build for build in builds if build[key] == found[0]]
 
 
 def _of_python(builds: list[_Build], what: str, wanted: str | None) -> _Build:
@@ -212,10 +207,8 @@ def _of_python(builds: list[_Build], what: str, wanted: str | None) -> _Build:
     if not pythons:
         raise ImageError("py_version", f"is not for {what}, which has no choice of Python; delete it")
     if wanted not in pythons:
-        hint = _hint(wanted, pythons)
-        raise ImageError(
-            "py_version", f"{shown(wanted)} is not a Python of {what}, which has {', '.join(pythons)}{hint}"
-        )
+        has = f"{', '.join(pythons)}{_hint(wanted, pythons)}"
+        raise ImageError("py_version", f"{shown(wanted)} is not a Python of {what}, which has {has}")
     return next(build for build in builds if build["py_version"] == wanted)
 
 
@@ -237,11 +230,9 @@ def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tu
     else:
         processor = "gpu" if family[0] in "gp" else "cpu"
     if not any(_image(build, (family, processor)) for build in builds):
-        has = "cpu and gpu" if known == ["any"] else " and ".join(known)
-        raise ImageError(
-            "instance_type",
-            f"{instance_type} needs an image for {processor}, but {_source()} has {what} for {has}; {_REMEDY}",
-        )
+        has = f"has {what} for {'cpu and gpu' if known == ['any'] else ' and '.join(known)}"
+        message = f"{instance_type} needs an image for {processor}, but {_source()} {has}; {_REMEDY}"
+        raise ImageError("instance_type", message)
     return family, processor
 
 
