@@ -52,10 +52,8 @@ class _SpecOrCommand(click.Group):
             run = self.get_command(ctx, "run")
             if run is None or all(error.option_name not in option.opts for option in run.params):
                 raise
-            remedy = (
-                f"write launch job.yaml {error.option_name}; `launch --example s3-file` prints a spec to start from"
-            )
-            raise click.UsageError(f"{error.option_name} needs {_A_SPEC}: {remedy}", ctx) from None
+            name, start = error.option_name, "`launch --example s3-file` prints a spec to start from"
+            raise click.UsageError(f"{name} needs {_A_SPEC}: write launch job.yaml {name}; {start}", ctx) from None
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from launcher.commands.effects import EFFECTS
@@ -128,9 +126,8 @@ def _example(name: str) -> str:
 
     names = channel_specs.names()
     if name not in names:
-        raise click.UsageError(
-            f"there is no example {name!r}{did_you_mean(name, names)}; expected one of {', '.join(names)}"
-        )
+        near = did_you_mean(name, names)
+        raise click.UsageError(f"there is no example {name!r}{near}; expected one of {', '.join(names)}")
     return channel_specs.path(name).read_text(encoding="utf-8")
 
 

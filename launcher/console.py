@@ -24,7 +24,7 @@ _CONTROLS = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
 )
-_COLOUR_CONTROL = re.compile(r"\x1b\[[0-9;:]*m")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _SPACE = {"\r": " ", "\n": " "}
 _WIPE_LINE = "\r\x1b[K"
 
@@ -133,9 +133,7 @@ def without_controls(text: str) -> str:
     """Return a job's line with its colours, but without controls that move the cursor or clear the screen."""
     if text.isprintable():
         return text
-    return _CONTROLS.sub(
-        lambda found: found[0] if _COLOUR_CONTROL.fullmatch(found[0]) else _SPACE.get(found[0], ""), text
-    )
+    return _CONTROLS.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else _SPACE.get(found[0], ""), text)
 
 
 def last_state(line: bytes) -> bytes:

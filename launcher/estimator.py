@@ -46,6 +46,7 @@ class _Sdk(NamedTuple):
     own_channels: tuple[str, ...] = ()  # those that a trainer with code of its own adds
 
 
+_INSTALL = "pip install 'sagemaker-launch[sdk]'"
 _V2 = _Sdk(2, "sagemaker_core.shapes", "sagemaker_core.main.utils", "sagemaker.inputs", "input_mode")
 _V3_MODULES = ("sagemaker.core.shapes", "sagemaker.core.utils.utils", "sagemaker.core.inputs")
 _V3 = _Sdk(3, *_V3_MODULES, "training_input_mode", own_channels=("code", "sm_drivers"))
@@ -170,14 +171,10 @@ def _installed() -> tuple[_Sdk, str]:
             return sdk, version
         found.append(f"{distribution} {version}")
     if found:
-        raise RefusedError(
-            f"{' and '.join(found)} is installed, but this is written for sagemaker 2 and 3: "
-            "pip install 'sagemaker-launch[sdk]'"
-        )
-    raise ImportError(
-        "sagemaker is not installed, and the objects of its SDK need it: pip install 'sagemaker-launch[sdk]'",
-        name="sagemaker",
-    )
+        what = f"{' and '.join(found)} is installed, but this is written for sagemaker 2 and 3"
+        raise RefusedError(f"{what}: {_INSTALL}")
+    message = f"sagemaker is not installed, and the objects of its SDK need it: {_INSTALL}"
+    raise ImportError(message, name="sagemaker")
 
 
 def _warnings(plan: Plan, made: EstimatorInputs) -> Iterator[str]:

@@ -82,9 +82,8 @@ def make_plan(
     if spec.code is not None:
         warnings: list[_Found] = []
         if isinstance(code, CodeArchive):
-            uri = (
-                f"{_place(spec.code, request).rstrip('/')}/{code.digest}/"  # by its digest, so that it is uploaded once
-            )
+            # Named by its digest, so that it is uploaded once.
+            uri = f"{_place(spec.code, request).rstrip('/')}/{code.digest}/"
             errors = [*_missing_files(spec.code, code), *_broken_limits(spec.code, request, uri)]
             errors += _toolkit_limits(spec.code, code, request)
             warnings += _warnings(spec.code, code, request)

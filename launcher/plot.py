@@ -24,9 +24,8 @@ def new_figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure  # pyplot would look for a display
     except ImportError as error:
-        raise RefusedError(
-            f"--plot needs matplotlib ({error}); install it: pip install 'sagemaker-launch[plot]'"
-        ) from None
+        remedy = "install it: pip install 'sagemaker-launch[plot]'"
+        raise RefusedError(f"--plot needs matplotlib ({error}); {remedy}") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -78,9 +78,8 @@ class Account:
         """The region of the calls. Raises RefusedError if none is configured."""
         name: str | None = self._open().region_name
         if name is None:
-            raise RefusedError(
-                "no AWS region is configured; set AWS_REGION, or give your profile one (`aws configure set region REGION`)"
-            )
+            remedy = "set AWS_REGION, or give your profile one (`aws configure set region REGION`)"
+            raise RefusedError(f"no AWS region is configured; {remedy}")
         return name
 
     def require_credentials(self) -> None:
@@ -94,10 +93,7 @@ class Account:
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Return the answer of one call, such as `call("sts", "get_caller_identity")`. Raises AwsError."""
-        answer: dict[str, Any] = self.attempt(
-            service, operation, lambda client: getattr(client, operation)(**parameters)
-        )
-        return answer
+        return dict(self.attempt(service, operation, lambda client: getattr(client, operation)(**parameters)))
 
     def attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
         """Return what `do` returns, for work of more than one call, such as a call and reading its body.
@@ -164,9 +160,9 @@ class Account:
                 except (BotoCoreError, ValueError) as error:
                     if refusals.is_credentials_error(error):
                         raise no_credentials(error, self.mask) from None
-                    raise RefusedError(
-                        f"{service} cannot be reached: {one_line(self.mask.apply(str(error)))}; check the AWS environment variables"
-                    ) from None
+                    reason = one_line(self.mask.apply(str(error)))
+                    message = f"{service} cannot be reached: {reason}; check the AWS environment variables"
+                    raise RefusedError(message) from None
                 answers.refuse_foreign_answers(client)
                 client.meta.events.register("needs-retry", self._record_attempt)
                 self._clients[service] = client

@@ -129,9 +129,8 @@ def configuration_error(error: Exception, profile: str | None) -> RefusedError:
 
     if isinstance(error, ProfileNotFound):
         place, name = "profile" if profile else "AWS_PROFILE", error.kwargs["profile"]
-        return RefusedError(
-            f"{place}: {name!r} is not in the AWS configuration; write one of `aws configure list-profiles`"
-        )
+        remedy = "write one of `aws configure list-profiles`"
+        return RefusedError(f"{place}: {name!r} is not in the AWS configuration; {remedy}")
     return RefusedError(f"{one_line(error)}; check the AWS configuration")
 
 

@@ -147,9 +147,8 @@ def read_code(
     if directory is not None:
         if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
             near = did_you_mean_path(directory, Path.is_dir)
-            raise CodeError(
-                f"{directory} is not a folder{near}; write the path of the folder that holds the entry point"
-            )
+            remedy = "write the path of the folder that holds the entry point"
+            raise CodeError(f"{directory} is not a folder{near}; {remedy}")
         roots.append(_folder(("directory",), directory, FileRules(directory, include, exclude)))
     for index, path in enumerate(dependencies):
         with _reported_at("dependencies", index) as key:
@@ -207,9 +206,8 @@ def _refuse_clashes(roots: Sequence[_Root]) -> None:
             path = root.path if root.key[0] == "dependencies" else root.path / top
             other = tops.setdefault(top, path)
             if top == contract.BUNDLE_DIR:
-                raise CodeError(
-                    f"{path}: the launcher's own part of the archive has this name; rename it", path=root.key
-                )
+                message = "the launcher's own part of the archive has this name; rename it"
+                raise CodeError(f"{path}: {message}", path=root.key)
             if other is not path:
                 message = f"would be mixed with {other}, since both are {top} in the code; rename one of the two"
                 raise CodeError(f"{path}: {message}", path=root.key)

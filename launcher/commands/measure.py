@@ -188,13 +188,11 @@ def _arrivals(channels: Mapping[str, BaseChannel]) -> dict[str, dict[str, Any]]:
         elif values.get("s3_uri") and values.get("s3_data_type", "S3Prefix") == "S3Prefix":
             more = _of_prefix(values["s3_uri"])
         else:
-            raise InputError(
-                f"channel {name!r} is neither a prefix in S3 nor a file system; measure the prefix of its objects"
-            )
+            what = f"channel {name!r} is neither a prefix in S3 nor a file system"
+            raise InputError(f"{what}; measure the prefix of its objects")
         if both := found.keys() & more:
-            raise InputError(
-                f"channel {name!r} would arrive as {', '.join(sorted(both))}, as another one does; measure them one by one"
-            )
+            what = f"channel {name!r} would arrive as {', '.join(sorted(both))}, as another one does"
+            raise InputError(f"{what}; measure them one by one")
         found |= more
     return found
 
@@ -232,13 +230,11 @@ def _draw(results: Results, file: Path) -> None:
     """Draw a bar for each way, the fastest first, with the spread of its rounds. Raises RefusedError if it cannot be written."""
     rows = [row for row in summary(results) if "rounds" in row]
     speeds = [row["samples_per_second"] for row in rows]
-    spread = [
-        [speed - row["slowest"] for speed, row in zip(speeds, rows, strict=True)],
-        [row["fastest"] - speed for speed, row in zip(speeds, rows, strict=True)],
-    ]
+    below = [row["samples_per_second"] - row["slowest"] for row in rows]
+    above = [row["fastest"] - row["samples_per_second"] for row in rows]
     figure = new_figure(8, 1.5 + 0.3 * len(rows))
     axes = figure.add_subplot()
-    axes.barh([row["title"] for row in rows], speeds, xerr=spread, capsize=3)
+    axes.barh([row["title"] for row in rows], speeds, xerr=[below, above], capsize=3)
     axes.invert_yaxis()
     axes.set_xlabel("samples/s: the median of the rounds, and their spread", fontsize=8)
     axes.tick_params(labelsize=8)

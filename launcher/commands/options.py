@@ -118,10 +118,8 @@ def job_names(context: click.Context, parameter: click.Parameter, typed: str) ->
 
     def ask() -> list[str]:
         account = Account(region=context.params.get("region"), profile=context.params.get("profile"))
-        found = [
-            each["TrainingJobName"] for each in jobs(account, 100, StatusEquals=status, NameContains=typed or None)
-        ]
-        return [name for name in found if name.startswith(typed)]
+        found = jobs(account, 100, StatusEquals=status, NameContains=typed or None)
+        return [name for each in found if (name := each["TrainingJobName"]).startswith(typed)]
 
     try:
         return start(ask).result(timeout=MAX_COMPLETION_SECONDS)
@@ -167,9 +165,8 @@ class LocalPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse what click would take for a folder named `s3:` or a file named `-`."""
         if str(value).startswith("s3://") or str(value) == "-":
-            self.fail(
-                f"{value!r} is not a path on this machine; write to one, and copy or print it from there", param, ctx
-            )
+            remedy = "write to one, and copy or print it from there"
+            self.fail(f"{value!r} is not a path on this machine; {remedy}", param, ctx)
         return super().convert(value, param, ctx)
 
 

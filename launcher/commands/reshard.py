@@ -83,9 +83,8 @@ class Reshard(PlanningCommand):
         if self.output.startswith(self.source) or self.source.startswith(self.output):
             raise click.UsageError(f"{self.source} and {self.output} contain each other; write to a prefix beside IN")
         if self.sidecars and (self.content_type or self.format == "recordio"):
-            raise click.UsageError(
-                "--sidecars joins whole objects, which RecordIO has no names for; use another format, no --content-type"
-            )
+            why = "--sidecars joins whole objects, which RecordIO has no names for"
+            raise click.UsageError(f"{why}; use another format, no --content-type")
         # SageMaker assigns keys to hosts; one host, and one that joins objects, reads S3 itself, which is faster than FastFile.
         if self.hosts == 1 or self.sidecars:
             data = {"source": "S3Connector"}

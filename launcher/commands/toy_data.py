@@ -58,19 +58,16 @@ class ToyData(Command):
         unfinished = self.directory.absolute().with_name(f".{self.directory.absolute().name}.unfinished")
         try:
             found = list(self.directory.iterdir()) if self.directory.exists() else []
-            if others := [
-                each.name for each in found if not (self.replace and each.is_file() and _SHARD.fullmatch(each.name))
-            ]:
+            is_old = {each.name: each.is_file() and bool(_SHARD.fullmatch(each.name)) for each in found}
+            if others := [name for name, is_shard in is_old.items() if not (self.replace and is_shard)]:
                 remedy = "pass --replace, " if not self.replace and all(map(_SHARD.fullmatch, others)) else ""
                 raise RefusedError(f"{self.directory} has {others[0]}; {remedy}use another folder, or delete it")
             shutil.rmtree(unfinished, ignore_errors=True)
             total = self.shards * self.samples * 4 * self.size * self.size
             free = shutil.disk_usage(next(folder for folder in unfinished.parents if folder.exists())).free
             if total > free:
-                raise RefusedError(
-                    f"{self.directory}: needs {human_bytes(total)}, and its disk has {human_bytes(free)} free; make fewer or"
-                    " smaller shards, or use another folder"
-                )
+                needs = f"needs {human_bytes(total)}, and its disk has {human_bytes(free)} free"
+                raise RefusedError(f"{self.directory}: {needs}; make fewer or smaller shards, or use another folder")
             with Console(as_json=self.as_json).progress(f"making {self.directory}", total=total) as advance:
                 made = write_shards(self._images(advance), unfinished, self.format, 1 << 62, self.samples)
             files = [(shard.name, shard.stat().st_size) for shard in made]
@@ -78,9 +75,8 @@ class ToyData(Command):
                 old.unlink()
             unfinished.replace(self.directory)
         except OSError as error:
-            raise RefusedError(
-                f"{self.directory}: cannot be made: {error.strerror}; correct that, or use another folder"
-            ) from None
+            reason = f"cannot be made: {error.strerror}; correct that, or use another folder"
+            raise RefusedError(f"{self.directory}: {reason}") from None
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         if self.as_json:
@@ -105,7 +101,6 @@ def png(pixels: random.Random, size: int, channels: int) -> bytes:
     rows[:: 1 + channels * size] = bytes(size)  # the filter of each row: none
     header = struct.pack(">IIBBBBB", size, size, 8, 2 if channels == 3 else 0, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 0)), (b"IEND", b""))
-    packed = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
-    )
+    number = struct.Struct(">I").pack
+    packed = (number(len(data)) + kind + data + number(zlib.crc32(kind + data)) for kind, data in chunks)
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)

@@ -22,9 +22,8 @@ def describe(account: Account, name: str) -> dict[str, Any]:
         RefusedError: There is no such job; the message suggests the nearest name.
     """
     if not _NAME.fullmatch(name):
-        raise InputError(
-            f"{name!r} is not a training job's name: expected at most 63 letters, digits and '-'; `launch list` shows names"
-        )
+        expected = "at most 63 letters, digits and '-'; `launch list` shows names"
+        raise InputError(f"{name!r} is not a training job's name: expected {expected}")
     try:
         return _without_secrets(account, account.call("sagemaker", "describe_training_job", TrainingJobName=name))
     except AwsError as error:
@@ -34,10 +33,8 @@ def describe(account: Account, name: str) -> dict[str, Any]:
         latest = [job["TrainingJobName"] for job in jobs(account, limit=100)]
     except AwsError:  # only the suggestion is lost
         latest = []
-    raise RefusedError(
-        f"there is no training job {name!r} in {account.region}{did_you_mean(name, latest)};"
-        " `launch list` shows the existing ones, --region looks in another region"
-    )
+    missing = f"there is no training job {name!r} in {account.region}{did_you_mean(name, latest)}"
+    raise RefusedError(f"{missing}; `launch list` shows the existing ones, --region looks in another region")
 
 
 def jobs(account: Account, limit: int, **filters: Any) -> Iterator[dict[str, Any]]:

@@ -106,10 +106,8 @@ def _look_up(account: Account, name: str, cause: AwsError | None = None) -> Mapp
             return None
         if cause is None:
             raise
-        raise RefusedError(
-            f"{cause}; whether the job exists is unknown: {error}."
-            f" `launch status {name} --region {account.region}` shows it later"
-        ) from None
+        later = f"`launch status {name} --region {account.region}` shows it later"
+        raise RefusedError(f"{cause}; whether the job exists is unknown: {error}. {later}") from None
 
 
 def is_of_request(job: Mapping[str, Any], request: Mapping[str, Any]) -> bool:

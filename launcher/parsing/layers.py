@@ -233,9 +233,8 @@ def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]
         # As in a shell, `:-` takes the default for an empty variable too.
         known = environ.get(name) or found[4] if found[3] else environ.get(name)
         if known is None:
-            wrong[f"names the variable {name}, which is not set; export it, or write ${{{name}:-default}}"] = (
-                "variable-not-set"
-            )
+            message = f"names the variable {name}, which is not set; export it, or write ${{{name}:-default}}"
+            wrong[message] = "variable-not-set"
         elif not known.isascii() and any("\ud800" <= character <= "\udfff" for character in known):
             wrong[f"names the variable {name}, which is not UTF-8; export it as UTF-8"] = "invalid-value"
         return known or ""

@@ -141,9 +141,8 @@ def without(value: Any, paths: list[SpecPath]) -> Any:
             below.setdefault(path[0], []).append(path[1:])
         else:
             dropped.add(path[0])
-    return {
-        key: without(item, below[key]) if key in below else item for key, item in value.items() if key not in dropped
-    }
+    kept = {key: item for key, item in value.items() if key not in dropped}
+    return kept | {key: without(kept[key], paths) for key, paths in below.items() if key in kept}
 
 
 def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:

@@ -85,10 +85,8 @@ def channel_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     known = {entry["ChannelName"]: entry for entry in entries}
     attributes = {name: names for name, entry in known.items() if (names := s3_source(entry).get("AttributeNames"))}
     shuffled = [name for name, entry in known.items() if "ShuffleConfig" in entry and entry.get("InputMode") == "Pipe"]
-    return {
-        **_in_pieces(contract.ATTRIBUTE_NAMES_VARIABLE, attributes),
-        **_in_pieces(contract.SHUFFLED_CHANNELS_VARIABLE, shuffled),
-    }
+    variables = _in_pieces(contract.ATTRIBUTE_NAMES_VARIABLE, attributes)
+    return variables | _in_pieces(contract.SHUFFLED_CHANNELS_VARIABLE, shuffled)
 
 
 def _in_pieces(prefix: str, value: Any) -> dict[str, str]:

@@ -143,10 +143,8 @@ def _described(value: object, example: str = "") -> tuple[str, str]:
         return f"is {shown!r}", such_as if number is None else f"; write {number}"
     if isinstance(value, str):
         return f"is the text {value!r} in quotes", "; write it without quotes"
-    return (
-        f"is {'a mapping' if isinstance(value, dict) else 'a list' if isinstance(value, list) else repr(value)}",
-        such_as,
-    )
+    what = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
+    return f"is {what}", such_as
 
 
 def _whole_number(value: str) -> int | None:

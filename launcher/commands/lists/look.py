@@ -99,9 +99,7 @@ class DiffLists(ListCommand):
             return 0
         show_examples("+ ", [_in_words(line) for _, line in changes.added], "green")
         show_examples("- ", [_in_words(line) for line, _ in changes.removed], "red")
-        show_examples(
-            "~ ", [f"{_in_words(before)} -> {_labels(after)}" for before, after in changes.relabelled], "yellow"
-        )
+        show_examples("~ ", [f"{_in_words(old)} -> {_labels(new)}" for old, new in changes.relabelled], "yellow")
         show_examples("> ", [f"{before.path} -> {_in_words(after)}" for before, after in changes.moved], "cyan")
         show_classes(classes)
         before, after = (counted(len(lines), "line") for lines in (old, new))
@@ -161,11 +159,8 @@ class Stats(ListCommand):
         rows += [("all", *(f"{count:,}" for count in found.lines.values()))]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for first, *rest in rows:
-            click.echo(
-                "  ".join(
-                    [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
-                )
-            )
+            cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+            click.echo("  ".join([first.ljust(widths[0]), *cells]))
         totals = found.totals
         if found.imbalance == 1:
             click.echo("every class has the same number of lines")

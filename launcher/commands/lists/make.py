@@ -71,10 +71,9 @@ class Make(WritingCommand):
         """Find the images, number their classes, divide them, and write the lists."""
         if self.by and not self.split:
             raise click.UsageError("--by works only with --split; add it, or leave --by out")
+        endings = tuple(f".{each.lower().lstrip('.')}" for each in self.endings) or ENDINGS
         with self.working(f"listing {self.images}"):
-            found = find_images(
-                self.images, tuple(f".{each.lower().lstrip('.')}" for each in self.endings) or ENDINGS, self.account
-            )
+            found = find_images(self.images, endings, self.account)
         folders = class_names(found.paths, self.images)
         names = read_names(self.classes, self.account) or folders
         files = self._files()
@@ -90,17 +89,14 @@ class Make(WritingCommand):
         notes += [f"left out: {described(found.skipped)}"] if found.skipped else []
         notes += [f"warning: no image of class {', '.join(unused)}"] if unused else []
         stale = [folder / f"{name}.lst" for name in NAMES if self.split and folder / f"{name}.lst" not in lists]
-        notes += [
-            f"warning: {file} is of an earlier division, and may have images of the new lists"
-            for file in stale
-            if file.exists()
-        ]
+        why = "is of an earlier division, and may have images of the new lists"
+        notes += [f"warning: {file} {why}" for file in stale if file.exists()]
         file = folder / CLASS_FILE
         if file.exists() and (others := read_names(str(file), self.account)) != names:
-            raise InputError(
-                f"{file}: has other classes ({shorten(', '.join(others), 80)}); pass --classes {file} to keep their numbers, or -o"
-                " to write to another folder, or delete the file"
+            remedy = (
+                f"pass --classes {file} to keep their numbers, or -o to write to another folder, or delete the file"
             )
+            raise InputError(f"{file}: has other classes ({shorten(', '.join(others), 80)}); {remedy}")
         return self.write(lists, {file: names}, notes)
 
     def _files(self) -> list[Path]:
@@ -145,9 +141,8 @@ class Merge(WritingCommand):
         files = [file for place in (*self.lists, str(self.output)) if (file := class_file(None, [place]))]
         for file in files[1:]:
             if read_names(file, self.account) != read_names(files[0], self.account):
-                raise InputError(
-                    f"{file}: has other classes than {files[0]}; make lists that you merge with the same --classes"
-                )
+                remedy = "make lists that you merge with the same --classes"
+                raise InputError(f"{file}: has other classes than {files[0]}; {remedy}")
         lists = self.read(self.lists)
         with self.working("merging the lists"):
             widths = {name: columns([lines]) for name, lines in lists.items() if lines}
@@ -155,8 +150,6 @@ class Merge(WritingCommand):
                 found = ", ".join(f"{width or 'no'} in {name}" for name, width in widths.items())
                 raise InputError(f"the numbers of one-hot columns differ: {found}; make all lists in one form")
             merged, left_out = merge(list(lists.items()), self.keep)
-        notes = [
-            f"{name}: {counted(count, 'line')} left out, since another list has their paths"
-            for name, count in left_out.items()
-        ]
+        why = "left out, since another list has their paths"
+        notes = [f"{name}: {counted(count, 'line')} {why}" for name, count in left_out.items()]
         return self.write({self.output: merged}, {}, notes)

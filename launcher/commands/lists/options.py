@@ -88,9 +88,8 @@ class WritingCommand(ListCommand):
         with self.working("comparing with the old lists"):
             changes = {file: compare(old.get(file, {}), lines) for file, lines in lists.items()}
         changed = {file: lists[file] for file in lists if file not in old or any(changes[file].counts().values())}
-        named = {
-            file: new for file, new in names.items() if not file.exists() or read_names(str(file), self.account) != new
-        }
+        before = {file: read_names(str(file), self.account) if file.exists() else None for file in names}
+        named = {file: new for file, new in names.items() if before[file] != new}
         widths = columns(old.values()), columns(lists.values())
         reports: dict[str, dict[str, Any]] = {
             str(file): {"lines": len(lists[file]), **found.counts(), "classes": found.by_class(*widths)}
@@ -123,11 +122,8 @@ def in_words(changes: Changes) -> str:
 
 def show_classes(classes: Mapping[str, Mapping[str, int]]) -> None:
     """Print the changes of each class."""
-    rows = [
-        f"class {key}: {', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}"
-        for key, kinds in classes.items()
-    ]
-    show_examples("", rows)
+    counts = {key: ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()) for key, kinds in classes.items()}
+    show_examples("", [f"class {key}: {text}" for key, text in counts.items()])
 
 
 def show_examples(mark: str, examples: Sequence[str], colour: str | None = None) -> None:

@@ -91,10 +91,8 @@ class ChannelWaits:
         """The sentence of a report: `41 % of each step waits for channel train (S3); more workers would remove ...`."""
         cause, removable = self.cause, 5 * round(20 * self.removable)
         if not self.seconds:
-            busy = (
-                f"the workers of channel {self.channel} are busy {100 * fmean(self.busy):.0f} % of the time ({cause})"
-            )
-            return f"{busy}, so the loop may wait for them; entrypoints.timed(loader) records how long"
+            busy = f"are busy {100 * fmean(self.busy):.0f} % of the time ({cause}), so the loop may wait for them"
+            return f"the workers of channel {self.channel} {busy}; entrypoints.timed(loader) records how long"
         text = f"{100 * self.share:.0f} % of each step waits for channel {self.channel}" + f" ({cause})" * bool(cause)
         if cause == _CAUSES["handover"]:
             return f"{text}; a ThreadLoader sends nothing between processes"

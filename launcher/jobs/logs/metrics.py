@@ -32,9 +32,8 @@ def patterns(definitions: Sequence[Mapping[str, str]], warn: Callable[[str], Non
         try:
             found.append((definition["Name"], re.compile(definition["Regex"])))
         except re.error as error:
-            warn(
-                f"metric {definition['Name']}: Python cannot compile its regex ({error}); the metric is not shown here"
-            )
+            why = f"Python cannot compile its regex ({error}); the metric is not shown here"
+            warn(f"metric {definition['Name']}: {why}")
     return found
 
 
