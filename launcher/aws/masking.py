@@ -68,7 +68,7 @@ class Mask:
                 found += [(*word.span(), shown) for word in words]
                 continue
             escaped = (value, html.escape(value), json.dumps(value)[1:-1])
-            forms = {_normalized(value, decode=True), *(_normalized(each, decode=False) for each in escaped)} - {""}
+            forms = {_view(value, decode=True)[0], *(_view(each, decode=False)[0] for each in escaped)} - {""}
             for squeezed, spans in views:
                 for form in forms:
                     found += [(spans[a][0], spans[b - 1][1], shown) for a, b in _places(squeezed, form)]
@@ -84,10 +84,6 @@ def _view(text: str, *, decode: bool) -> tuple[str, list[tuple[int, int]]]:
             characters.append(character)
             spans.append(unit.span())
     return "".join(characters), spans
-
-
-def _normalized(text: str, *, decode: bool) -> str:
-    return _view(text, decode=decode)[0]
 
 
 def _decoded(unit: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -56,32 +56,24 @@ class Diff(SpecOptions, Command):
         tags = tags_of(account, job, lambda text: say(f"warning: {text}; they are not compared", "yellow"))
         found = list(_differences(plan, job, tags, show_secrets=self.show_secrets))
         if self.as_json:
-            data = [{"path": dotted(each.path), "job": each.job, "plan": each.plan} for each in found]
+            data = [{"path": dotted(path), "job": before, "plan": after} for path, before, after in found]
             self.print_json(data)
             return 0
-        for each in found:
-            click.echo(f"{dotted(each.path)}:")
-            if each.job is not None:
-                click.secho(f"  - {each.job}", fg="red", color=COLOUR)
-            if each.plan is not None:
-                click.secho(f"  + {each.plan}", fg="green", color=COLOUR)
+        for path, before, after in found:
+            click.echo(f"{dotted(path)}:")
+            if before is not None:
+                click.secho(f"  - {before}", fg="red", color=COLOUR)
+            if after is not None:
+                click.secho(f"  + {after}", fg="green", color=COLOUR)
         count = counted(len(found), "difference") if found else "no differences"
         say(f"{count} between {self.spec} and {name}")
         return 0
 
 
-class _Difference(NamedTuple):
-    """A member that differs, with its value in the job and in the plan; None if it is absent."""
-
-    path: SpecPath
-    job: str | None
-    plan: str | None
-
-
 def _differences(
     plan: launcher.Plan, description: Mapping[str, Any], tags: list[dict[str, str]] | None, *, show_secrets: bool
-) -> Iterator[_Difference]:
-    """Yield every difference between a plan's request and a job's, except the names of the jobs.
+) -> Iterator[tuple[SpecPath, str | None, str | None]]:
+    """Yield the members that differ, except the jobs' names, with the value in the job and in the plan; None if absent.
 
     If the job's tags are None, for unknown, they are not compared. Without `show_secrets`, the plan's settings that name
     environment variables are shown as written, and the job's possible secrets as ***; they are compared by value all the same.
@@ -97,7 +89,7 @@ def _differences(
     of_plan = {} if show_secrets else plan.spec.masked
     for path, before, after in _walk(ran, asked, ()):
         if path != ("TrainingJobName",):
-            yield _Difference(path, _shown(path, before, of_job), _shown(path, after, of_plan))
+            yield path, _shown(path, before, of_job), _shown(path, after, of_plan)
 
 
 def _walk(before: Any, after: Any, path: SpecPath) -> Iterator[tuple[SpecPath, Any, Any]]:

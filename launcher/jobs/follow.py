@@ -127,7 +127,9 @@ class _Following:
         check_host(view.selection.host, description)
         hosts = len(hosts_of(description))
         self._logs = JobLogs(account, self._name, view.selection, hosts, view.settling) if view.logs else None
-        self._late = _seconds_since_end(self.description) < _LONG_AGO_SECONDS
+        now = datetime.now(timezone.utc)
+        ended = description.get("TrainingEndTime") if description["TrainingJobStatus"] in ENDED else now
+        self._late = (now - (ended or now)).total_seconds() < _LONG_AGO_SECONDS
         self._on_line = view.on_line or line_printer(console)
         self._statuses = Statuses(self._say)
         self._last: deque[str] = deque(maxlen=_REMEMBERED_LINES)
@@ -242,9 +244,3 @@ class _Following:
     def _say(self, text: str, colour: str) -> None:
         with self.table.aside():
             self._console.say(text, colour)
-
-
-def _seconds_since_end(description: Mapping[str, Any]) -> float:
-    now = datetime.now(timezone.utc)
-    ended = description["TrainingJobStatus"] in ENDED and description.get("TrainingEndTime")
-    return (now - (ended or now)).total_seconds()

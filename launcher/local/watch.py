@@ -15,7 +15,7 @@ from entrypoints import contract
 from launcher.console import last_state
 from launcher.errors import RefusedError, StoppedError, TrainingFailedError
 from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits
-from launcher.jobs.logs.metrics import Patterns, patterns, readings
+from launcher.jobs.logs.metrics import Metrics
 from launcher.local.runners import HostProcess
 from launcher.local.workspace import LocalRun
 
@@ -42,9 +42,8 @@ class RunResult:
 class _Watch:
     run: LocalRun
     failures: list[Exception]
-    patterns: Patterns
+    metrics: Metrics
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    metrics: dict[str, float] = field(default_factory=dict)
     waits: LoopWaits = field(default_factory=LoopWaits)
     silent: set[str] = field(default_factory=set)  # hosts whose lines can no longer be printed or logged
 
@@ -68,7 +67,7 @@ class _Watch:
         shown = [last_state(line) if b"\r" in line else line for line in lines]
         texts = [line.decode("utf-8", "replace") for line in shown]
         for text in texts:
-            self.metrics.update(readings(self.patterns, text, self._on_bad))
+            self.metrics.note(int(time.time() * 1000), host, text)
             self.waits.note(text)
         if host in self.silent:
             return
@@ -77,9 +76,6 @@ class _Watch:
             self.run.console.log(f"{host} |", texts, colour, state.decode("utf-8", "replace"))
         except OSError:  # the disk is full, or the terminal is closed
             self.silent.add(host)
-
-    def _on_bad(self, name: str, value: object) -> None:
-        self.run.console.warn(f"metric {name}: {value!r} is not a number; correct its regex")
 
     def running(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self.processes if process.returncode is None]
@@ -121,7 +117,7 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
 def watch(hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
     """Start the hosts and follow them; return when the last of their processes has ended."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
-    state = _Watch(run, failures, patterns(definitions, run.console.warn))
+    state = _Watch(run, failures, Metrics(definitions, run.console.warn))
     begun = time.monotonic()
     limit = run.plan.request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", float("inf"))
     interrupted = False
@@ -163,4 +159,4 @@ def watch(hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception]
         result = RunResult("Failed", tuple(code or 0 for code in ended), TrainingFailedError.exit_code)
     else:
         result = RunResult("Completed", codes, 0)
-    return replace(result, seconds=time.monotonic() - begun, metrics=state.metrics, waits=state.waits.worst())
+    return replace(result, seconds=time.monotonic() - begun, metrics=state.metrics.last, waits=state.waits.worst())

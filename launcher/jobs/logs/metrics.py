@@ -22,32 +22,6 @@ from launcher.plot import new_figure, save
 _MOST_POINTS = 4_000  # per series: more than a plot has pixels, and a bound on memory
 _STEP = re.compile(r"^(.*[:/_ ])?(global_?step|step|steps|iteration|iter)$", re.IGNORECASE)
 
-Patterns = Sequence[tuple[str, re.Pattern[str]]]
-
-
-def patterns(definitions: Sequence[Mapping[str, str]], warn: Callable[[str], None]) -> Patterns:
-    """Return the definitions' names and expressions; warn about one that Python cannot compile and leave it out."""
-    found = []
-    for definition in definitions:
-        try:
-            found.append((definition["Name"], re.compile(definition["Regex"])))
-        except re.error as error:
-            why = f"Python cannot compile its regex ({error}); the metric is not shown here"
-            warn(f"metric {definition['Name']}: {why}")
-    return found
-
-
-def readings(expressions: Patterns, text: str, on_bad: Callable[[str, object], None]) -> Iterator[tuple[str, float]]:
-    """Yield the metrics in one line as (name, value); call `on_bad` with name and text if the text is not a number."""
-    for name, pattern in expressions:
-        if (found := pattern.search(text)) is None:
-            continue
-        value = found[1] if pattern.groups else found[0]
-        try:
-            yield name, float(value)
-        except (TypeError, ValueError):
-            on_bad(name, value)
-
 
 @dataclass
 class Series:
@@ -76,11 +50,17 @@ class Series:
 
 
 class Metrics:
-    """All metrics of a job, collected line by line."""
+    """All metrics of a job, collected line by line. Warns about definitions that Python cannot use, and leaves them out."""
 
     def __init__(self, definitions: Sequence[Mapping[str, str]], warn: Callable[[str], None]) -> None:
+        self._patterns: list[tuple[str, re.Pattern[str]]] = []
         # The step is read first, so that a line that holds both step and loss is of that step.
-        self._patterns = sorted(patterns(definitions, warn), key=lambda item: not _STEP.match(item[0]))
+        for definition in sorted(definitions, key=lambda each: not _STEP.match(each["Name"])):
+            try:
+                self._patterns.append((definition["Name"], re.compile(definition["Regex"])))
+            except re.error as error:
+                why = f"Python cannot compile its regex ({error}); the metric is not shown here"
+                warn(f"metric {definition['Name']}: {why}")
         self._warn = warn
         self._bad: set[str] = set()
         self._step: dict[str, float] = {}  # by host
@@ -88,15 +68,20 @@ class Metrics:
 
     def note(self, time: int, host: str, text: str) -> None:
         """Add the metrics of a line; `time` is in milliseconds since 1970."""
-        for name, value in readings(self._patterns, text, self._on_bad):
+        for name, pattern in self._patterns:
+            if (found := pattern.search(text)) is None:
+                continue
+            written = found[1] if pattern.groups else found[0]
+            try:
+                value = float(written)
+            except (TypeError, ValueError):
+                if name not in self._bad:  # only once, although each line has another value
+                    self._bad.add(name)
+                    self._warn(f"metric {name}: expected a number, got {written!r}; correct its regex")
+                continue
             if _STEP.match(name):
                 self._step[host] = value
             self.series.setdefault(name, Series()).add(time, value, self._step.get(host))
-
-    def _on_bad(self, name: str, value: object) -> None:
-        if name not in self._bad:  # only once, although each line has another value
-            self._bad.add(name)
-            self._warn(f"metric {name}: expected a number, got {value!r}; correct its regex")
 
     @property
     def last(self) -> dict[str, float]:
