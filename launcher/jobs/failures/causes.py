@@ -7,6 +7,7 @@ of aws/sagemaker-python-sdk, `examples#N` one of aws/amazon-sagemaker-examples, 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import NamedTuple
 
 
@@ -24,25 +25,24 @@ class Row(NamedTuple):
         return re.search(self.pattern, text, re.IGNORECASE | re.MULTILINE)
 
 
+of_aws = partial(Row, in_lines=False)  # a cause that only messages of AWS itself show
+
 AWS_CAUSES: dict[str, Row] = {
     # Secondary statuses (docs: DescribeTrainingJob).
-    "max-runtime": Row(
+    "max-runtime": of_aws(
         r"MaxRuntimeExceeded",
         "the time limit was reached: max_runtime_in_seconds is {max_runtime}",
         "raise stopping_condition.max_runtime_in_seconds; with checkpoint_config, the next run resumes from the last checkpoint",
-        in_lines=False,
     ),
-    "max-wait-time": Row(
+    "max-wait-time": of_aws(
         r"MaxWaitTimeExceeded",
         "waiting for spot capacity and training took longer than max_wait_time_in_seconds ({max_wait}) allows",
         "raise stopping_condition.max_wait_time_in_seconds, use another instance type or region, or train without spot",
-        in_lines=False,
     ),
-    "spot-interruption": Row(
+    "spot-interruption": of_aws(
         r"^Interrupted\b|spot.{0,40}interrupt",
         "AWS took the spot instances back",
         "write checkpoints (checkpoint_config) so that the job can resume, or train without enable_managed_spot_training",
-        in_lines=False,
     ),
     # Memory and disk.
     "out-of-memory-gpu": Row(
@@ -87,30 +87,27 @@ AWS_CAUSES: dict[str, Row] = {
         " keeping it in memory",
     ),
     # Quotas and capacity.
-    "instance-limit": Row(
+    "instance-limit": of_aws(
         # examples#263
         r"account-level service limit '(?P<quota>[^']+)'|ResourceLimitExceeded(?!.*service limit)",
         "the account's quota for these instances is used up ({quota})",
         "ask for more in Service Quotas, wait for other jobs to end, or use another instance type",
-        in_lines=False,
     ),
-    "capacity": Row(
+    "capacity": of_aws(
         # DIAGNijmegen/rse-grand-challenge#2631; amazon-sagemaker-feedback#99
         r"CapacityError|Insufficient(Instance)?Capacity|Insufficient capacity|Unable to provision requested ML compute"
         r"|not enough capacity",
         "AWS had no capacity for {instance_type} at that time",
         "try again later, or use another instance type, more subnets (zones), another region, or a training plan",
-        in_lines=False,
     ),
     # Errors of SageMaker and its built-in algorithms.
-    "role-not-assumed": Row(
+    "role-not-assumed": of_aws(
         # sdk#35, sdk#43; astronomer/docs#1695
         r"unable to assume the role '?(?P<role>arn:[^'\s]+)|unable to perform: sts:AssumeRole|unable to assume the role"
         r"|Could not assume role (?P<role2>arn:[^'\s]+?)[.,]?(\s|$)",
         "SageMaker may not assume {role}",
         "check that role_arn is the role's whole ARN, with its path (/service-role/), and that its trust policy allows"
         " sts:AssumeRole to sagemaker.amazonaws.com; `launch job.yaml --check` checks it",
-        in_lines=False,
     ),
     "no-training-data": Row(
         r"No training data processed|No records? (were|was) (found|processed)",
@@ -125,12 +122,11 @@ AWS_CAUSES: dict[str, Row] = {
         "the algorithm does not accept the hyperparameter {object} or its value",
         "compare the hyperparameters with the algorithm's page in the developer guide: names, types, ranges, required ones",
     ),
-    "algorithm-configuration": Row(
+    "algorithm-configuration": of_aws(
         r"Unable to initialize the algorithm\.?\s*(?P<refusal>Failed to validate [^\n]{1,200}(\s*Caused by: [^\n]{1,200})?)?",
         "the algorithm does not accept the job's configuration: {refusal}",
         "compare the channels' names, content_type, s3_data_distribution_type, input_mode and the hyperparameters with the"
         " algorithm's page in the developer guide",
-        in_lines=False,
     ),
     # S3, KMS.
     "kms-denied": Row(
@@ -140,26 +136,23 @@ AWS_CAUSES: dict[str, Row] = {
         "{role} may not use the KMS key of encrypted data",
         "allow the role kms:Decrypt, kms:GenerateDataKey and kms:CreateGrant on the key, in its policy and in the key's policy",
     ),
-    "fast-file-prefix": Row(
+    "fast-file-prefix": of_aws(
         r"partial S3 prefix is not supported(.|\n)*?Current S3 prefix: \[(?P<path>[^\]]*)\]|partial S3 prefix is not supported",
         "FastFile needs a whole folder or a whole key, but {path} is only the beginning of several keys",
         "end the channel's s3_uri with / (or read it in File mode)",
-        in_lines=False,
     ),
-    "double-slash": Row(
+    "double-slash": of_aws(
         # aws-samples/generative-ai-on-amazon-sagemaker#242
         r"(?P<object>s3://\S+) has an illegal char sub-sequence '//'|illegal char sub-sequence",
         "the key of {object} contains //, which SageMaker cannot turn into a file name",
         "copy the objects to keys without //, and fix the program that writes them",
-        in_lines=False,
     ),
-    "no-route-to-s3": Row(
+    "no-route-to-s3": of_aws(
         # awslabs: amazon-sagemaker-operator-for-k8s#22
         r"route to an S3 VPC endpoint|Unable to execute request to S3",
         "the job's subnets cannot reach S3",
         "add a gateway endpoint for S3 to the subnets' route tables (it is free), or a NAT gateway; allow outgoing traffic in the"
         " security groups",
-        in_lines=False,
     ),
     "mount-timeout": Row(
         # `ClientError: Unable to mount file system: fs-0337a79e, directory path: /efs/mtk. File system connection timed out. ...`
@@ -183,13 +176,12 @@ AWS_CAUSES: dict[str, Row] = {
         "write directory_path as /<MountName>/... (aws fsx describe-file-systems shows MountName; it is fsx on SCRATCH_1 only);"
         " for EFS, a directory that exists",
     ),
-    "no-objects": Row(
+    "no-objects": of_aws(
         # examples#2489; sdk: `S3 key: ... matched no files on s3`
         r"No S3 objects found under S3 URL \"(?P<object>[^\"]+)\"|S3 key: (?P<object2>\S+) matched no files|matched no files on s3"
         r"|no file found in path (?P<path>\S+)",  # boto3#1397
         "a channel's s3_uri had no objects",
         "check with `aws s3 ls` that the prefix is spelled right, and that {role} has s3:ListBucket on its bucket",
-        in_lines=False,
     ),
     "bucket-elsewhere": Row(
         r"PermanentRedirect|must be addressed using the specified endpoint|\(301\).{0,20}Moved|AuthorizationHeaderMalformed",
@@ -201,12 +193,11 @@ AWS_CAUSES: dict[str, Row] = {
         "a bucket of the job does not exist",
         "correct s3_uri, s3_output_path or checkpoint_config",
     ),
-    "upload-denied": Row(
+    "upload-denied": of_aws(
         # `ClientError: Artifact upload failed:Error 7: AccessDenied (403): Access Denied`
         r"Artifact upload failed:.{0,200}(AccessDenied|403|Forbidden)",
         "{role} may not write below {output}",
         "allow the role s3:PutObject (and s3:AbortMultipartUpload) there; check the bucket's policy and its KMS key, too",
-        in_lines=False,
     ),
     "access-denied": Row(
         # examples#4384; `failed to download data. 403 Forbidden (403): Forbidden`; botocore's own
@@ -219,14 +210,13 @@ AWS_CAUSES: dict[str, Row] = {
         " policy and its KMS key, too",
     ),
     # The image.
-    "image-not-found": Row(
+    "image-not-found": of_aws(
         # sdk#1968, sdk#57; examples#1476, examples#2534
         r"Cannot pull algorithm container|Cannot find the requested image|Cannot find repository: (?P<image2>\S+)"
         r"|CannotPullContainer|RepositoryDoesNotExist|manifest .{0,80}not found",
         "{image} does not exist, or may not be pulled",
         "check its account, region, name and tag, the role's ecr:BatchGetImage, ecr:GetDownloadUrlForLayer and"
         " ecr:GetAuthorizationToken, the repository's policy, and in a VPC the endpoints for ECR",
-        in_lines=False,
     ),
     "image-architecture": Row(
         r"exec format error",

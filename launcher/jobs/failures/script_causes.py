@@ -5,7 +5,7 @@ Sources as in `causes`; a pattern without one is the library's own text.
 
 from __future__ import annotations
 
-from launcher.jobs.failures.causes import Row
+from launcher.jobs.failures.causes import Row, of_aws
 
 _CODE = "/opt/ml/(code|input/data/code)"
 _DATA, _CHANNEL = "/opt/ml/input/data/", r"[\w.-]*\w"
@@ -133,11 +133,10 @@ SCRIPT_CAUSES: dict[str, Row] = {
         "the training received SIGTERM",
         "check whether the job was stopped, a spot instance reclaimed, or another host failed before",
     ),
-    "internal-error": Row(
+    "internal-error": of_aws(
         # sdk#70
         r"InternalServerError|We encountered an internal error",
         "AWS had an internal failure",
         "run it again (`launch rerun`), or let retry_strategy do so; if it fails again, contact AWS support with the job's ARN",
-        in_lines=False,
     ),
 }
