@@ -65,12 +65,16 @@ class _Patterns:
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """Raises ValueError for a line that is not a pattern."""
         from pathspec import GitIgnoreSpec  # takes 20 ms
 
-        lines = [line for line in map(str.rstrip, lines) if line and not line.startswith("#")]
-        bare = [line[:-1] if line.endswith("/") and line.strip("!/") else line for line in lines]
-        self._patterns = list(zip(lines, bare, GitIgnoreSpec.from_lines(bare).patterns, strict=True))
+        self.wrong: list[str] = []  # the lines that are not patterns, which match nothing
+        self._patterns = []
+        for line in (line for line in map(str.rstrip, lines) if line and not line.startswith("#")):
+            bare = line[:-1] if line.endswith("/") and line.strip("!/") else line
+            try:
+                self._patterns.append((line, bare, GitIgnoreSpec.from_lines([bare]).patterns[0]))
+            except ValueError:
+                self.wrong.append(line)
 
     def verdict(self, path: str) -> tuple[bool | None, str]:
         """Return whether `path`, with a final slash for a folder, is matched itself (None: by no line), and the deciding line."""
@@ -244,17 +248,12 @@ def _is_secret(path: str) -> bool:
 
 
 def _spec_patterns(key: str, lines: Sequence[str]) -> _Patterns | None:
-    if wrong := [line for line in lines if not _is_pattern(line)]:
+    if not lines:
+        return None
+    patterns = _Patterns(lines)
+    if wrong := [line for line in lines if not line or line.rstrip() in patterns.wrong]:
         raise CodeError(f"{wrong[0]!r} is not a pattern as in .gitignore; correct it", "invalid-value", (key,))
-    return _Patterns(lines) if lines else None
-
-
-def _is_pattern(line: str) -> bool:
-    try:
-        _Patterns([line])
-    except ValueError:
-        return False
-    return bool(line)
+    return patterns
 
 
 def _ignore_file(file: Path, *, above: str = "", below: int = 0) -> _IgnoreFile:
@@ -264,8 +263,7 @@ def _ignore_file(file: Path, *, above: str = "", below: int = 0) -> _IgnoreFile:
             text = opened.read(_LARGEST_IGNORE_FILE).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise unreadable(str(file), error) from None
-    patterns = _Patterns([line for line in text.split("\n") if _is_pattern(line)])
-    return _IgnoreFile(str(file), file.name, patterns, above, below)
+    return _IgnoreFile(str(file), file.name, _Patterns(text.split("\n")), above, below)
 
 
 def _leads_below(pattern: str, folder: str) -> bool:

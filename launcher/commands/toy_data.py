@@ -58,8 +58,8 @@ class ToyData(Command):
         unfinished = self.directory.absolute().with_name(f".{self.directory.absolute().name}.unfinished")
         try:
             found = list(self.directory.iterdir()) if self.directory.exists() else []
-            is_old = {each.name: each.is_file() and bool(_SHARD.fullmatch(each.name)) for each in found}
-            if others := [name for name, is_shard in is_old.items() if not (self.replace and is_shard)]:
+            old = {each.name: each.is_file() and bool(_SHARD.fullmatch(each.name)) for each in found}
+            if others := [name for name, is_shard in old.items() if not (self.replace and is_shard)]:
                 remedy = "pass --replace, " if not self.replace and all(map(_SHARD.fullmatch, others)) else ""
                 raise RefusedError(f"{self.directory} has {others[0]}; {remedy}use another folder, or delete it")
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -71,8 +71,8 @@ class ToyData(Command):
             with Console(as_json=self.as_json).progress(f"making {self.directory}", total=total) as advance:
                 made = write_shards(self._images(advance), unfinished, self.format, 1 << 62, self.samples)
             files = [(shard.name, shard.stat().st_size) for shard in made]
-            for old in found:
-                old.unlink()
+            for each in found:
+                each.unlink()
             unfinished.replace(self.directory)
         except OSError as error:
             reason = f"cannot be made: {error.strerror}; correct that, or use another folder"
