@@ -38,7 +38,7 @@ class CannotStartError(Exception):
 
 
 class Engine:
-    """`dockerd` with its own folder, without a default network and without a change of the machine's firewall."""
+    """`dockerd` with its own folder, without a default network and without a change of the machine's firewall and routing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Engine:
         places = {"host": self.host, "pidfile": f"{self.folder}/pid"}
         places |= {f"{name}-root": f"{self.folder}/{name}" for name in ("data", "exec")}
         options = [f"--{name}={place}" for name, place in places.items()]
-        command = ["dockerd", *options, "--bridge=none", "--iptables=false", "--ip-masq=false"]
+        command = ["dockerd", *options, "--bridge=none", "--iptables=false", "--ip-masq=false", "--ip-forward=false"]
         for _ in range(_ATTEMPTS):
             with (self.folder / "log").open("wb") as log:
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -84,13 +84,15 @@ def engine() -> Iterator[Engine]:
     """Start an engine; nothing of it is left on leaving. Raises CannotStartError if this machine cannot run one."""
     if os.geteuid() or any(shutil.which(program) is None for program in ("docker", "dockerd")):
         raise CannotStartError("needs root, docker and dockerd (package docker.io)")
-    with tempfile.TemporaryDirectory(prefix="docker-", ignore_cleanup_errors=True) as folder:
-        found = Engine(Path(folder))
+    folder = Path(tempfile.mkdtemp(prefix="docker-"))
+    found = Engine(folder)
+    try:
         found.start()
-        try:
-            yield found
-        finally:
-            found.stop()
+        yield found
+    finally:
+        found.stop()
+        # Processes of the engine may still write there, or unmount, after it has ended.
+        wait_for(lambda: shutil.rmtree(folder, ignore_errors=True) or not folder.exists())
 
 
 def _files() -> bytes:
