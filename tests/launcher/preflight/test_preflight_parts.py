@@ -58,13 +58,13 @@ def test_quotas_are_asked_by_code_and_verified_by_name(world: World) -> None:
 
 def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
     listed = world.aws.client("service-quotas").get_paginator("list_aws_default_service_quotas")
-    quotas = [quota for page in listed.paginate(ServiceCode="sagemaker") for quota in page["Quotas"]]
-    made = make_quota_codes.table(quotas)
+    answers = [quota for page in listed.paginate(ServiceCode="sagemaker") for quota in page["Quotas"]]
+    made = make_quota_codes.table(answers)
     assert list(made) == sorted(made)
     assert made["ml.m5.large"] == [
         quota["QuotaCode"].removeprefix("L-")
         for use in quotas.USES
-        for quota in quotas
+        for quota in answers
         if quota["QuotaName"] == f"ml.m5.large for {use}"
     ]
 
