@@ -2,6 +2,9 @@
 
 Two figures, since DataLoader's queue is a limit of its own: `sizes` hands over a number for each sample, as a training does
 that decodes in its workers to something small; `bytes` hands the bytes over. Processes are up before the time begins.
+
+`cat` to one reader is a limit for two processes. What these five can reach with the machine's cores, if they do no more than copy
+each byte once, is in the row beside `copies` (`pipe_copies.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pipe_copies
 from rounds import Row, interleaved, raw, row
 from torch.utils.data import DataLoader
 
@@ -31,7 +35,7 @@ BATCH = 32
 
 
 def measure(megabytes: int = 512) -> list[Row]:
-    """Rows against direct reading (by one worker for `bytes`, by none for `sizes`) and against `cat` to a raw reader."""
+    """Rows against direct reading (by one worker for `bytes`, by none for `sizes`), `cat` to a raw reader, and bare copies."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)
         shard = folder / "shard.tar"
@@ -49,13 +53,16 @@ def measure(megabytes: int = 512) -> list[Row]:
             {
                 "ours": lambda: _loaded(folder, shard, 2, None),
                 "direct": lambda: _loaded(folder, shard, 1, None),
+                "copies": lambda: pipe_copies.seconds(folder, shard),
                 "limit": lambda: _raw(folder, shard),
             }
         )
     work = "Pipe, tar of 100 KB members, broker and 2 workers"
     rows = []
     for what, found in (("sizes", sizes), ("bytes", whole)):
-        rows += [row(f"{work}, {what}", found, peer, 0) for peer in ("direct", "limit")]
+        peers = [peer for peer in ("direct", "limit", "copies") if peer in found]
+        rows += [row(f"{work}, {what}", found, peer, 0) for peer in peers]
+    rows.append(row(f"{work}, bare copies", {**whole, "ours": whole["copies"]}, "limit", 0))
     return [{**each, "megabytes": megabytes} for each in rows]
 
 
