@@ -105,16 +105,15 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
         raise ValueError(_CUT)
     if longest * len(starts) == len(data):
         return _of_one_width(raw[: len(data)].reshape(-1, longest))
-    # From the first byte of each number, as many bytes as the longest takes are one machine integer. Adding 1 to it, with the
-    # lower bits of its bytes set, changes all bits up to the number's last byte and none after it.
+    # From the first byte of each number, as many bytes as the longest takes are one machine integer.
     wide, digits, joints = _masks(2 if longest <= 2 else 4 if longest <= 4 else 8)
     found = np.ndarray((len(data),), wide, padded, 1, (1,)).take(starts)
-    own = found | digits
-    own ^= own + wide(1)
-    found &= own
-    found &= digits
+    found &= digits.take(lengths, mode="clip")
     for lower, upper, gap in joints:
-        found = found & lower | (found & upper) >> gap
+        high = found & upper
+        high >>= gap
+        found &= lower
+        found |= high
     array = found.astype(np.uint64, copy=False)
     for place in range(8, longest):
         which = (lengths > place).nonzero()[0]
@@ -139,7 +138,7 @@ def _varints_in_python(data: bytes) -> list[int]:
 
 @cache
 def _masks(size: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
-    """Return for integers of `size` bytes: their type, a mask of the 7 used bits of each byte, and how to close the gaps.
+    """Return for integers of `size` bytes: their type, masks of the 7 used bits of 0, 1, 2 ... bytes, and how to close the gaps.
 
     Gaps are closed for pairs of bytes, then for pairs of pairs, and so on: which bits stay, and which move down by how much.
     """
@@ -148,7 +147,8 @@ def _masks(size: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
     for gap in (1, 2, 4)[: size.bit_length() - 1]:
         lower = sum((1 << 7 * gap) - 1 << 16 * place for place in range(0, size // 2, gap))
         joints.append((wide(lower), wide(lower << 8 * gap), wide(gap)))
-    return wide, wide(int.from_bytes(bytes([127]) * size, "little")), joints
+    digits = [int.from_bytes(bytes([127]) * length, "little") for length in range(size + 1)]
+    return wide, arrays().array(digits, wide), joints
 
 
 def _of_one_width(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
