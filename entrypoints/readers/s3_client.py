@@ -204,7 +204,7 @@ def _in_thread(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
 
 def _patiently(failing: str, request: Callable[[], T]) -> T:
     """Return what a request returns, retrying transient errors. Raises ChannelError, which begins with `failing`."""
-    begun = time.monotonic()
+    begun, renewed = time.monotonic(), False
     pause = _PAUSE_SECONDS
     while True:
         attempt = time.monotonic()
@@ -213,6 +213,12 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
                 return request()
         except _s3_exception() as error:
             cause = cause_of(str(error))
+            if not renewed and "<no message>" in str(
+                error
+            ):  # A HEAD has no body that would say whether the keys expired.
+                renewed = True
+                _renew_client(attempt)
+                continue
             seconds = time.monotonic() - begun
             if not cause.passes or seconds >= PATIENCE_SECONDS or _leaving.wait(pause):
                 tried = f", tried for {seconds:.0f} s" if cause.passes else ""

@@ -52,9 +52,13 @@ def _requests(bucket: str, prefix: str) -> Callable[[bytes, str | None], tuple[P
 
     endpoint, region = place(os.environ)
     url = _url(bucket, endpoint, region)
-    credentials = Session().get_credentials()
-    if credentials is None:
-        raise UnsuitableError("no credentials")
+
+    def credentials() -> Any:
+        if (found := Session().get_credentials()) is None:
+            raise UnsuitableError("no credentials")
+        return found
+
+    keys = [credentials()]
     verify: Any = os.environ.get("AWS_CA_BUNDLE") or True
     session = URLLib3Session(verify, get_environ_proxies(url), _TIMEOUT, THREADS)
     headers = {"x-amz-request-payer": "requester"} if requester_pays(os.environ) else {}
@@ -63,7 +67,7 @@ def _requests(bucket: str, prefix: str) -> Callable[[bytes, str | None], tuple[P
         query = {"list-type": "2", "encoding-type": "url", "max-keys": "1000", "prefix": prefix}
         query |= {"start-after": after.decode()} if token is None else {"continuation-token": token}
         request = AWSRequest("GET", url, headers=dict(headers), params=query)
-        S3SigV4Auth(credentials.get_frozen_credentials(), "s3", region).add_auth(request)
+        S3SigV4Auth(keys[0].get_frozen_credentials(), "s3", region).add_auth(request)
         return session.send(request.prepare())
 
     def page(after: bytes, token: str | None) -> tuple[Page, str | None]:
@@ -76,6 +80,9 @@ def _requests(bucket: str, prefix: str) -> Callable[[bytes, str | None], tuple[P
                 continue
             if answer.status_code == 200:
                 return parse(answer.content.decode())
+            if b"<Code>ExpiredToken<" in answer.content:  # sooner than stated
+                keys[0] = credentials()
+                continue
             if answer.status_code < 500 and answer.status_code not in (408, 429):
                 raise UnsuitableError(f"status {answer.status_code}")
         raise UnsuitableError(f"{_ATTEMPTS} attempts failed")

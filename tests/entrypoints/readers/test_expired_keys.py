@@ -1,12 +1,17 @@
-"""Credentials that expire while objects are read."""
+"""Credentials that expire while objects are read, listed and written."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-from entrypoints.readers import s3_client
+from entrypoints import Checkpoints, ConnectorMapDataset, contract
+from entrypoints.job.environment import load_environment
+from entrypoints.readers import s3_client, s3_pages
 from expiring_keys import Keys, issued_keys
 from launcher.local.s3_server import serve
 
@@ -23,3 +28,59 @@ def test_expired_keys_are_replaced(
         monkeypatch.setenv("AWS_REGION", "us-east-1")
         while len(keys.used) < 3:
             assert s3_client.fetch("bucket", "a", None, None) == b"content"
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keys]:
+    """Keys that expire after some requests, long before they should, of a store with 20 objects."""
+    folder = tmp_path / "s3/bucket/data"
+    folder.mkdir(parents=True)
+    for number in range(20):
+        (folder / f"{number:02}").write_text(str(number))
+    keys = Keys(3600, uses=8)
+    with serve(tmp_path / "s3", tmp_path / "overlay", keys.around) as endpoint, issued_keys(keys, monkeypatch):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        yield keys
+
+
+def list_by_the_client(tmp_path: Path) -> None:
+    [(page, _)] = s3_client.pages("bucket", "data/")
+    assert len(page) == 20
+
+
+def read_by_map_style(tmp_path: Path) -> None:
+    entry = {"channel": "train", "s3_uri": "s3://bucket/data/", "style": "map"}
+    environment = load_environment(tmp_path, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
+    dataset = ConnectorMapDataset("train", environment=environment)
+    assert [sample["data"] for sample in dataset.__getitems__([3, 17])] == [b"3", b"17"]
+
+
+def upload(tmp_path: Path) -> None:
+    s3_client.upload("bucket", "new", lambda stream: [stream.write(bytes(5 << 20)) for _ in range(3)])
+    assert s3_client.head("bucket", "new")[0] == 15 << 20
+
+
+@pytest.mark.parametrize("work", [list_by_the_client, read_by_map_style, upload])
+def test_keys_that_expire_too_soon_are_replaced(work: Callable[[Path], None], keys: Keys, tmp_path: Path) -> None:
+    while len(keys.used) < 2:
+        work(tmp_path)
+    assert keys.refused
+
+
+def test_checkpoints_outlive_keys(keys: Keys) -> None:
+    """Each save is a process's with keys of its own, and each is expired by the next save."""
+    model = torch.nn.Linear(3, 3)
+    with Checkpoints("s3://bucket/checkpoints", keep=1) as checkpoints:
+        for step in range(2):
+            checkpoints.save(step, model=model)
+        checkpoints.wait()
+        assert checkpoints.load(model=model) == 1
+    assert keys.refused
+
+
+def test_listing_by_many_requests_replaces_expired_keys(keys: Keys) -> None:
+    keys.used[0] = 8  # The first key has expired already.
+    found = [key.decode() for page in s3_pages.rest("bucket", "data/", b"data/09") for key in page.keys]
+    assert sorted(found) == [f"data/{number}" for number in range(10, 20)]
+    assert keys.refused
