@@ -163,6 +163,8 @@ def job_processes(here: Path) -> list[int]:
 
 
 def main(first: int, last: int, modes: str = "") -> None:
+    # A shell's `&` and nohup leave it ignored, and the trials' processes would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     failed = 0
     for seed in range(first, last):
         here = Path(tempfile.mkdtemp(prefix=f"kill-{seed}-"))
