@@ -8,10 +8,6 @@ make tensors. A process that is the only reader of its host reads the FIFO itsel
     feeder -> FIFO -> broker -> socket -> worker 0 of rank 0
                              -> socket -> worker 1 of rank 0
 
-Large fields are not in the socket but in memory that the broker shares with its readers (`entrypoints/shared_memory.py`). It reads
-a tar's large members from the FIFO directly into it. Workers without a transform pass the fields' places on, so that the training
-process copies them from where the broker has read them.
-
 Guarantees:
 
 - Sample i of the epoch's stream belongs to the shard with i modulo count == index, as in `sharding.py`: every sample exactly

@@ -34,7 +34,6 @@ from entrypoints.errors import ChannelError
 from entrypoints.job.process_identity import Processes, torchrun_ranks
 from entrypoints.order.sharding import Shard
 from entrypoints.readers import fifo
-from entrypoints.shared_memory import Pieces, is_ready
 
 POLL_SECONDS = 0.2  # between two checks of whether the job still runs and which ranks are missing
 CENSUS_SECONDS = 3.0  # until missing ranks are looked for among torchrun's processes, which all run by then
@@ -77,7 +76,6 @@ class Coordinator:
         self._first: protocol.Request | None = None
         self._former: list[Epoch] = []
         self._checked = time.monotonic()
-        self.shared: Pieces | None = None  # memory that the readers map
         self.epoch = Epoch(-1)
 
     def first_request(self) -> protocol.Request:
@@ -87,8 +85,7 @@ class Coordinator:
             if time.monotonic() > deadline:
                 raise JobOverError
             self.poll(POLL_SECONDS)
-        self.shared = Pieces() if is_ready(self._first.owner) else None
-        self.epoch = Epoch(self._first.epoch, self.shared)
+        self.epoch = Epoch(self._first.epoch)
         self._assign_shards()
         return self._first
 
@@ -102,9 +99,7 @@ class Coordinator:
         while not all(each.is_settled for each in self._former):
             self.poll(POLL_SECONDS)
         requested = [each.pending.epoch for each in self._connections.values() if each.pending]
-        self.epoch = Epoch(max([self.epoch.number + 1, *requested]), self.shared)
-        if self.shared is not None:
-            self.shared.next_epoch()
+        self.epoch = Epoch(max([self.epoch.number + 1, *requested]))
         self._assign_shards()
 
     def poll(self, seconds: float, pipe: int | None = None) -> bool:
@@ -138,11 +133,6 @@ class Coordinator:
                 _log_to(os.devnull)
             self.check_folder()
         return readable
-
-    def has_room(self) -> bool:
-        """Return whether there is room in shared memory, or a reader has read all it was sent and so needs more in any way."""
-        waiting = (each.socket for each in self._connections.values() if each.shard and each.shard.is_waiting)
-        return self.shared is None or self.shared.has_room() or not all(map(protocol.unread, waiting))
 
     def check_folder(self) -> None:
         """Raise JobOverError if the FIFOs' folder was deleted: a new one at its path belongs to another job."""

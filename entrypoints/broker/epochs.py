@@ -17,7 +17,6 @@ from entrypoints.broker import protocol
 from entrypoints.order.sharding import Shard
 from entrypoints.order.work import Work
 from entrypoints.sample import Sample, weight
-from entrypoints.shared_memory import Pieces
 
 _OBJECT_BYTES = 400  # of memory that Python uses for a sample or a piece besides its content
 _PIECES_PER_CALL = 64  # Linux accepts 1024 in one system call.
@@ -61,11 +60,6 @@ class Assignment:
     closed: bool = False
     finished: bool = False  # Its reader had nothing left to read when it connected.
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether everything was sent that the reader can have yet."""
-        return not self.closed and not self.outbox.size
-
     def close(self) -> None:
         """Drop the shard's samples and accept no more."""
         self.closed = True
@@ -77,7 +71,6 @@ class Epoch:
     """The shards of an epoch by their index, and the samples that are pending until all shards are known."""
 
     number: int
-    shared: Pieces | None = None  # memory that this process shares with the readers
     layout: Shard | None = None  # the first reader's shard, which states how many there are
     # Samples of a shard, and bytes, that end a block; 0 samples: there are no blocks.
     block: tuple[int, int] | None = None
@@ -238,8 +231,7 @@ class Epoch:
         for shard in self.shards.values():
             chosen = samples[(shard.index - self._assigned) % count :: count]
             if chosen and not shard.closed:
-                share = size * len(chosen) // len(samples)
-                shard.outbox.add(protocol.samples_frame(chosen, share, kind, self.shared))
+                shard.outbox.add(protocol.samples_frame(chosen, size * len(chosen) // len(samples), kind))
         self._assigned += len(samples)
 
     def _end_shards(self) -> None:

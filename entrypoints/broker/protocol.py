@@ -1,16 +1,14 @@
 """The protocol between a broker and its readers, over a Unix socket.
 
 A reader sends one line of JSON, a Request. The broker answers with frames: WELCOME, then SAMPLES (BLOCK if a shuffled block ends
-with them), then END or ERROR. Samples are pickled (protocol 5). Large fields are in shared memory (`shared_memory.py`). If that is
-full, they are sent beside the pickle, directly from the bytes that the format made to the bytes of the reader's sample; pickling
-them would be a third copy.
+with them), then END or ERROR. Samples are pickled (protocol 5). Large fields are sent beside the pickle, directly from the bytes
+that the format made to the bytes of the reader's sample; pickling them would be a third copy.
 
 Unpickling runs code, so both ends check that the other one belongs to the same user.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +17,6 @@ import socket
 import struct
 import sys
 import tempfile
-import termios
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,12 +25,11 @@ from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.job.environment import Channel
 from entrypoints.order.sharding import Shard
 from entrypoints.sample import Sample
-from entrypoints.shared_memory import LEAST_BYTES, Pieces
 
 WELCOME, SAMPLES, BLOCK, END, ERROR = b"W", b"S", b"B", b"E", b"X"
-HEADER = struct.Struct("<cQIQ")  # kind, bytes of the stream, number of fields beside the pickle, bytes of the pickle
-_INTEGER = struct.Struct("i")
+HEADER = struct.Struct("<cIQ")  # kind, number of fields beside the pickle, bytes of the pickle
 LENGTH = struct.Struct("<Q")  # one per field beside the pickle, between the header and the pickle
+LARGE = 1 << 14  # bytes from which a field is sent beside the pickle; a system call costs as much as copying some KiB
 # Requested for a socket's buffer: reader and broker wait for each other less often. Linux grants less.
 SEND_BYTES = 1 << 22
 OFFSET = "__offset__"  # a record's offset in the stream, for errors; in place of samples, if decoding them takes long
@@ -93,14 +89,9 @@ def is_same_user(connection: socket.socket) -> bool:
     return bool(user == os.getuid())
 
 
-def unread(connection: socket.socket) -> int:
-    """Return how much of what was sent the other end has not read, in the kernel's count of memory; only on Linux."""
-    return int(_INTEGER.unpack(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(_INTEGER.size)))[0])
-
-
 def frame(kind: bytes, content: bytes = b"") -> bytes:
     """Return a frame without samples."""
-    return HEADER.pack(kind, 0, 0, len(content)) + content
+    return HEADER.pack(kind, 0, len(content)) + content
 
 
 def error_frame(error: Exception) -> bytes:
@@ -117,17 +108,13 @@ def error_of(content: bytes) -> Exception:
     return ERRORS[name](text)
 
 
-def samples_frame(
-    samples: Sequence[Sample], size: int, kind: bytes = SAMPLES, shared: Pieces | None = None
-) -> list[bytes | memoryview]:
+def samples_frame(samples: Sequence[Sample], size: int, kind: bytes = SAMPLES) -> list[bytes | memoryview]:
     """Return a SAMPLES or BLOCK frame of samples of about `size` bytes, as pieces to send one after the other."""
     beside: list[pickle.PickleBuffer] = []
-    if size >= LEAST_BYTES * len(samples):
+    if size >= LARGE * len(samples):
         samples = [
             {
-                name: (shared and shared.put(value)) or pickle.PickleBuffer(value)
-                if type(value) is bytes and len(value) >= LEAST_BYTES
-                else value
+                name: pickle.PickleBuffer(value) if type(value) is bytes and len(value) >= LARGE else value
                 for name, value in sample.items()
             }
             for sample in samples
@@ -142,15 +129,15 @@ def samples_frame(
     content = pickle.dumps(samples, 5, buffer_callback=stays_inside)
     fields = [each.raw() for each in beside]
     lengths = b"".join([LENGTH.pack(len(each)) for each in fields])
-    return [HEADER.pack(kind, size, len(fields), len(content)) + lengths, content, *fields]
+    return [HEADER.pack(kind, len(fields), len(content)) + lengths, content, *fields]
 
 
-def receive_frame(connection: socket.socket) -> tuple[bytes, int, bytes, list[bytes]]:
-    """Return the next frame: kind, bytes of the stream, content, fields beside it; raise EOFError if the connection ends before."""
-    kind, size, fields, length = HEADER.unpack(_receive(connection, HEADER.size))
+def receive_frame(connection: socket.socket) -> tuple[bytes, bytes, list[bytes]]:
+    """Return the next frame: kind, content, fields beside it. Raises EOFError if the connection ends before."""
+    kind, fields, length = HEADER.unpack(_receive(connection, HEADER.size))
     lengths = _receive(connection, fields * LENGTH.size)
     content = _receive(connection, length)
-    return kind, size, content, [_receive(connection, each) for (each,) in LENGTH.iter_unpack(lengths)]
+    return kind, content, [_receive(connection, each) for (each,) in LENGTH.iter_unpack(lengths)]
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

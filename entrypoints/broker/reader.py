@@ -64,9 +64,9 @@ def read_shard(
     with closing(_ask(channel, request)) as connection:
         try:
             while True:
-                kind, size, content, fields = protocol.receive_frame(connection)
+                kind, content, fields = protocol.receive_frame(connection)
                 waited(begin)
-                received(size)
+                received(len(content) + sum(map(len, fields)))
                 if kind == protocol.END:
                     return
                 if kind == protocol.ERROR:
@@ -157,7 +157,7 @@ def _ask(channel: Channel, request: protocol.Request) -> socket.socket:
             continue
         try:
             connection.sendall(request.encode())
-            kind, _, content, _ = protocol.receive_frame(connection)
+            kind, content, _ = protocol.receive_frame(connection)
         except (EOFError, ConnectionError):  # That broker was about to end; the next one answers.
             connection.close()
             continue

@@ -3,8 +3,7 @@
 The channel's format asks for bytes: `_Stream.readinto` then assigns the samples made so far, serves the readers, and returns when
 the FIFO has bytes and the readers have room. So samples never wait for later bytes, and the format needs no change.
 
-Memory holds what one read of the FIFO returns, and up to ROOM bytes for all readers together (a larger sample passes alone),
-besides up to 128 MiB of fields in shared memory. If that is full and a reader waits, samples are sent through its socket.
+Memory holds what one read of the FIFO returns, and up to ROOM bytes for all readers together (a larger sample passes alone).
 """
 
 from __future__ import annotations
@@ -121,7 +120,6 @@ class _Stream(fifo.FifoStream):
     def __init__(self, coordinator: Coordinator, descriptor: int, silence: Silence) -> None:
         super().__init__(descriptor, silence)
         self.made: list[Sample] = []
-        self.pieces = coordinator.shared
         self._coordinator = coordinator
         self._before = 0  # bytes before those that `made` is made from
 
@@ -145,16 +143,13 @@ class _Stream(fifo.FifoStream):
         """Assign the samples that have been made, and wait until the readers have room for more."""
         self.assign()
         self._coordinator.poll(0)
-        since, warn_after, pause = time.monotonic(), WARN_SECONDS, 0.001
+        since, warn_after = time.monotonic(), WARN_SECONDS
         while True:
             _stop_if_abandoned(self._coordinator)
             epoch = self._coordinator.epoch
-            is_full = epoch.waiting_size * max(1, len(epoch.shards)) >= ROOM
-            if not is_full and self._coordinator.has_room():
+            if epoch.waiting_size * max(1, len(epoch.shards)) < ROOM:
                 return
-            # No event reports that a field has been read.
-            self._coordinator.poll(POLL_SECONDS if is_full else pause)
-            pause = min(2 * pause, FIFO_POLL_SECONDS)
+            self._coordinator.poll(POLL_SECONDS)
             waited = time.monotonic() - since
             if epoch.is_settled and waited > warn_after:
                 warn_after *= 2

@@ -3,17 +3,14 @@
 Formats need headers and payloads of known length. Reading them one by one costs a system call each; reading chunks into
 new bytes objects costs a page fault for every 4 KiB, which is slower than copying. So the stream is read
 into one buffer, which is reused, and pieces are copied out of it. Formats with many small records read `view` between
-`position` and `end` directly, which saves a call per record. In a Pipe's broker the buffer is memory that other processes map, and
-large fields are not copied but lent.
+`position` and `end` directly, which saves a call per record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
-from typing import Any, Protocol
-
-from entrypoints.shared_memory import LEAST_BYTES, Field, Piece, Pieces
+from typing import Protocol
 
 CHUNK = 1 << 20  # bytes: the largest pipe buffer without privileges, and small enough for the CPU's cache
 
@@ -29,59 +26,32 @@ class Source(Protocol):
 class Window:
     """The rest of a stream. `view[position:end]` has been read but not taken yet."""
 
-    def __init__(self, stream: Source, before: int = 0, pieces: Pieces | None = None) -> None:
+    def __init__(self, stream: Source, before: int = 0) -> None:
         self.view = memoryview(bytearray(CHUNK))
         self.position = 0
         self.end = 0
         self.before = before  # bytes of the stream before the view's
-        self._stream, self._pieces = stream, pieces
-        self._piece: Piece | None = None  # whose memory the view is
-        self._held: Field | None = None  # keeps it from being filled by another
-        self._is_lent = False  # a field of it
+        self._stream = stream
 
     @property
     def offset(self) -> int:
         """The number of bytes taken from the stream."""
         return self.before + self.position
 
-    def extend(self, size: int = 1) -> bool:
-        """Read more after the rest, so that a record that spans two chunks is in one piece; return False at the stream's end.
+    def refill(self) -> bool:
+        """Read the next chunk over this one, which must be used up; return False at the stream's end."""
+        self.before += self.end
+        self.position = 0
+        self.end = self._stream.readinto(self.view)
+        return self.end > 0
 
-        Args:
-            size: Bytes that the view must have room for from `position` on, if it can.
-        """
-        if (self.position and not self._is_lent) or max(self.end + 1, self.position + size) > len(self.view):
-            self._turn(size)
-        count = self._stream.readinto(self.view[self.end :])
-        self.end += count
-        return count > 0
-
-    def _turn(self, size: int) -> None:
-        """Move the rest to the front; of other memory if fields of this were lent, which others may still read."""
-        rest, held = self.view[self.position : self.end], self._held
-        if self._pieces is not None and (self._piece is None or self._is_lent or size > len(self.view)):
-            size = max(CHUNK, size, len(rest) + 1)
-            self._piece = self._pieces.free(size)
-            self.view = self._piece.begin(size) if self._piece else memoryview(bytearray(CHUNK + len(rest)))
-            held = self._piece.lend(0, 0) if self._piece else None
-            self._is_lent = False
-        self.view[: len(rest)] = rest
+    def extend(self) -> None:
+        """Move the rest to the front and read more after it, so that a record that spans two chunks is in one piece."""
+        rest = self.end - self.position
+        self.view[:rest] = self.view[self.position : self.end]
         self.before += self.position
-        self.position, self.end, self._held = 0, len(rest), held
-
-    def field(self, size: int, padding: int = 0) -> Any:
-        """Take bytes as `take` does; a Field instead of bytes if they are many and other processes map the memory."""
-        if self._pieces is None or size < LEAST_BYTES:
-            return self.take(size, padding)
-        while self.end - self.position < size + padding:
-            if not self.extend(size + padding) or self._piece is None:
-                return self.take(size, padding)
-        lent = self._piece and self._piece.lend(self.position, size)
-        if lent is None:
-            return self.take(size, padding)
-        self._is_lent = True
-        self.position += size + padding
-        return lent
+        self.position = 0
+        self.end = rest + self._stream.readinto(self.view[rest:])
 
     def peek(self, size: int) -> bytes:
         """Return the first `size` bytes of the stream without taking them, fewer if it is shorter. Only before the first take."""
@@ -102,10 +72,10 @@ class Window:
         while True:
             size -= whole.write(piece)
             self.position += len(piece)
-            if size == 0 or not self.extend():
+            if size == 0 or not self.refill():
                 self.skip(padding)
                 return whole.getvalue()
-            piece = self.view[self.position : min(self.position + size, self.end)]
+            piece = self.view[: min(size, self.end)]
 
     def skip(self, size: int) -> int:
         """Skip `size` bytes; return how many there were."""
@@ -114,14 +84,15 @@ class Window:
             step = min(missing, self.end - self.position)
             self.position += step
             missing -= step
-            if missing == 0 or not self.extend():
+            if missing == 0 or not self.refill():
                 return size - missing
 
     def scan(self, is_next: Callable[[], bool], size: int, step: int) -> None:
         """Skip bytes, `step` at a time, until `is_next()` with at least `size` bytes in the view, or to the stream's end."""
         while True:
-            while self.end - self.position < size:
-                if not self.extend():
+            while (rest := self.end - self.position) < size:
+                self.extend()
+                if self.end == rest:
                     self.position = self.end
                     return
             if is_next():
@@ -130,6 +101,6 @@ class Window:
 
     def read(self, size: int = -1, /) -> bytes:
         """Take the bytes already read, up to `size`; empty only at the end (for gzip, which reads from a window)."""
-        if self.position == self.end and not self.extend():
+        if self.position == self.end and not self.refill():
             return b""
         return self.take(min(size, self.end - self.position))

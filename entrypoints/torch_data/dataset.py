@@ -25,7 +25,6 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset, get_worker_info
 
-from entrypoints import shared_memory
 from entrypoints.errors import expect, whole_number
 from entrypoints.fetching.agreement import compare_by
 from entrypoints.fetching.shared_listing import job, join_job
@@ -47,6 +46,7 @@ from entrypoints.samples.channel import (
 from entrypoints.samples.mixing import Mixture
 from entrypoints.samples.transformed import transformed
 from entrypoints.torch_data.agreement import exchange
+from entrypoints.torch_data.shared_memory import shared
 from entrypoints.torch_data.shared_work import SharedWork
 from entrypoints.waits import are_recorded, timed_transform
 
@@ -123,13 +123,9 @@ class StreamDataset(IterableDataset[Any]):
         return meter.over(plain, finish=finish)
 
     def _untimed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
-        is_worker = get_worker_info() is not None
-        # A shuffled block would keep too much of the memory.
-        is_sent = self.transform is None and isinstance(samples, Samples) and "seed" not in samples.about
-        shared_memory.sends_on = is_worker and is_sent
         with closing(samples):
             found = self.transformed(samples)
-            yield from map(shared_memory.shared, found) if is_worker else found
+            yield from found if get_worker_info() is None else map(shared, found)
 
     def transformed(self, samples: Samples | Mixture) -> Iterator[Any]:
         """Yield what the transform makes of the samples; a mixture has a transform for each of its sources."""

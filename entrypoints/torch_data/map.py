@@ -29,8 +29,8 @@ from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import KEY, ByteStream, Sample, sample_of
 from entrypoints.samples.channel import find_channel, known_environment
 from entrypoints.samples.error_notes import add_key_note
-from entrypoints.shared_memory import shared
 from entrypoints.torch_data.agreement import exchange
+from entrypoints.torch_data.shared_memory import shared
 from entrypoints.torch_data.shared_work import SharedWork
 from entrypoints.waits import are_recorded, timed_transform
 

@@ -56,7 +56,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     start = cursor.start
     if start > 0:
         go_to(stream, start, key)
-    window = Window(stream, max(start, 0), getattr(stream, "pieces", None))
+    window = Window(stream, max(start, 0))
     compressed = start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC
     if compressed:
         window = Window(gunzip.Gunzip(window, key))
@@ -160,7 +160,7 @@ def _members(window: Window, compressed: bool, key: str | None, start: int) -> I
         if size > most:
             raise too_large(key, offset, f"member {name!r} has {size:,} bytes", most)
         padding = -size % BLOCK
-        data = take(size, padding) if describes else window.field(size, padding)
+        data = take(size, padding)
         header, offset = offset, offset + BLOCK + size + padding
         if window.before + window.position != offset:
             raise corrupt(key, header, f"the stream ends at byte {window.offset}, inside this member of {size} bytes")

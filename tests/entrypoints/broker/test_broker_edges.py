@@ -24,7 +24,6 @@ from entrypoints.job.environment import load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
-from entrypoints.shared_memory import Pieces
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader
 from patience import PATIENCE, wait_for
@@ -157,22 +156,6 @@ def test_refused_request_for_a_later_epoch_skips_no_epoch(
     assert b"is being read as 'lines', not as 'tar'" in readers[1].recv(1 << 16)
     broker.next_epoch(protocol.frame(protocol.END))
     assert broker.epoch.number == 1
-
-
-def test_full_shared_memory_delays_samples_only_while_no_reader_waits(
-    root: Path, coordinator: tuple[Coordinator, list[socket.socket]]
-) -> None:
-    broker, readers = coordinator
-    readers[0].sendall(request(root, 0, readers=1))
-    broker.first_request()
-    broker.shared = Pieces(0)
-    broker.epoch.assign([{"data": b"x"}], 1)
-    assert not broker.has_room()
-    broker.poll(1)  # sends the answer
-    broker.poll(1)  # sends the sample
-    assert not broker.has_room()
-    while not broker.has_room():
-        assert readers[0].recv(10)
 
 
 def test_second_broker_for_an_address_and_fork_during_start_are_harmless(
