@@ -122,8 +122,8 @@ class Trial:
                 launched.kill()
                 launched.wait()
         self.story.append(f"  ended with {code}")
-        # At its very start, Python itself ends by the signal.
-        ended = {"SIGTERM": (0, 5), "SIGINT": (0, 130), None: (0,)}.get(how, (code,))
+        # At its very start, and when all is stored, Python itself ends by the signal.
+        ended = {"SIGTERM": (0, 5, -signal.SIGTERM), "SIGINT": (0, 130, -signal.SIGINT), None: (0,)}.get(how, (code,))
         assert code in ended or not steps, log.read_text()
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self._is_left():

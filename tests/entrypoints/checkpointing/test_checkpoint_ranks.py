@@ -137,8 +137,10 @@ def results(done: subprocess.CompletedProcess[str]) -> list[list[object]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["fsdp2", "ddp"])
-def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "others"), [("fsdp2", [(2, "ddp"), (1, "fsdp2")]), ("ddp", [(2, "fsdp2"), (1, "ddp")])]
+)
+def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str, others: list[tuple[int, str]]) -> None:
     place = str(tmp_path / "checkpoints")
     saved = results(run(tmp_path, 4, "save", kind, place))
     assert Checkpoints(place).latest() == 3
@@ -147,7 +149,7 @@ def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str)
     assert files == [f"step-{step:010}/{name}" for step in (2, 3) for name in names]
     assert results(run(tmp_path, 4, "all", kind, place)) == saved
     losses, _, _, rate = saved[0]
-    for ranks, other in ((2, "fsdp2"), (2, "ddp"), (1, "ddp"), (1, "fsdp2")):
+    for ranks, other in others:
         found = results(run(tmp_path, ranks, "model", other, place))
         assert [[each[0], each[3]] for each in found] == [[losses, rate]] * ranks, (ranks, other)
 
