@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +19,7 @@ from patience import PATIENCE, wait_for
 
 IMAGE = "launch-tests/python:1"
 _ATTEMPTS = 3  # dockerd gives up if its containerd takes more than 15 s to start
+_SECONDS = 60  # after which an engine hangs
 _TOOLS = ("sh", "chown", "cat", "sleep")
 _LEFT_OUT = (
     "site-packages",
@@ -58,15 +60,35 @@ class Engine:
         raise CannotStartError(" ".join((self.folder / "log").read_text().split("\n")[-3:]))
 
     def _answers(self) -> bool:
-        return subprocess.run(["docker", "-H", self.host, "ps"], capture_output=True, check=False).returncode == 0
+        command = ["docker", "-H", self.host, "ps"]
+        return subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS).returncode == 0
+
+    def try_out(self) -> None:
+        """Do once what every run needs: a container of the image that reaches this machine, on a network in which it has a name."""
+        self.make_image(IMAGE)
+        self.ask("network", "create", "trial")
+        gateway = self.ask("network", "inspect", "--format", "{{(index .IPAM.Config 0).Gateway}}", "trial").strip()
+        with socket.create_server((gateway, 0)) as server:
+            connect = f"socket.create_connection({server.getsockname()}, {_SECONDS})"
+            script = f"import socket; socket.gethostbyname('host'); {connect}"
+            options = ("--rm", "--network", "trial", "--network-alias", "host")
+            self.ask("run", *options, IMAGE, "python3", "-c", script)
+        self.ask("network", "rm", "trial")
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(PATIENCE)
+        try:
+            self._process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def ask(self, *arguments: str, data: bytes | None = None) -> str:
+        """Return what a command prints; fail with its errors."""
         command = ["docker", "-H", self.host, *arguments]
-        return subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True).stdout.decode()
+        done = subprocess.run(command, input=data, capture_output=True, check=False, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
 
     def left(self) -> str:
         """Return the containers, networks and volumes of runs."""
@@ -81,13 +103,21 @@ class Engine:
 
 @contextmanager
 def engine() -> Iterator[Engine]:
-    """Start an engine; nothing of it is left on leaving. Raises CannotStartError if this machine cannot run one."""
+    """Start an engine with the image; nothing of it is left on leaving.
+
+    Raises:
+        CannotStartError: This machine cannot run one, or it cannot run containers.
+    """
     if os.geteuid() or any(shutil.which(program) is None for program in ("docker", "dockerd")):
         raise CannotStartError("needs root, docker and dockerd (package docker.io)")
     folder = Path(tempfile.mkdtemp(prefix="docker-"))
     found = Engine(folder)
     try:
-        found.start()
+        try:
+            found.start()
+            found.try_out()
+        except (AssertionError, OSError, subprocess.SubprocessError) as error:
+            raise CannotStartError(str(error)) from error
         yield found
     finally:
         found.stop()

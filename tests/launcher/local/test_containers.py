@@ -31,7 +31,6 @@ def docker_engine() -> Iterator[Engine]:
     try:
         with engine() as found, pytest.MonkeyPatch.context() as patch:
             patch.setenv("DOCKER_HOST", found.host)
-            found.make_image(IMAGE)
             yield found
     except CannotStartError as error:
         pytest.skip(f"no engine: {error}")
