@@ -121,8 +121,16 @@ def engine() -> Iterator[Engine]:
         yield found
     finally:
         found.stop()
+        _unmount(folder)
         # Processes of the engine may still write there, or unmount, after it has ended.
         wait_for(lambda: shutil.rmtree(folder, ignore_errors=True) or not folder.exists())
+
+
+def _unmount(folder: Path) -> None:
+    """Unmount what the engine has left mounted below its folder, the innermost first."""
+    targets = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for target in reversed([each for each in targets if Path(each).is_relative_to(folder)]):
+        subprocess.run(["umount", "--lazy", target], check=False)
 
 
 def _files() -> bytes:
