@@ -73,10 +73,10 @@ def test_image_without_access_is_told_with_the_login_of_its_registry(folder: Pat
 
 
 def test_image_of_another_processor_is_refused(folder: Path) -> None:
-    found = json.dumps([{"Architecture": "s390x", "Id": "sha256:0", "Config": {}}])
+    found = json.dumps([{"Architecture": "pdp11", "Id": "sha256:0", "Config": {}}])
     write_docker(folder, f"[ $1 = ps ] || echo '{found}'")
     with pytest.raises(
-        RefusedError, match=rf"the image is for s390x, this machine is {platform.machine()}; use an image"
+        RefusedError, match=rf"the image is for pdp11, this machine is {platform.machine()}; use an image"
     ):
         Engine("docker").image("a", Console())
 
