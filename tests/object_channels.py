@@ -31,7 +31,7 @@ def streams_of(channel: Channel, shard: Shard = EVERYTHING) -> Iterator[tuple[st
     """The keys and streams of a shard's objects."""
     reader = reader_of(channel)
     assert reader is not None
-    return reader.open_objects(channel, shard.of(reader.objects(channel)))
+    return reader.open_objects(channel, shard.of(reader.objects(channel, 0)))
 
 
 def read(channel: Channel, shard: Shard = EVERYTHING) -> list[tuple[str | None, bytes]]:

@@ -31,10 +31,10 @@ def compare_by(exchange: Exchange) -> None:
 
 
 class Agreement:
-    """How far a listing was compared."""
+    """How far a listing was compared; listings of other epochs, or by the same rank, may differ."""
 
-    def __init__(self, name: str) -> None:
-        self._name, self._start, self._end = name, 0, FIRST
+    def __init__(self, name: str, epoch: int = 0) -> None:
+        self._name, self._epoch, self._start, self._end = name, epoch, 0, FIRST
 
     def check(self, objects: Items[Any], count: int, *, is_complete: bool) -> None:
         """Compare what can be, if `count` objects are listed. Raises ChannelError if another host lists others."""
@@ -46,8 +46,10 @@ class Agreement:
                 "objects": f"{'' if last else 'at least '}{end:,}",
                 "digests": [objects.digest(min(number, end)) for number in range(start + step, end + step, step)],
             }
-            stored = _exchange(f"{self._name} from {start}", json.dumps(mine))
-            if stored is not None and (differs := _difference(objects, (start, step, end), mine, json.loads(stored))):
+            stored = _exchange(f"{self._name} from {start} in epoch {self._epoch}", json.dumps(mine))
+            theirs = mine if stored is None else json.loads(stored)
+            is_other = theirs["host"] != mine["host"]
+            if is_other and (differs := _difference(objects, (start, step, end), mine, theirs)):
                 raise ChannelError(f"{self._name}: {differs}")
             self._start, self._end = self._end, 2 * self._end
 

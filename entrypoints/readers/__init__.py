@@ -19,8 +19,10 @@ from entrypoints.sample import ByteStream
 class Reader(Protocol):
     """The functions of a reader's module."""
 
-    def objects(self, channel: Channel, /) -> Items[Any]:
+    def objects(self, channel: Channel, epoch: int, /) -> Items[Any]:
         """Return all objects of the channel, in an order that is the same in every process, listed as they are read.
+
+        A reader that lists them again in each epoch compares the hosts' objects only within one.
 
         Raises:
             ChannelError: Perhaps only while the objects are read: the channel does not exist.

@@ -92,15 +92,16 @@ def _opened(path: str) -> FileIO:
     return kind(descriptor)
 
 
-def objects(channel: Channel) -> Keys:
+def objects(channel: Channel, epoch: int = 0) -> Keys:
     """Return the relative POSIX paths of a channel's files, sorted as bytes; the folder is walked as they are read.
 
-    With ShardedByS3Key, a host can have no objects; this is only a warning on stderr.
+    With ShardedByS3Key, a host can have no objects; this is only a warning on stderr. Otherwise the files of all hosts have to be
+    the same within an epoch.
 
     Raises:
         ChannelError: While reading them: the directory is missing or, at its end, has no file.
     """
-    return Keys(_paths(channel), None if _is_shard(channel) else Agreement(f"channel {channel.name!r}").check)
+    return Keys(_paths(channel), None if _is_shard(channel) else Agreement(f"channel {channel.name!r}", epoch).check)
 
 
 def _paths(channel: Channel) -> Iterator[str]:

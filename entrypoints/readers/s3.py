@@ -122,7 +122,7 @@ def open_object(bucket: str, key: str, limits: Limits = _LIMITS) -> Generator[By
         yield from streams
 
 
-def objects(channel: Channel) -> Listing:
+def objects(channel: Channel, epoch: int = 0) -> Listing:
     """Return the objects under the channel's prefix: a sequence, listed as it is read; at most `max_objects`; no folder markers.
 
     Raises:

@@ -73,9 +73,9 @@ class Sidecars:
 
     endings: frozenset[str]
 
-    def objects(self, channel: Channel) -> _Groups:
+    def objects(self, channel: Channel, epoch: int = 0) -> _Groups:
         """See Reader. Raises ChannelError for an object without its sidecars."""
-        return _Groups(s3.objects(channel), self.endings)
+        return _Groups(s3.objects(channel, epoch), self.endings)
 
     def open_objects(
         self, channel: Channel, chosen: Iterable[list[Listed]]

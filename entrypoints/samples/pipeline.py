@@ -76,7 +76,7 @@ class Pipeline:
 
     def _of_objects(self, reader: Reader, cursor: ShardCursor) -> Generator[Sample, None, None]:
         begin = time.perf_counter()
-        objects = reader.objects(self.channel)
+        objects = reader.objects(self.channel, self.epoch)
         # A shuffled order depends on all objects, so they are listed.
         order = None if self.reading.seed is None else self.reading.order_of(len(objects), self.epoch)
         self._compare(objects, cursor.resumption.listing, is_whole=order is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 
 from entrypoints.errors import ChannelError
 from entrypoints.fetching import agreement
+from entrypoints.job.environment import load_environment
 from entrypoints.order.sharding import Shard
 from entrypoints.readers import mounted
 from entrypoints.readers.remote_file import RemoteFile
+from entrypoints.samples.channel import open_channel
 from object_channels import fill, on_disk, read
 
 KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]
@@ -45,22 +48,49 @@ def test_shards_of_a_directory_hold_each_file_once(tmp_path: Path) -> None:
     assert sorted(item for part in parts for item in part if item[0]) == sorted(read(on_disk(tmp_path)))
 
 
-def test_files_that_differ_between_hosts_are_an_error_unless_each_has_its_own(tmp_path: Path) -> None:
+@pytest.fixture
+def published() -> Iterator[dict[str, str]]:
+    """What the hosts of a job have stored."""
     stored: dict[str, str] = {}
     agreement.compare_by(stored.setdefault)
-    try:
-        for host, names in (("one", ["a", "b", "c"]), ("two", ["a", "c"])):
-            fill(tmp_path / host, names)
-        shards = [replace(on_disk(tmp_path / host, "File", "ShardedByS3Key"), hosts=2) for host in ("one", "two")]
-        assert [len(mounted.objects(shard)) for shard in shards] == [3, 2]
-        assert not stored
-        assert [len(mounted.objects(on_disk(tmp_path / "one"))) for _ in range(2)] == [3, 3]
-        with pytest.raises(
-            ChannelError, match=r"'train': the hosts do not list the same objects: 3 .*number 2, 'c' on"
-        ):
-            len(mounted.objects(on_disk(tmp_path / "two")))
-    finally:
-        agreement.compare_by(lambda name, text: None)
+    yield stored
+    agreement.compare_by(lambda name, text: None)
+
+
+def test_files_that_differ_between_hosts_are_an_error_unless_each_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: dict[str, str]
+) -> None:
+    for host, names in (("one", ["a", "b", "c"]), ("two", ["a", "c"])):
+        fill(tmp_path / host, names)
+    shards = [replace(on_disk(tmp_path / host, "File", "ShardedByS3Key"), hosts=2) for host in ("one", "two")]
+    assert [len(mounted.objects(shard)) for shard in shards] == [3, 2]
+    assert not published
+    for host in ("algo-1", "algo-2"):
+        monkeypatch.setenv("SM_CURRENT_HOST", host)
+        assert len(mounted.objects(on_disk(tmp_path / "one"))) == 3
+    with pytest.raises(ChannelError, match=r"'train': the hosts do not list the same objects: 3 .*number 2, 'c' on"):
+        len(mounted.objects(on_disk(tmp_path / "two")))
+
+
+def samples_of_epochs(folder: Path, epochs: list[int]) -> list[int]:
+    environment = replace(load_environment(folder, {}), channels={"train": on_disk(folder)})
+    return [len(list(open_channel("train", epoch, environment=environment))) for epoch in epochs]
+
+
+@pytest.mark.usefixtures("published")
+def test_folder_that_changes_between_epochs_is_compared_within_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
+    fill(tmp_path, ["a"])
+    assert samples_of_epochs(tmp_path, [0]) == [1]
+    fill(tmp_path, ["b"])
+    assert samples_of_epochs(tmp_path, [0, 1]) == [2, 2]
+    monkeypatch.setenv("SM_CURRENT_HOST", "algo-2")
+    assert samples_of_epochs(tmp_path, [1]) == [2]
+    fill(tmp_path, ["c"])
+    with pytest.raises(ChannelError, match=r"the hosts do not list the same objects: 2 on algo-1.* and 3 on algo-2"):
+        samples_of_epochs(tmp_path, [1])
 
 
 def test_file_name_that_is_not_unicode_is_read(tmp_path: Path) -> None:
