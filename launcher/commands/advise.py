@@ -51,7 +51,7 @@ class Advise(SpecOptions, AccountOptions, Command):
         help=(
             "How the data are used, such as epochs=10, samples=1e6, edited_in_place=yes, start_within_s=5m or disk_bytes=100GB;"
             f" NAME is one of {', '.join(ANSWERS)}."
-            " It holds for every channel, so pass --channel if they differ. Repeatable."
+            " The jobs are those of 90 days. It holds for every channel, so pass --channel if they differ. Repeatable."
         ),
     )
     probe: float | None = option(
