@@ -117,7 +117,8 @@ def _namespace() -> str:
 
 def _remove_abandoned(engine: Engine) -> None:
     """Remove what is left of runs whose launcher was killed while the engine was down."""
-    for run in engine.ask("network", "ls", "--filter", f"label={LABEL}", "--format", "{{.Name}}").split():
+    shown = ("--filter", f"label={LABEL}", "--format", f'{{{{.Label "{LABEL}"}}}}')
+    for run in {*engine.ask("network", "ls", *shown).split(), *engine.ask("ps", "-a", *shown).split()}:
         owner = run.rpartition("-")[2]
         namespace, _, rest = owner.partition(".")
         # A process of another namespace may run, although it cannot be found here.

@@ -13,6 +13,7 @@ import pytest
 
 from docker_engine import IMAGE, CannotStartError, Engine, engine
 from launcher.checks.examples import laid_over_base
+from launcher.local.runners.containers import LABEL
 from local_jobs import EFS, assert_nothing_is_left, command, launch, result, write_job
 from patience import PATIENCE, wait_for
 
@@ -192,7 +193,10 @@ def test_next_run_removes_what_a_stopped_engine_kept(here: Path, docker: Engine)
     assert run.returncode == 4, output
     assert "could not be removed; the next --local docker tries again" in output
     assert "no engine is running: start it" in result(here)["FailureReason"]
-    assert docker.left() != ""
+    name = docker.ask("network", "ls", "--filter", "type=custom", "--format", "{{.Name}}").strip()
+    assert docker.ask("ps", "--all", "--quiet") != ""
+    docker.ask("network", "rm", name)
+    docker.ask("network", "create", "--label", f"{LABEL}={name}0", f"{name}0")  # another run's, without its containers
     write_job(here, "print('done')", "channels: null")
     launch(here, *in_docker(), "--name", "next")
 
