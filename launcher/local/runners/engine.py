@@ -27,7 +27,7 @@ _REMEDIES = {
     " `docker system prune` removes what is unused",
     r"exec format error": "the image is for another processor; use one for this machine",
     r"/bin/sh.*no such file": "the image has no /bin/sh, through which a local run passes the variables; add one to the image",
-    r"device driver|nvidia": "install the NVIDIA Container Toolkit",
+    r"could not select device driver|nvidia-container": "install the NVIDIA Container Toolkit",
     r"address pool": "the engine's networks use all its addresses: `docker network prune` removes unused ones",
     r"bind source path does not exist": "the engine sees other files than this machine: it must run on this machine itself",
 }

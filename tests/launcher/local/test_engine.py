@@ -29,7 +29,7 @@ def write_docker(folder: Path, script: str) -> None:
     (folder / "docker").chmod(0o755)
 
 
-def test_machine_without_docker_is_told_how_to_install_it(folder: Path) -> None:
+def test_machine_without_docker_is_refused_with_how_to_install_it(folder: Path) -> None:
     with pytest.raises(
         RefusedError, match=r"no program docker; install it \(`apt-get install docker\.io`\), or leave out"
     ):
@@ -49,7 +49,7 @@ def test_machine_without_docker_is_told_how_to_install_it(folder: Path) -> None:
         ),
     ],
 )
-def test_engine_that_does_not_answer_is_told_with_a_remedy(folder: Path, message: str, remedy: str) -> None:
+def test_engine_that_does_not_answer_is_refused_with_a_remedy(folder: Path, message: str, remedy: str) -> None:
     write_docker(folder, f"echo '{message}' >&2; exit 1")
     with pytest.raises(RefusedError, match=remedy):
         Engine("docker")
@@ -63,11 +63,12 @@ def test_engine_that_does_not_answer_is_told_with_a_remedy(folder: Path, message
             rf"`aws ecr get-login-password --region eu-west-1 \| docker login --username AWS --password-stdin {ECR}`",
         ),
         ("registry.example:5000/a", "`docker login registry.example:5000`"),
+        ("nvcr.io/nvidia/a", "`docker login nvcr.io`"),
         ("library/a", "`docker login`"),
     ],
 )
-def test_image_without_access_is_told_with_the_login_of_its_registry(folder: Path, image: str, login: str) -> None:
-    write_docker(folder, '[ "$1" = ps ] || { echo "no basic auth credentials" >&2; exit 1; }')
+def test_image_without_access_is_refused_with_the_login_of_its_registry(folder: Path, image: str, login: str) -> None:
+    write_docker(folder, '[ "$1" = ps ] || { echo "$2: no basic auth credentials" >&2; exit 1; }')
     with pytest.raises(RefusedError, match=f"no basic auth credentials; build or load it, .* or log in: {login}"):
         Engine("docker").image(image, Console())
 
@@ -81,7 +82,7 @@ def test_image_of_another_processor_is_refused(folder: Path) -> None:
         Engine("docker").image("a", Console())
 
 
-def test_full_disk_is_told_with_what_frees_it(folder: Path) -> None:
+def test_full_disk_is_an_error_with_the_command_that_frees_it(folder: Path) -> None:
     message = "Error response from daemon: mkdir /var/lib/docker/overlay2/1: no space left on device"
     write_docker(folder, f"[ $1 = ps ] || {{ echo '{message}' >&2; exit 1; }}")
     with pytest.raises(
