@@ -14,6 +14,7 @@ import csv
 import io
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -158,7 +159,15 @@ class Containers:
         if any(f"//{name}" in endpoint for name in ("127.", "localhost", "[::1]")):
             remedy = "name it in AWS_ENDPOINT_URL by an address that containers reach"
             raise RefusedError(f"AWS_ENDPOINT_URL {endpoint}: in a container this is the container itself; {remedy}")
-        return dict(store)
+        if not (bundle := store.get("AWS_CA_BUNDLE")):
+            return dict(store)
+        copy = Path(contract.CONFIG_DIR, "ca-bundle.pem")  # the path is this machine's
+        try:
+            shutil.copyfile(bundle, run.root(host) / copy)
+        except OSError as error:
+            remedy = "name a file of certificates, or unset it"
+            raise RefusedError(f"AWS_CA_BUNDLE {bundle}: {error.strerror}; {remedy}") from None
+        return {**store, "AWS_CA_BUNDLE": f"{contract.BASE_DIR}/{copy}"}
 
     def command(self, run: LocalRun, host: Host) -> tuple[str, ...]:
         """Return the request's entrypoint and arguments, or the image's own entry point with `train`."""

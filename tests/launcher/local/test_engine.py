@@ -1,4 +1,4 @@
-"""What a container engine's refusals mean for the user, by a program that refuses as docker does."""
+"""What a container engine's refusals mean for the user, by a program that refuses as docker does; and what containers get."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 import platform
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from launcher.console import Console
 from launcher.errors import RefusedError
-from launcher.local.runners.engine import Engine
+from launcher.local.runners.containers import Containers
+from launcher.local.runners.engine import Engine, Image
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -89,3 +92,19 @@ def test_full_disk_is_an_error_with_the_command_that_frees_it(folder: Path) -> N
         RefusedError, match=r"^docker create: mkdir .*: no space left on device; free space .* system prune"
     ):
         Engine("docker").ask("create")
+
+
+def test_container_gets_a_copy_of_the_stores_certificates(folder: Path) -> None:
+    write_docker(folder, "")
+    (folder / "ca.pem").write_text("certificates")
+    (folder / "ml/input/config").mkdir(parents=True)
+    run: Any = SimpleNamespace(root=lambda host: folder / "ml")
+    host: Any = None
+    runner = Containers(
+        Engine("docker"), Image("a", ()), "label=run", Console(), "127.0.0.1", isolated=False, alone=False
+    )
+    found = runner.environ(run, host, {"AWS_CA_BUNDLE": str(folder / "ca.pem"), "AWS_REGION": "eu-west-1"})
+    assert found == {"AWS_CA_BUNDLE": "/opt/ml/input/config/ca-bundle.pem", "AWS_REGION": "eu-west-1"}
+    assert (folder / "ml/input/config/ca-bundle.pem").read_text() == "certificates"
+    with pytest.raises(RefusedError, match=r"AWS_CA_BUNDLE .*: No such file or directory; name a file of certificates"):
+        runner.environ(run, host, {"AWS_CA_BUNDLE": str(folder / "none.pem")})
