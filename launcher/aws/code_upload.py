@@ -90,10 +90,17 @@ def _put(
     sha256 = base64.b64encode(sha.digest()).decode()
     checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256, "Metadata": {_CONTENT: f"{size} {sha256}"}}
     settings = TransferConfig(multipart_threshold=size + 1, use_threads=False)
+    sent = 0
+
+    def count(more: int) -> None:
+        nonlocal sent
+        sent += more
+        advance(more)
 
     def send(client: Any) -> None:
+        count(-sent)  # An attempt with expired keys sent nothing.
         with file.open("rb") as body:
-            client.upload_fileobj(body, bucket, key, {**checked, **encryption}, Callback=advance, Config=settings)
+            client.upload_fileobj(body, bucket, key, {**checked, **encryption}, Callback=count, Config=settings)
 
     try:
         start(lambda: account.attempt("s3", "put_object", send)).result()

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from launcher.aws.account import Account
+from launcher.aws.code_upload import upload_code
 from launcher.console import Console
 from launcher.errors import AccountError, LaunchError, RefusedError
 from launcher.jobs.submission import submit
@@ -65,6 +68,24 @@ def test_unchanged_code_is_not_uploaded_again(aws: StandIn, plan: launcher.Plan)
     aws.clear_calls()
     submitted(launcher.plan("job.yaml", name="digits-2"))
     assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"]
+
+
+def test_upload_progress_counts_code_once_if_keys_expire(
+    aws: StandIn, plan: launcher.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+
+    class Counted(Console):
+        @contextmanager
+        def progress(self, *about: object, **more: object) -> Iterator[Callable[[int], None]]:
+            yield counts.append
+
+    account = Account(region="us-east-1")
+    account.call("sts", "get_caller_identity")
+    aws.fault("expired", "s3:PutObject", key_id="stand-in-key-id", count=-1)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "renewed-key-id")
+    upload_code(plan, account, Counted())
+    assert sum(counts) == sum(map(len, sent(plan)))
 
 
 def test_code_is_encrypted_with_outputs_key(aws: StandIn, plan: launcher.Plan) -> None:
