@@ -34,14 +34,13 @@ from launcher.local.hosts import prepare_host, write_code
 from launcher.local.providers import provide, provider_of
 from launcher.local.report import announce, report
 from launcher.local.runners import HostProcess, opened
-from launcher.local.watch import watch
+from launcher.local.watch import STOPPING, watch
 from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of
 from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
 from launcher.spec.channels import KINDS
 
 _RUNS_FOLDER = ".launch"
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
 
 
@@ -80,8 +79,6 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             _ask_about_size(run, store)
             processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
             outcome = watch(processes, run, failures)
-            for number in _STOPPING:  # the rest is short and must not be interrupted
-                signal.signal(number, signal.SIG_IGN)
             checkpoints.store()
         exit_code = StoppedError.exit_code if signal.SIGTERM in received else outcome.exit_code
         return report(run, replace(outcome, reason=local.named(outcome.reason), exit_code=exit_code))
@@ -220,7 +217,7 @@ def _signals() -> Iterator[list[int]]:
         received.append(number)
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in _STOPPING}
+    before = {number: signal.getsignal(number) for number in STOPPING}
     heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     for number in heard:
         signal.signal(number, interrupt)

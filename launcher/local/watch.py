@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -19,6 +20,7 @@ from launcher.jobs.logs.metrics import Metrics
 from launcher.local.runners import HostProcess
 from launcher.local.workspace import LocalRun
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 _ABANDONED_SECONDS = 10  # for other hosts after one has failed: they may wait in a barrier that no process will join
 _CHUNK = 1 << 20  # bytes per read: lines are printed in batches if the job is faster than the terminal
@@ -103,6 +105,8 @@ class _Watch:
                 time.sleep(0.05)
         except KeyboardInterrupt:
             self.run.console.say("killing")
+        for number in STOPPING:  # the rest is short and must not be interrupted
+            signal.signal(number, signal.SIG_IGN)
         for process in self.running():
             self.run.runner.kill(process)
         for process in self.processes:
@@ -115,7 +119,7 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
 
 
 def watch(hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
-    """Start the hosts and follow them; return when the last of their processes has ended."""
+    """Start the hosts and follow them; return when the last of their processes has ended, and ignore Ctrl-C from then on."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
     state = _Watch(run, failures, Metrics(definitions, run.console.warn))
     begun = time.monotonic()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from launcher.checks.examples import laid_over_base
 from local_jobs import assert_nothing_is_left, command, launch, processes_of, result, write_job
 from patience import PATIENCE
 
@@ -54,6 +56,36 @@ def test_ctrl_c_stops_the_run_and_leaves_nothing(here: Path, options: list[str])
     assert process.returncode == 130, lines
     assert any("saving" in line for line in lines)
     assert result(here)["TrainingJobStatus"] == "Stopped"
+    assert_nothing_is_left(here)
+
+
+def test_ctrl_c_after_the_script_has_ended_keeps_the_result(here: Path) -> None:
+    script = """
+import os, sys, time
+parent = os.getpid()
+if os.fork() == 0:
+    os.setsid()
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    print("alone", flush=True)
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+"""
+    # The launcher waits for the end of the output, which a process with a session of its own keeps open.
+    (here / "script.py").write_text(script)
+    entrypoint = json.dumps([sys.executable, str(here / "script.py"), str(here / "go")])
+    (here / "job.yaml").write_text(laid_over_base(f"container_entrypoint: {entrypoint}\nchannels: null"))
+    with subprocess.Popen(
+        command("--no-namespaces"), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "alone" in line:
+                process.send_signal(signal.SIGINT)
+                (here / "go").touch()
+        process.wait(timeout=PATIENCE)
+    assert result(here)["TrainingJobStatus"] in ("Completed", "Stopped")  # the latter if the launcher is slow
     assert_nothing_is_left(here)
 
 
