@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 _BUSY_SECONDS = 3.0  # to wait until the job closes its files in the mount
@@ -68,7 +69,15 @@ def unmount(directory: Path) -> None:
         late = time.monotonic() > deadline
         for command in _DETACH if late else _UNMOUNT:
             if shutil.which(command[0]) and is_mounted(directory):
-                subprocess.run([*command, directory], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+                # It blocks if the program answers nothing; once the program has ended, the next attempt does not.
+                with suppress(subprocess.TimeoutExpired):
+                    subprocess.run(
+                        [*command, directory],
+                        stdin=subprocess.DEVNULL,
+                        capture_output=True,
+                        check=False,
+                        timeout=_BUSY_SECONDS,
+                    )
         if late:
             return
         if is_mounted(directory):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -209,7 +210,12 @@ def mounted(tool: MountTool, view: View, which: Which, on_warning: Callable[[str
 
 def _wait_until_live(program: str, process: subprocess.Popen[bytes], directory: Path, log: Path) -> None:
     deadline = time.monotonic() + _LIVE_SECONDS
-    while not (is_mounted(directory) and _answers(directory)):
+    live, look = threading.Event(), threading.Thread()
+    while not live.is_set():
+        if is_mounted(directory) and not look.is_alive():
+            # In a thread, because it blocks as long as the program or its store is silent.
+            look = threading.Thread(target=_look, args=(directory, live), daemon=True)
+            look.start()
         if process.poll() is not None:
             *_, last = ["no output", *filter(None, map(str.strip, log.read_text(errors="replace").split("\n")))]
             raise MountFailedError(f"{program} ended with exit code {process.returncode} ({last}; log in {log})")
@@ -218,10 +224,8 @@ def _wait_until_live(program: str, process: subprocess.Popen[bytes], directory: 
         time.sleep(_LOOK_SECONDS)
 
 
-def _answers(directory: Path) -> bool:
-    """Return whether the program serves its mount: s3fs mounts first, and ends if it then finds an unknown option."""
-    try:
+def _look(directory: Path, live: threading.Event) -> None:
+    """Set the event if the program serves its mount: s3fs mounts first, and ends if it then finds an unknown option."""
+    with suppress(OSError):
         directory.stat()
-    except OSError:
-        return False
-    return True
+        live.set()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 from entrypoints.mounts import programs
 from entrypoints.mounts.programs import TOOLS, MountFailedError, MountTool, View, mounted, tool_environ
+from patience import PATIENCE
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
 MINIO = {**KEYS, "AWS_ENDPOINT_URL": "https://minio:9000", "AWS_REGION": "eu-west-1", "AWS_CA_BUNDLE": "/ca.pem"}
@@ -78,3 +81,23 @@ def test_program_that_ends_after_mounting_is_reported(tmp_path: Path, monkeypatc
         mounted(MountTool("false", lambda view: []), dead, shutil.which, lambda text: None),
     ):
         pytest.fail("a mount that nothing serves is used")
+
+
+def test_program_that_ends_while_its_mount_is_silent_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "is_mounted", lambda directory: True)
+    over = threading.Event()
+
+    class Silent(type(tmp_path)):  # type: ignore[misc]
+        def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+            assert over.wait(PATIENCE), "the program's end is not noticed"
+            raise OSError
+
+    dead = View({"": ("bucket", "")}, Silent(tmp_path / "dead"), tmp_path, {})
+    with (
+        pytest.raises(MountFailedError, match="false ended with exit code 1"),
+        mounted(MountTool("false", lambda view: []), dead, shutil.which, lambda text: None),
+    ):
+        pytest.fail("a mount that does not answer is used")
+    over.set()
