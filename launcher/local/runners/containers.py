@@ -1,6 +1,6 @@
 """Hosts as containers of the job's image, one each on a private network, by the command line of docker.
 
-No value of the environment is part of a container's settings, which everybody who may use the engine can read: each container
+No value of the environment is part of a container's settings, which all users of the engine can read: each container
 starts with a shell as PID 1 that reads the variables from its standard input and then execs the image's program. So the names of
 all hosts resolve before the first program starts, too.
 
@@ -208,7 +208,7 @@ class Containers:
         )
         exports = [f"export {name}={shlex.quote(value)}\n" for name, value in host.environ.items()]
         assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin as stdin:  # its exit code tells that the container has ended
+        with suppress(BrokenPipeError), process.stdin as stdin:  # its exit code shows that the container has ended
             stdin.write("".join([*exports, 'exec "$@" </dev/null\n']).encode())
         return process
 

@@ -54,7 +54,7 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Proc
 
 
 class Processes:
-    """The runner of processes; `mounts` tells whether they have namespaces."""
+    """The runner of processes; `mounts` is whether they have namespaces."""
 
     other_users = False
     address = "127.0.0.1"

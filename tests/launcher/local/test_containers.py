@@ -130,7 +130,7 @@ while not os.path.exists(data + "efs/go"):
     ]
 
 
-def test_image_of_ones_own_gets_train_its_user_and_no_network(here: Path, docker: Engine, fuse: None) -> None:
+def test_users_image_gets_train_its_user_and_no_network(here: Path, docker: Engine, fuse: None) -> None:
     program = """
 import os, socket, sys
 config = open("/opt/ml/input/config/hyperparameters.json").read()
@@ -145,11 +145,11 @@ open("/opt/ml/output/failure", "w").write("a reason of its own")
 sys.exit(3)
 """
     entrypoint = json.dumps(["python3", "-c", program])
-    docker.make_image("own:1", f"ENTRYPOINT {entrypoint}", "USER 1234")
+    docker.make_image("users:1", f"ENTRYPOINT {entrypoint}", "USER 1234")
     channels = "channels: {fast: {s3_uri: s3://bucket/train/, input_mode: FastFile}, train: s3://bucket/train/}"
     overlay = f"enable_network_isolation: true\nhyperparameters: {{epochs: 1}}\n{channels}"
     (here / "job.yaml").write_text(laid_over_base(overlay))
-    output = launch(here, *in_docker("own:1"), code=4)
+    output = launch(here, *in_docker("users:1"), code=4)
     assert """program ['train'] 1234 {"epochs": "1"} ['AWS_REGION']""" in output
     assert f"channels {[[f'{index}.txt' for index in range(6)]] * 2}" in output
     assert "outside Network is unreachable" in output
