@@ -60,10 +60,13 @@ def unshare() -> list[str]:
 
 
 def handles_sigterm(pid: int) -> bool:
-    """Return whether a process has a handler for SIGTERM; PID 1 receives no signal without a handler."""
+    """Return whether a process has a handler for SIGTERM; PID 1 receives no signal without a handler.
+
+    True as well if that is unknown: on macOS, for a process that has ended, and for one that `hidepid` of /proc hides.
+    """
     try:
         status = Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return not sys.platform.startswith("linux")
+    except OSError:
+        return True
     caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)

@@ -107,13 +107,14 @@ def _owner(process: int | str) -> str | None:
         start = (
             Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
         )
-        return f"{_namespace()}.{process}.{start}"
+        return f"{_scope()}.{process}.{start}"
     except FileNotFoundError:
         return None
 
 
-def _namespace() -> str:
-    return str(Path("/proc/self/ns/pid").stat().st_ino)
+def _scope() -> str:
+    """Return a name of the processes that this one can surely find: in its namespace, and of its user (`hidepid` of /proc)."""
+    return f"{Path('/proc/self/ns/pid').stat().st_ino}.{os.geteuid()}"
 
 
 def _remove_abandoned(engine: Engine) -> None:
@@ -121,9 +122,8 @@ def _remove_abandoned(engine: Engine) -> None:
     shown = ("--filter", f"label={LABEL}", "--format", f'{{{{.Label "{LABEL}"}}}}')
     for run in {*engine.ask("network", "ls", *shown).split(), *engine.ask("ps", "-a", *shown).split()}:
         owner = run.rpartition("-")[2]
-        namespace, _, rest = owner.partition(".")
-        # A process of another namespace may run, although it cannot be found here.
-        if namespace == _namespace() and _owner(rest.partition(".")[0]) != owner:
+        scope, *rest = owner.rsplit(".", 2)
+        if scope == _scope() and _owner(rest[0]) != owner:
             command = ["sh", "-c", _REMOVE, "sh", engine.program, f"{LABEL}={run}"]
             subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
