@@ -128,7 +128,7 @@ class Trial:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self._is_left():
             time.sleep(0.05)
-        if how == "launcher":  # It cannot remove the FIFOs of its run, which nobody holds open.
+        if how == "launcher":  # It cannot remove the FIFOs of its run, which no process has open.
             shutil.rmtree(self.here / f".launch/life-{life}/algo-1", ignore_errors=True)
         assert_nothing_is_left(self.here)
         kept = self.here / f".launch/life-{life}/s3/bucket/checkpoints"

@@ -41,9 +41,8 @@ class View:
     scratch: Path  # for logs and caches
     store_environ: Mapping[str, str]
     only: Path | None = None  # a file with the paths to show, one per line; None shows all
-    other_users: bool = (
-        False  # whether they can read it, too; only root can allow it unless /etc/fuse.conf has user_allow_other
-    )
+    # Whether they can read it, too; only root can allow it unless /etc/fuse.conf has user_allow_other.
+    other_users: bool = False
 
     @property
     def folder(self) -> tuple[str, str]:
@@ -200,9 +199,8 @@ def mounted(tool: MountTool, view: View, which: Which, on_warning: Callable[[str
             _wait_until_live(tool.program, process, view.directory, log)
             yield
         finally:
-            process.communicate(
-                b"\n"
-            )  # the end of its standard input is not enough: forked processes may have it open, too
+            # The end of its standard input is not enough: forked processes may have it open, too.
+            process.communicate(b"\n")
             unmount(view.directory)  # in case the keeper was killed
             if is_mounted(view.directory):
                 on_warning(f"{view.directory} is still mounted; unmount it by `fusermount3 -uz {view.directory}`")

@@ -213,9 +213,8 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
                 return request()
         except _s3_exception() as error:
             cause = cause_of(str(error))
-            if not renewed and "<no message>" in str(
-                error
-            ):  # A HEAD has no body that would say whether the keys expired.
+            # A HEAD has no body that would say whether the keys expired.
+            if not renewed and "<no message>" in str(error):
                 renewed = True
                 _renew_client(attempt)
                 continue

@@ -62,9 +62,8 @@ def load_state(loader: Stateful | DataLoader[Any], state: State) -> None:
         loader.load_state_dict(state)  # type: ignore[union-attr]
         dataset.set_epoch(epoch_of(state))  # A StatefulDataLoader passes its state to the workers only.
     else:
-        dataset.load_state_dict(
-            state
-        )  # A StatefulDataLoader knows only its own number of workers; its dataset knows any.
+        # A StatefulDataLoader knows only its own number of workers; its dataset knows any.
+        dataset.load_state_dict(state)
 
 
 def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:

@@ -43,7 +43,7 @@ class Journal:
 
 
 class Named:
-    """A transform that says which channel a line is of."""
+    """A transform that puts the name of the channel before each line."""
 
     def __init__(self, channel: str) -> None:
         self.channel = channel

@@ -184,9 +184,8 @@ class Loops(RuleBasedStateMachine):
         self.how = how if how["kind"] != "dataset" else {**how, "readers": 1}
         self.loader = Loader(**self.how)
         self.epoch = 0
-        self.left: dict[int, int] | None = (
-            None  # by reader: the first sample that the next loop in the same epoch reads
-        )
+        # By reader: the first sample that the next loop in the same epoch reads.
+        self.left: dict[int, int] | None = None
         self.has_looped = False
         self.void: int | None = None
 
