@@ -49,7 +49,7 @@ def _attempt(steps: str, *arguments: Path) -> str | None:
 
 def remove_overlay(written: Path) -> None:
     """Remove the folders of an overlay, including the one that the kernel protects against all users."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):  # none was mounted, or an engine mounted it as root
         (written / "work" / "work").chmod(0o700)
     shutil.rmtree(written, ignore_errors=True)
 

@@ -53,6 +53,7 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
                 continue
             written = delivery.scratch / "written"
             written.mkdir(parents=True)
+            stack.callback(remove_tree, written, delivery.on_warning)  # warns of what remains after the next line
             stack.callback(sandbox.remove_overlay, written)
             target = stack.enter_context(empty_directory(delivery))
             binds.append(BindMount(source, target, read_only=False, written=written))

@@ -19,7 +19,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -179,24 +179,27 @@ class Containers:
 
     def prepare(self, hosts: Sequence[HostProcess]) -> None:
         """Create and start all containers. Their programs wait for the variables."""
-        for host in hosts:
-            _let_all_users_in(host)
-            options = [option for bind in host.binds for option in ("--mount", _mount(host, bind))]
-            self.engine.ask(
-                "create",
-                "--interactive",
-                *("--name", self._name(host), "--label", self.label, "--hostname", host.name),
-                *self._network_options(host),
-                # The default of 64 MB is too small for DataLoaders. Half of the memory is what tmpfs has by default.
-                *("--shm-size", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)),
-                *("--log-driver", "none"),  # the run's own log is enough
-                *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
-                *(("--gpus", "all") if _NVIDIA.exists() else ()),
-                *("--mount", _csv("type=bind", f"source={host.root.absolute()}", f"target={contract.BASE_DIR}")),
-                *options,
-                *("--entrypoint", "/bin/sh", self.image.identity, "-s", *host.command),
-            )
-        self.engine.ask("start", *map(self._name, hosts))
+        with ExitStack() as stack:
+            stack.callback(self._give_back, hosts[0].root.parent.parent)
+            for host in hosts:
+                _let_all_users_in(host)
+                options = [option for bind in host.binds for option in ("--mount", _mount(host, bind))]
+                self.engine.ask(
+                    "create",
+                    "--interactive",
+                    *("--name", self._name(host), "--label", self.label, "--hostname", host.name),
+                    *self._network_options(host),
+                    # The default of 64 MB is too small for DataLoaders. Half of the memory is what tmpfs has by default.
+                    *("--shm-size", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)),
+                    *("--log-driver", "none"),  # the run's own log is enough
+                    *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
+                    *(("--gpus", "all") if _NVIDIA.exists() else ()),
+                    *("--mount", _csv("type=bind", f"source={host.root.absolute()}", f"target={contract.BASE_DIR}")),
+                    *options,
+                    *("--entrypoint", "/bin/sh", self.image.identity, "-s", *host.command),
+                )
+            self.engine.ask("start", *map(self._name, hosts))
+            stack.pop_all()
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -231,6 +234,9 @@ class Containers:
     def finish(self, folder: Path) -> None:
         """Make this user the owner of what the containers' users wrote, in a container of the image, as only root can."""
         self.engine.ask("ps", "--quiet")  # an engine that stops ends its containers, some with exit code 0
+        self._give_back(folder)
+
+    def _give_back(self, folder: Path) -> None:
         if os.geteuid() == 0:
             return
         mount = _csv("type=bind", f"source={folder.absolute()}", "target=/run-folder", "bind-nonrecursive")
