@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import traceback
+import uuid
 import warnings
 from pathlib import Path
 from types import FrameType
@@ -71,7 +71,8 @@ def gathered(value: Any) -> list[Any]:
 
 
 def train() -> None:
-    distributed.init_process_group("gloo")
+    number, ranks = int(os.environ["RANK"]), SETTINGS["ranks"]
+    distributed.init_process_group("gloo", f"file://{os.environ['GROUP_FILE']}", rank=number, world_size=ranks)
     dataset = data()
     loader, journal, model = loader_of(dataset), Journal(), nn.Linear(20, 20)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -122,10 +123,8 @@ def main() -> None:
     """Run the ranks; like torchrun, end all if one fails."""
     torch.set_num_threads(1)
     size = str(SETTINGS["ranks"])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    os.environ |= {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    group_file = Path(SETTINGS["journal"]).with_name(f"group-{uuid.uuid4()}")  # a new one for each life
+    os.environ |= {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "GROUP_FILE": str(group_file)}
     ranks: set[int] = set()
 
     def stop(number: int, frame: FrameType | None) -> None:
