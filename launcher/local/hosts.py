@@ -15,7 +15,7 @@ from launcher.local.workspace import Host, LocalRun
 from launcher.request.build import connector_variables
 from launcher.request.view import s3_source
 
-_WARM_POOLS = ".warm-pool"  # beside the runs' folders, whose names cannot begin so
+WARM_POOLS = ".warm-pool"  # beside the runs' folders, whose names cannot begin so
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 
 
@@ -55,7 +55,7 @@ def _warm_pool(run: LocalRun, host: Host) -> tuple[BindMount, ...]:
     """Make the folder that is kept for the next job, if the job has one, and return its mount; without mounts, link to it."""
     if not _is_kept_warm(run):
         return ()
-    pool = run.folder.parent / _WARM_POOLS / host.name
+    pool = run.folder.parent / WARM_POOLS / host.name
     pool.mkdir(parents=True, exist_ok=True)
     target = run.root(host) / contract.WARM_POOL_DIR
     target.parent.mkdir()

@@ -10,8 +10,6 @@ the launcher ends, however it ends; what this process could not remove, because 
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import shlex
 import shutil
@@ -20,16 +18,16 @@ import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import BindMount
 from launcher.local.runners import HostProcess
 from launcher.local.runners.engine import Engine, Image
+from launcher.local.runners.mounts import csv_line, let_all_users_in, mount_option
 from launcher.local.sandbox import handles_sigterm
 from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
 from launcher.planning import Plan
@@ -139,6 +137,7 @@ class Containers:
     address: str
     isolated: bool
     alone: bool  # without any network, even one of its own
+    kept: list[Path] = field(default_factory=list)  # folders of the hosts that outlast the run
 
     mounts: ClassVar[bool] = True
     other_users: ClassVar[bool] = True
@@ -182,8 +181,8 @@ class Containers:
         with ExitStack() as stack:
             stack.callback(self._give_back, hosts[0].root.parent.parent)
             for host in hosts:
-                _let_all_users_in(host)
-                options = [option for bind in host.binds for option in ("--mount", _mount(host, bind))]
+                self.kept.extend(let_all_users_in(host))
+                options = [option for bind in host.binds for option in ("--mount", mount_option(host, bind))]
                 self.engine.ask(
                     "create",
                     "--interactive",
@@ -194,7 +193,10 @@ class Containers:
                     *("--log-driver", "none"),  # the run's own log is enough
                     *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
                     *(("--gpus", "all") if _NVIDIA.exists() else ()),
-                    *("--mount", _csv("type=bind", f"source={host.root.absolute()}", f"target={contract.BASE_DIR}")),
+                    *(
+                        "--mount",
+                        csv_line("type=bind", f"source={host.root.absolute()}", f"target={contract.BASE_DIR}"),
+                    ),
                     *options,
                     *("--entrypoint", "/bin/sh", self.image.identity, "-s", *host.command),
                 )
@@ -239,11 +241,13 @@ class Containers:
     def _give_back(self, folder: Path) -> None:
         if os.geteuid() == 0:
             return
-        mount = _csv("type=bind", f"source={folder.absolute()}", "target=/run-folder", "bind-nonrecursive")
-        options = ("--rm", "--user", "0", "--network", "none", "--label", self.label, "--mount", mount)
+        targets = {each.absolute(): f"target=/folders/{number}" for number, each in enumerate((folder, *self.kept))}
+        mounts = [csv_line("type=bind", f"source={each}", targets[each], "bind-nonrecursive") for each in targets]
+        options = [word for mount in mounts for word in ("--mount", mount)]
+        options += ("--rm", "--user", "0", "--network", "none", "--label", self.label)
         owner = f"{os.geteuid()}:{os.getegid()}"
         try:
-            self.engine.ask("run", *options, "--entrypoint", "chown", self.image.identity, "-hR", owner, "/run-folder")
+            self.engine.ask("run", *options, "--entrypoint", "chown", self.image.identity, "-hR", owner, "/folders")
         except RefusedError as error:
             self.console.warn(f"{folder}: what the containers wrote there may belong to other users ({error})")
 
@@ -254,44 +258,3 @@ class Containers:
 
     def _name(self, host: HostProcess) -> str:
         return f"{self.network}-{host.name}"
-
-
-def _mount(host: HostProcess, bind: BindMount) -> str:
-    """Return the value of --mount for a channel; an overlay is a volume, which ends with its container."""
-    root = host.root.absolute()
-    target = bind.target
-    if target.is_relative_to(root):
-        target = Path(contract.BASE_DIR, target.relative_to(root))
-    if bind.written is None:
-        return _csv("type=bind", f"source={bind.source}", f"target={target}", *(["readonly"] if bind.read_only else []))
-    lower = bind.written / "lower"
-    lower.symlink_to(bind.source)
-    for name in ("upper", "work"):
-        (bind.written / name).mkdir()
-    # Paths in the options of an overlay must not contain commas or colons, so they are those of a link.
-    layers = Path(host.temporary, f"layers-{len(list(Path(host.temporary).iterdir()))}")
-    layers.symlink_to(bind.written.absolute())
-    overlay = ",".join(f"{name}dir={layers}/{name}" for name in ("lower", "upper", "work"))
-    options = (f"volume-opt={each}" for each in ("type=overlay", "device=overlay", f"o={overlay}"))
-    return _csv("type=volume", f"target={target}", "volume-nocopy", "volume-driver=local", *options)
-
-
-def _csv(*fields: str) -> str:
-    """Return the fields as --mount takes them: one line of CSV."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(fields)
-    return line.getvalue()
-
-
-def _let_all_users_in(host: HostProcess) -> None:
-    """Let the image's user, which may be any, read and write as in SageMaker; outside, only this user may enter the folder."""
-    host.root.parent.chmod(0o700)
-    for file in (host.root / contract.CONFIG_DIR).iterdir():
-        file.chmod(0o644)
-    folders = [
-        host.root,
-        *(host.root / name for name in (contract.MODEL_DIR, contract.OUTPUT_DIR, contract.OUTPUT_DATA_DIR)),
-    ]
-    own = (bind.source for bind in host.binds if not bind.read_only and bind.written is None)
-    for folder in (*folders, *(each for each in own if each.is_relative_to(host.root.parent.absolute()))):
-        folder.chmod(0o777)

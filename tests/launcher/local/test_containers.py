@@ -141,13 +141,20 @@ try:
     socket.create_connection(("192.0.2.1", 80))
 except OSError as error:
     print("outside", error.strerror)
+open("/opt/ml/input/data/train/new", "w").close()
+open(os.environ["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] + "/kept", "a").write(" and new")
 open("/opt/ml/output/failure", "w").write("a reason of its own")
 sys.exit(3)
 """
     entrypoint = json.dumps(["python3", "-c", program])
     docker.make_image("users:1", f"ENTRYPOINT {entrypoint}", "USER 1234")
     channels = "channels: {fast: {s3_uri: s3://bucket/train/, input_mode: FastFile}, train: s3://bucket/train/}"
-    overlay = f"enable_network_isolation: true\nhyperparameters: {{epochs: 1}}\n{channels}"
+    size = "instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9"
+    resources = f"resource_config: {{{size}, keep_alive_period_in_seconds: 60}}"
+    overlay = f"enable_network_isolation: true\nhyperparameters: {{epochs: 1}}\n{resources}\n{channels}"
+    kept = here / ".launch/.warm-pool/algo-1/kept"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("old")
     (here / "job.yaml").write_text(laid_over_base(overlay))
     output = launch(here, *in_docker("users:1"), code=4)
     assert """program ['train'] 1234 {"epochs": "1"} ['AWS_REGION']""" in output
@@ -155,6 +162,7 @@ sys.exit(3)
     assert "outside Network is unreachable" in output
     assert "shared memory True" in output
     assert result(here)["FailureReason"] == "a reason of its own"
+    assert kept.read_text() == "old and new"
 
 
 def test_ctrl_c_lets_the_container_save(here: Path, docker: Engine) -> None:

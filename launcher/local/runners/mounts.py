@@ -1,0 +1,67 @@
+"""What containers get of this machine's folders: the values of --mount, and the rights of the image's user."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+
+from entrypoints import contract
+from launcher.local.data.delivery import BindMount
+from launcher.local.hosts import WARM_POOLS
+from launcher.local.runners import HostProcess
+
+
+def mount_option(host: HostProcess, bind: BindMount) -> str:
+    """Return the value of --mount for a channel; an overlay is a volume, which ends with its container."""
+    root = host.root.absolute()
+    target = bind.target
+    if target.is_relative_to(root):
+        target = Path(contract.BASE_DIR, target.relative_to(root))
+    if bind.written is None:
+        return csv_line(
+            "type=bind", f"source={bind.source}", f"target={target}", *(["readonly"] if bind.read_only else [])
+        )
+    lower = bind.written / "lower"
+    lower.symlink_to(bind.source)
+    for name in ("upper", "work"):
+        (bind.written / name).mkdir()
+    (bind.written / "upper").chmod(0o777)  # the mode of the channel's folder
+    # Paths in the options of an overlay must not contain commas or colons, so they are those of a link.
+    layers = Path(host.temporary, f"layers-{len(list(Path(host.temporary).iterdir()))}")
+    layers.symlink_to(bind.written.absolute())
+    overlay = ",".join(f"{name}dir={layers}/{name}" for name in ("lower", "upper", "work"))
+    options = (f"volume-opt={each}" for each in ("type=overlay", "device=overlay", f"o={overlay}"))
+    return csv_line("type=volume", f"target={target}", "volume-nocopy", "volume-driver=local", *options)
+
+
+def csv_line(*fields: str) -> str:
+    """Return the fields as --mount takes them: one line of CSV."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields)
+    return line.getvalue()
+
+
+def let_all_users_in(host: HostProcess) -> list[Path]:
+    """Let the image's user, which may be any, read and write as in SageMaker; outside, only this user may enter the folders.
+
+    Returns:
+        The host's folders outside the run's own, whose owner must be this user again after the run.
+    """
+    for file in (host.root / contract.CONFIG_DIR).iterdir():
+        file.chmod(0o644)
+    pools = host.root.parents[2].absolute() / WARM_POOLS
+    binds = [bind.source for bind in host.binds if not bind.read_only and bind.written is None]
+    own = [folder for folder in binds if folder.is_relative_to(host.root.parent.absolute())]
+    kept = [folder for folder in binds if folder.is_relative_to(pools)]
+    for folder in (host.root, *kept):
+        folder.parent.chmod(0o700)
+    written = (host.root / name for name in (contract.MODEL_DIR, contract.OUTPUT_DIR, contract.OUTPUT_DATA_DIR))
+    for folder in (host.root, *written):
+        folder.chmod(0o777)
+    for folder in (*own, *kept):
+        for path in (folder, *folder.rglob("*")):
+            if not path.is_symlink() and os.geteuid() in (0, path.stat().st_uid):
+                path.chmod(path.stat().st_mode & 0o777 | (0o777 if path.is_dir() else 0o666))
+    return kept
