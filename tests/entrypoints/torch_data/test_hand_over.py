@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 from collections.abc import Iterator
@@ -121,6 +122,16 @@ def test_forked_process_has_its_own_memory() -> None:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert hand_over.ForkingPickler.loads(message) == data
+
+
+def test_workers_collect_nothing_that_they_inherit() -> None:
+    """A worker's collection would copy the memory that it shares with the training process."""
+
+    def inherited(samples: list[Any]) -> bool:
+        return any(each is gc for each in gc.get_objects())  # `gc` is a module, and older than the worker
+
+    assert inherited([])
+    assert not any(batches(Numbered(8), inherited, multiprocessing_context="fork"))
 
 
 def test_machine_without_memfd_uses_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
