@@ -24,9 +24,9 @@ def preflight_codes() -> Mapping[str, tuple[str, str]]:
 
 def all_codes() -> tuple[str, ...]:
     """Return every code that `--explain` knows."""
-    from launcher.jobs.failures.reasons import CAUSES, SCRIPT_FAILED
+    from launcher.jobs.failures.reasons import SCRIPT_FAILED, rows
 
-    return (*offline_codes(), *preflight_codes(), *dict.fromkeys(code for code, _ in CAUSES), SCRIPT_FAILED)
+    return (*offline_codes(), *preflight_codes(), *dict.fromkeys(row.code for row in rows()), SCRIPT_FAILED)
 
 
 def ignorable() -> tuple[str, ...]:

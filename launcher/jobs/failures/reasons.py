@@ -1,6 +1,6 @@
 """The likely cause of a failure and its remedy, since FailureReason is often only `AlgorithmError: , exit code: 1`.
 
-The tables (`causes`, `script_causes`) are searched in this order: AWS's own message; the exception that ended the script
+The rows of causes.yaml are searched for in this order: AWS's own message; the exception that ended the script
 (`tracebacks`); other lines that are not warnings; lines that may echo another process's death; last the warnings, which
 successful jobs have as well, so they are reported with `perhaps`. The result is a guess, and shown as one, below AWS's message.
 """
@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.jobs.failures.causes import AWS_CAUSES, Row
-from launcher.jobs.failures.script_causes import SCRIPT_CAUSES
+import yaml
+
 from launcher.jobs.failures.tracebacks import Raised, raised_in, raised_in_reason, without_benign, without_warnings
 
-CAUSES = (*AWS_CAUSES.items(), *SCRIPT_CAUSES.items())
 SCRIPT_FAILED = "script-failed"  # the code if no row matches
-_IN_LINES = tuple((code, row) for code, row in CAUSES if row.in_lines)
-_CERTAIN = tuple((code, row) for code, row in CAUSES if row.in_warnings)
 _ECHOES = ("terminated",)  # causes that may follow from another one, which the lines show
 _KILLED = re.compile(r"Root Cause \(first observed failure\):(?:\n.*){1,6}?exitcode *: *(?P<signal>-9|-11|-4)\b")
 _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
@@ -28,6 +27,35 @@ _DETAILS = re.compile(
 )
 _REMEDY = "the job's lines have the traceback; `launch job.yaml --local --sample 10` runs the same code on this machine"
 _ONE_HOST = {"peers": "the processes of the host", "open": "look for the first process that failed"}
+
+
+class Row(NamedTuple):
+    """One row of causes.yaml, which describes its members."""
+
+    code: str
+    pattern: str
+    cause: str
+    remedy: str
+    in_lines: bool = True
+    in_warnings: bool = False
+    input_mode: str | None = None
+
+    def search(self, text: str) -> re.Match[str] | None:
+        return re.search(self.pattern, text, re.IGNORECASE | re.MULTILINE)
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Return the known causes, the specific ones first."""
+    table = yaml.safe_load(Path(__file__).with_name("causes.yaml").read_text(encoding="utf-8"))
+    return tuple(
+        Row(**{**row, "pattern": row["pattern"] if isinstance(row["pattern"], str) else "|".join(row["pattern"])})
+        for row in table
+    )
+
+
+def _in_lines() -> list[Row]:
+    return [row for row in rows() if row.in_lines]
 
 
 class Cause(NamedTuple):
@@ -84,27 +112,27 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
     words = [exit_code[0]] if exit_code and status == "Failed" else []
     if not in_reason or "AlgorithmError" not in reason:
         words.append(f"{secondary}\n{reason}")
-    cause = _of_texts(description, CAUSES, words, lines)
+    cause = _of_texts(description, rows(), words, lines)
     if cause is not None and cause.code not in _ECHOES:
         return cause
     if status != "Failed":
-        return _of_texts(description, CAUSES, [secondary])
+        return _of_texts(description, rows(), [secondary])
     raised = [each for each in raised_in(lines) if not each.is_of_launcher]
     own = [each for each in raised if not each.is_echo]
     if not in_reason and (killed := _KILLED.search("\n".join(lines))):
         # torchrun reports the signal: no exception ended that rank, whatever it logged before.
-        return _of_texts(description, _IN_LINES, [f"exitcode : {killed['signal']}"])
+        return _of_texts(description, _in_lines(), [f"exitcode : {killed['signal']}"])
     last = in_reason[-1] if in_reason else own[-1] if own else None
     if in_reason and own and own[-1].name == in_reason[-1].name:
         last = own[-1]  # the same exception, not shortened
     if last is not None:
         return _of_exception(description, last) or _script_error(description, last)
     notable = ["\n".join(without_benign(lines))]
-    found = _of_texts(description, _CERTAIN, notable)
-    found = found or _of_texts(description, _IN_LINES, ["\n".join(without_warnings(lines))])
+    found = _of_texts(description, [row for row in rows() if row.in_warnings], notable)
+    found = found or _of_texts(description, _in_lines(), ["\n".join(without_warnings(lines))])
     if found is None and raised:
         found = _of_exception(description, raised[-1]) or _script_error(description, raised[-1])
-    if found is None and (hint := _of_texts(description, _IN_LINES, notable)):
+    if found is None and (hint := _of_texts(description, _in_lines(), notable)):
         found = hint._replace(cause=f"perhaps {hint.cause} (only a warning suggests it)")
     return found or cause or _script_error(description, None)
 
@@ -112,29 +140,29 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
 def explained(code: str) -> str | None:
     """Return what `launch --explain` prints of a code of these tables, with general words for a job's facts, or None."""
     facts = _Facts(object="...")
-    rows = [(row.cause, row.remedy) for known, row in CAUSES if known == code]
+    known = [(row.cause, row.remedy) for row in rows() if row.code == code]
     if code == SCRIPT_FAILED:
-        rows = [("the training script failed, and no known cause was found", _REMEDY)]
-    texts = [f"{cause.format_map(facts)}\n{remedy.format_map(facts)}" for cause, remedy in rows]
+        known = [("the training script failed, and no known cause was found", _REMEDY)]
+    texts = [f"{cause.format_map(facts)}\n{remedy.format_map(facts)}" for cause, remedy in known]
     return "\n\n".join([f"{code} (likely cause of a failed job)", *texts]) + "\n" if texts else None
 
 
 def _of_exception(description: Mapping[str, Any], raised: Raised) -> Cause | None:
     """Search an exception's own text, then that of the exception it was raised from."""
-    found = _of_texts(description, _IN_LINES, [raised.text])
+    found = _of_texts(description, _in_lines(), [raised.text])
     return found or (_of_exception(description, raised.cause) if raised.cause else None)
 
 
 def _of_texts(
-    description: Mapping[str, Any], rows: Iterable[tuple[str, Row]], texts: Sequence[str], lines: Sequence[str] = ()
+    description: Mapping[str, Any], table: Iterable[Row], texts: Sequence[str], lines: Sequence[str] = ()
 ) -> Cause | None:
     """Return the first row that matches the first matching text; `lines` may name an object that the text does not."""
     for text in texts:
-        for code, row in rows:
+        for row in table:
             if (found := row.search(text)) and _is_of_mode(row, found, description):
                 if row.in_lines and not any(found.groupdict().values()):
                     found = row.search("\n".join(without_warnings(lines))) or found
-                return _cause(code, row, found, description)
+                return _cause(row, found, description)
     return None
 
 
@@ -153,11 +181,11 @@ def headline(reason: str) -> str:
     return " ".join(_DETAILS.split(reason.strip())[0].split())
 
 
-def _cause(code: str, row: Row, found: re.Match[str], description: Mapping[str, Any]) -> Cause:
+def _cause(row: Row, found: re.Match[str], description: Mapping[str, Any]) -> Cause:
     facts = _Facts(_facts_of(description))
     # Alternatives of one pattern have numbered groups: `object`, `object2`.
     facts.update({name.rstrip("2"): value.strip() for name, value in found.groupdict().items() if value})
-    return Cause(code, row.cause.format_map(facts), row.remedy.format_map(facts))
+    return Cause(row.code, row.cause.format_map(facts), row.remedy.format_map(facts))
 
 
 def _facts_of(description: Mapping[str, Any]) -> dict[str, str]:

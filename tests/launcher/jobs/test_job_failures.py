@@ -8,7 +8,7 @@ import pytest
 
 from job_failure_lines import LINES
 from job_failure_reasons import JOB, REASONS
-from launcher.jobs.failures.reasons import CAUSES, headline, likely_cause
+from launcher.jobs.failures.reasons import headline, likely_cause, rows
 
 
 @pytest.mark.parametrize(("code", "reason", "named"), REASONS)
@@ -43,11 +43,11 @@ def check(code: str, description: dict[str, Any], lines: tuple[str, ...], named:
 
 def test_every_row_has_an_example() -> None:
     elsewhere = {"max-runtime", "max-wait-time", "spot-interruption", "pipe-as-folder"}  # in tests of their own
-    assert {code for code, _ in CAUSES} <= {code for code, *_ in REASONS} | {code for code, *_ in LINES} | elsewhere
+    assert {row.code for row in rows()} <= {code for code, *_ in REASONS} | {code for code, *_ in LINES} | elsewhere
 
 
 def test_sentences_without_facts_use_general_words() -> None:
-    for _, row in CAUSES:
+    for row in rows():
         bare = likely_cause({"TrainingJobStatus": "Failed", "FailureReason": ""}, ())
         assert bare is None
         assert "  " not in row.cause + row.remedy
