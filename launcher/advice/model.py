@@ -17,8 +17,7 @@ from math import ceil, floor, inf, log10
 
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Estimate, Inventory, Observed, Quantiles, Shards, Use
-from launcher.advice.problems import problems_of
-from launcher.advice.ways import WAYS, Way
+from launcher.advice.ways import WAYS, Way, problems_of
 
 Constants = Mapping[str, float]
 _REPACKED = ("recordio", "tfrecord", "zip", "parquet")  # formats that resharding keeps; others become members of a tar
@@ -56,7 +55,7 @@ def predict(
         _Job(way, data, inventory, shards, use, samples, _of_way(known, way)).estimate()
         for data, shards in forms
         for way in WAYS.values()
-        if way.home != (inventory.place,) or not way.reads_s3  # there it is FastFile
+        if way.home != [inventory.place] or not way.reads_s3  # there it is FastFile
     ]
     found = [replace(each, problems=tuple(problems_of(each, inventory, use, known))) for each in found]
     found = _with_break_even(found, use, known)
@@ -91,7 +90,7 @@ def _express(known: Constants) -> dict[str, float]:
 
 def _of_way(known: Constants, way: Way) -> Constants:
     own = {name.removeprefix(f"{way.name}/"): value for name, value in known.items() if name.startswith(f"{way.name}/")}
-    return {**(_express(known) if way.home == ("S3Express",) else known), **own}
+    return {**(_express(known) if way.home == ["S3Express"] else known), **own}
 
 
 def _shards(inventory: Inventory, use: Use, known: Constants) -> Shards | None:

@@ -1,11 +1,18 @@
-"""The ways in which data can arrive, one card each. A new way is one row of `WAYS`; the model needs to know no more of it.
+"""The ways in which data can arrive, and why one cannot be used for given data. A new way is one row of ways.yaml.
 
 The names in the fields are those of `launcher.advice.constants`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from launcher.advice.facts import Estimate, Inventory, Use
+from launcher.console import duration, human_bytes
 
 
 @dataclass(frozen=True)
@@ -13,9 +20,7 @@ class Way:
     """How one way reads data, as physics: latency, streams and bandwidth."""
 
     name: str
-    home: tuple[
-        str, ...
-    ]  # the places that it reads; data elsewhere must be copied there first, if `storage_usd` is known
+    home: list[str]  # the places that it reads; other data must be copied there first, if `storage_usd` is known
     latency: str = "s3_latency_s"  # per object or piece
     bandwidth: str = "network_bytes_per_s"  # of an instance
     stream_bandwidth: str = "stream_bytes_per_s"
@@ -31,9 +36,7 @@ class Way:
     storage_usd: str = ""  # per byte and month; empty: data stay in S3
     least_bytes: str = ""  # of the storage that is paid for
     read_usd: str = ""  # per byte read
-    index: str = (
-        ""  # objects per second that the storage indexes before it can be read; empty: a job copies the data there
-    )
+    index: str = ""  # objects per second that the storage indexes first; empty: a job copies the data there
     is_advised: bool = True  # False: nothing is published about it with SageMaker, so it is only shown
     effort: int = 0  # what it asks of people: 0 for a script that opens files in S3, and nothing else to set up
 
@@ -43,64 +46,35 @@ class Way:
         return self.home[0].startswith("S3")
 
 
-_S3 = ("S3", "S3Express")
 WAYS: dict[str, Way] = {
-    way.name: way
-    for way in (
-        Way("File", _S3, "disk_latency_s", "disk_bytes_per_s", "disk_bytes_per_s", copies=True),
-        Way("FastFile", _S3, most="requests_per_s", lists_first=True, walk="list_per_s"),
-        Way(
-            "S3Connector",
-            _S3,
-            bandwidth="reader_bytes_per_s",
-            most="reader_objects_per_s",
-            streams="reader_streams",
-            set_up="",
-            is_ours=True,
-            effort=1,
-        ),
-        Way(
-            "Pipe",
-            _S3,
-            bandwidth="copy_bytes_per_s",
-            most="requests_per_s",
-            streams="pipe_streams",
-            is_sequential=True,
-            effort=2,
-        ),
-        Way(
-            "FSxLustre",
-            ("FSxLustre",),
-            "lustre_latency_s",
-            "lustre_bytes_per_s",
-            "lustre_bytes_per_s",
-            walk="lustre_walk_per_s",
-            needs_vpc=True,
-            storage_usd="lustre_usd_month",
-            least_bytes="lustre_least_bytes",
-            index="lustre_import_per_s",
-            effort=3,
-        ),
-        Way(
-            "EFS",
-            ("EFS",),
-            "efs_latency_s",
-            "efs_bytes_per_s",
-            "efs_bytes_per_s",
-            walk="lustre_walk_per_s",
-            needs_vpc=True,
-            storage_usd="efs_usd_month",
-            read_usd="efs_read_usd",
-            effort=3,
-        ),
-        Way(  # FastFile after a copy into a directory bucket
-            "S3Express",
-            ("S3Express",),
-            lists_first=True,
-            walk="list_per_s",
-            storage_usd="express_usd_month",
-            is_advised=False,
-            effort=3,
-        ),
-    )
+    name: Way(name, **fields)
+    for name, fields in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")).items()
 }
+
+
+def problems_of(found: Estimate, inventory: Inventory, use: Use, known: Mapping[str, float]) -> Iterator[str]:
+    """Yield a sentence for each reason why a way cannot be used; `known` are the constants of the model."""
+    way, place = WAYS[found.way], inventory.place
+    reads_s3, small = way.reads_s3, inventory.sizes.p50 < known["small_bytes"]
+    if place not in way.home and not way.storage_usd:
+        yield f"the data are on {place}, and {way.name} reads S3: copy them there first"
+    elif place not in way.home and place != "S3":
+        yield f"the data are on {place}: copy them to {way.home[0]} first"
+    if use.disk_bytes is not None and found.disk_bytes > use.disk_bytes:
+        yield f"{human_bytes(found.disk_bytes)} do not fit the disk of {human_bytes(use.disk_bytes)}"
+    if way.needs_vpc and use.has_vpc is False:
+        yield "the job has no subnets and security groups, which a file system needs (vpc_config)"
+    if use.random_access and (way.is_sequential or found.shards):
+        yield "samples are read by index, and this way reads in sequence"
+    elif use.random_access and reads_s3 and not way.copies and not use.samples and not small:
+        yield f"each sample is a request into an object of {human_bytes(inventory.sizes.p50)}"
+    if use.edited_in_place and (reads_s3 or found.shards):
+        yield "files are edited in place, which S3 and shards do not allow"
+    if use.is_built_in and (way.is_ours or (found.shards and found.shards.format not in inventory.formats)):
+        yield "a built-in algorithm reads the data, in its own ways and formats"
+    cold = known["instance_s"] + known["image_s"]
+    if use.start_within_s is not None:
+        # No cold job starts faster than its instance and image: then only the data's part is judged, as in a warm pool.
+        late = found.start_s if use.start_within_s >= cold else found.download_s
+        if late > use.start_within_s:
+            yield f"the job starts after {duration(late)}, and {duration(use.start_within_s)} is wanted"
