@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ class Samples:
     """
 
     damage: Any = None  # what is skipped (records/damage.py)
+    counted: Callable[[], int]  # returns the number of the shard's samples; raises TypeError if no index has it
 
     def __init__(self, open_samples: OpenSamples, order: Order, about: State) -> None:
         self.epoch, self._order, self._at = order.epoch, order, ShardCursor()

@@ -104,4 +104,6 @@ def _read(fields: Any, key: str | None, cursor: Cursor) -> Iterator[Sample]:
         yield {KEY: key, **fields}
 
 
-FORMAT = Format(name="sidecars", sample="the objects of a stem, by their endings", read=_read, boundaries=False)
+FORMAT = Format(
+    name="sidecars", sample="the objects of a stem, by their endings", read=_read, count=1, boundaries=False
+)

@@ -49,6 +49,8 @@ class Format:
     # (ValueError if it cannot). Several readers of a Pipe then decode in parallel.
     framing: Format | None = field(compare=False, default=None)
     decode: Callable[[bytes], Sample] | None = field(compare=False, default=None)
+    # Returns the number of an object's samples from its index; 1 if each object is one sample, None if there is no index.
+    count: Callable[[ByteStream, str | None], int] | int | None = field(compare=False, default=None)
     options: tuple[str, ...] = field(compare=False, default=())  # names of what can be chosen
     # Returns the format with these options; raises ChannelError for an impossible value.
     with_options: Callable[[Mapping[str, str]], Format] | None = field(compare=False, default=None)

@@ -21,5 +21,6 @@ FORMAT = Format(
     name="objects",
     sample="a whole object's bytes in `data`; for a channel without a content type, or with any other",
     read=_read,
+    count=1,
     boundaries=False,  # nothing marks the end of one object in a joined stream
 )

@@ -85,12 +85,16 @@ def open_channel(
     def samples_of(shard: Shard) -> Samples:
         pipeline = Pipeline(channel, epoch, reader, form, shard, reading, cache, damage)
         order = Order(epoch, shard, reading, pipeline.is_assigned, channel.shuffled, by_samples=reader is None)
-        return Samples(pipeline.samples, order, {"channel": name, "format": str(form)})
+        samples = Samples(pipeline.samples, order, {"channel": name, "format": str(form)})
+        samples.counted = pipeline.count
+        return samples
 
     if reading.shards is None:
         samples = samples_of(shard)
     else:
-        samples = Turns([samples_of(each) for each in fixed_shards(channel, shard, reading.shards)])
+        parts = [samples_of(each) for each in fixed_shards(channel, shard, reading.shards)]
+        samples = Turns(parts)
+        samples.counted = lambda: sum(part.counted() for part in parts)
     samples.damage = damage
     return samples
 

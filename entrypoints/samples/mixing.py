@@ -83,6 +83,12 @@ class Mixture:
         self.finished = True
         raise StopIteration
 
+    def counted(self) -> int:
+        """Return the number of samples. Raises TypeError if it depends on the draws, or no index has it."""
+        if self._about["stop_at_first"]:
+            raise TypeError("the number of samples of a mixture that stops at its first channel's end is unknown")
+        return sum(source.counted() for source in self._sources)
+
     def close(self) -> None:
         """Close all sources."""
         for source in self._sources:

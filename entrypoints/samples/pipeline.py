@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, compress, count, islice
 from typing import Any
 
@@ -74,9 +75,37 @@ class Pipeline:
             where = "" if self._key is None else f" at or after object {self._key!r}"
             raise ChannelError(f"channel {self.channel.name!r} cannot be read{where}: {error}") from error
 
+    def count(self) -> int:
+        """Return the number of the shard's samples. Raises TypeError if no index has it."""
+        # `list(dataset)` calls this, too, and ignores only TypeError.
+        unknown = f"channel {self.channel.name!r}: the number of samples is unknown until they are read"
+        reader, count = self.reader, self.form.count
+        if reader is None or count is None:
+            why = "a Pipe is one stream" if reader is None else f"{self.form} has no index"
+            raise TypeError(f"{unknown}: {why}")
+        total = 0
+        try:
+            objects = self._objects
+            numbers = self.shard.of(self.reading.order_of(len(objects), self.epoch) or range(len(objects)))
+            if isinstance(count, int):
+                return sum(count for _ in numbers)
+            with closing(reader.open_objects(self.channel, _chosen(objects, numbers))) as opened:
+                for key, stream in opened:
+                    with closing(stream):
+                        total += count(stream, key)
+        except (ChannelError, OSError) as error:
+            raise TypeError(f"{unknown}: {error}") from error
+        return total
+
+    @cached_property
+    def _objects(self) -> Items[Any]:
+        """All objects of the channel. Samples that were counted are read from the same listing."""
+        assert self.reader is not None
+        return self.reader.objects(self.channel, self.epoch)
+
     def _of_objects(self, reader: Reader, cursor: ShardCursor) -> Generator[Sample, None, None]:
         begin = time.perf_counter()
-        objects = reader.objects(self.channel, self.epoch)
+        objects = self._objects
         # A shuffled order depends on all objects, so they are listed.
         order = None if self.reading.seed is None else self.reading.order_of(len(objects), self.epoch)
         self._compare(objects, cursor.resumption.listing, is_whole=order is not None)

@@ -15,6 +15,8 @@ wait forever for the rank that has run out. No sample is dropped or repeated; `u
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
@@ -68,7 +70,9 @@ class StreamDataset(IterableDataset[Any]):
         self.placement = placement
         self.shared_work = SharedWork(sources, environment)
         self.iterations = Iterations(self.shared_work.cells, placement.world_size == 1)
-        self._current: Samples | Mixture | None = None
+        self._current: Samples | Mixture | None = None  # of the iteration that began last
+        self._unread: Samples | Mixture | None = None  # these until it reads
+        self._counted: Samples | Mixture | None = None  # by `len`, for the next iteration, which lists nothing again
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, from 0; under Pipe each has its own FIFO. Raises ValueError for other values."""
@@ -88,11 +92,26 @@ class StreamDataset(IterableDataset[Any]):
         """Return the samples of one of this rank's workers, before the transform; in the next epoch unless one is given."""
         raise NotImplementedError
 
+    def __len__(self) -> int:
+        """The number of this rank's samples in the next epoch. Raises TypeError with the reason if no index has it."""
+        # Each worker may add an incomplete batch to a DataLoader's estimate, which warns at that.
+        warnings.filterwarnings("ignore", rf"Length of IterableDataset <{re.escape(type(self).__module__)}")
+        known = self._unread or self._counted  # `list` calls this after the iteration has begun, before it reads
+        if known is None or known.epoch != self.epoch:
+            known = self._counted = self.samples()
+        return known.counted()
+
+    def __bool__(self) -> bool:
+        return True  # without counting
+
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         begin = self.iterations.begin(worker, workers)
-        self._current = samples = self.samples(worker, workers, begin.epoch)
+        counted, self._counted = self._counted, None
+        if counted is None or info is not None or counted.epoch != begin.epoch:
+            counted = self.samples(worker, workers, begin.epoch)
+        self._current = self._unread = samples = counted
         if begin.state is not None:
             samples.load_state_dict(begin.state)
             if samples.finished and self.placement.local_world_size > 1:
@@ -123,6 +142,7 @@ class StreamDataset(IterableDataset[Any]):
         return meter.over(plain, finish=finish)
 
     def _untimed(self, samples: Samples | Mixture) -> Generator[Any, None, None]:
+        self._unread = None
         with closing(samples):
             found = self.transformed(samples)
             yield from found if get_worker_info() is None else map(shared, found)
@@ -134,7 +154,7 @@ class StreamDataset(IterableDataset[Any]):
 
     def __getstate__(self) -> State:
         # A running iteration is not copied: the copy restarts the epoch.
-        return {**self.__dict__, "_current": None}
+        return {**self.__dict__, "_current": None, "_unread": None, "_counted": None}
 
     def state_dict(self) -> State:
         """Return the position of this process's last iteration, from which a dataset that loads it resumes."""

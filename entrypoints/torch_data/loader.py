@@ -91,6 +91,22 @@ class ThreadLoader:
         self.threads = whole_number("threads", threads, 1)
         self._collate, self._drop_last = collate, drop_last
         self._state: State | None = None  # of the iteration that began last
+        self._unread: list[Samples | Mixture] = []  # its samples until it reads
+        self._counted: list[Samples | Mixture] = []  # by `len`, for the next iteration, which lists nothing again
+
+    def __len__(self) -> int:
+        """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
+        epoch, rest = self.dataset.epoch, 0 if self._drop_last else self._batch_size - 1
+        known = self._unread or self._counted  # `list` calls this after the iteration has begun, before it reads
+        if not known or known[0].epoch != epoch:
+            known = self._counted = self._samples(epoch)
+        return sum((samples.counted() + rest) // self._batch_size for samples in known)
+
+    def _samples(self, epoch: int) -> list[Samples | Mixture]:
+        return [self.dataset.samples(thread, self.threads, epoch) for thread in range(self.threads)]
+
+    def __bool__(self) -> bool:
+        return True  # without counting
 
     def __iter__(self) -> Generator[Any, None, None]:
         begin = self.dataset.iterations.begin()
@@ -101,7 +117,10 @@ class ThreadLoader:
                 f"the state was saved with {len(threads)} threads, but this loader has {self.threads}; merge the states of all"
                 " ranks by entrypoints.merge_states, or restart the epoch"
             )
-        samples = [self.dataset.samples(worker, self.threads, begin.epoch) for worker in range(self.threads)]
+        samples, self._counted = self._counted, []
+        if not samples or samples[0].epoch != begin.epoch:
+            samples = self._samples(begin.epoch)
+        self._unread = samples
         for each, of_thread in zip(samples, threads, strict=True):
             if of_thread is not None:
                 each.load_state_dict(of_thread)
@@ -134,6 +153,7 @@ class ThreadLoader:
 
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
+        self._unread = []
         states, ended, turn = list(begin["threads"]), set[int](), begin["turn"]
         stop, cores = threading.Event(), torch.get_num_threads()
         queues: list[queue.Queue[_Item]] = [queue.Queue(_AHEAD) for _ in samples]

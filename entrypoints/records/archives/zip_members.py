@@ -93,8 +93,7 @@ def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
     first: dict[bytes, int] = {}
     for place, name in table.names():
         if _is_file(name):
-            dot = name.find(b".", name.rfind(b"/") + 1)
-            ranks.append(first.setdefault(name if dot < 0 else name[:dot], len(first)))
+            ranks.append(first.setdefault(_stem(name), len(first)))
             places.append(place)
         else:
             others.append(place)
@@ -109,6 +108,18 @@ def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
         yield places[order[number]], -number
     for place in others:
         yield place, -len(places)
+
+
+def _count(stream: ByteStream, key: str | None) -> int:
+    """Return the number of samples by the archive's table."""
+    with closing(SeekableFile(stream, key, at_once=False)) as file:
+        names = read_table(file, key).names() if file.size else ()
+        return len({_stem(name) for _, name in names if _is_file(name)})
+
+
+def _stem(name: bytes) -> bytes:
+    dot = name.find(b".", name.rfind(b"/") + 1)
+    return name if dot < 0 else name[:dot]
 
 
 def _is_file(name: bytes) -> bool:
@@ -220,6 +231,7 @@ FORMAT = Format(
     content_types=("application/zip",),
     sample="the same, wherever a sample's members are in the archive",
     read=_read,
+    count=_count,
     write=zip_write.write,
     ending=".zip",
     after_damage="the next sample; after a damaged table, the next object",

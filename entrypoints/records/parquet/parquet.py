@@ -66,6 +66,16 @@ def _read(columns: tuple[str, ...] | None, stream: ByteStream, key: str | None, 
                     raise corrupt(key, file.tell(), f"{where}: not Parquet, or damaged: {reason}") from error
 
 
+def _count(stream: ByteStream, key: str | None) -> int:
+    """Return the number of rows by the table at the end."""
+    arrow, parquet = pyarrow()
+    with closing(SeekableFile(stream, key, at_once=False)) as file:
+        try:
+            return int(parquet.read_metadata(arrow.PythonFile(file, mode="r")).num_rows) if file.size else 0
+        except arrow.ArrowException as error:
+            raise corrupt(key, 0, f"the table at its end: not Parquet, or damaged: {error}") from error
+
+
 def _open(source: Any, columns: tuple[str, ...] | None, place: str) -> tuple[Any, list[str] | None]:
     """Return a file's reader, and the names of the columns to read. A column of structs is read as a whole."""
     _, parquet = pyarrow()
@@ -183,6 +193,7 @@ FORMAT = Format(
     content_types=("application/x-parquet",),
     sample="a row: a field for each column, or `parquet; columns=image,label`",
     read=partial(_read, None),
+    count=_count,
     write=parquet_write.write,
     ending=".parquet",
     boundaries=False,  # the table at the end of joined files is that of the last one

@@ -1,0 +1,135 @@
+"""len() of datasets and loaders: exact if an index has it, else a TypeError with the reason."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as arrow
+import pytest
+from pyarrow import parquet
+from torch.utils.data import DataLoader
+
+from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.order.sharding import Shard
+from entrypoints.readers import mounted
+from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
+from entrypoints.torch_data.mixed import MixedDataset
+
+FORMATS = {"objects": None, "zip": "application/zip", "parquet": "application/x-parquet", "lines": "text/plain"}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """Channels of five objects; object n of zip and Parquet has n samples, those of zip two members each."""
+    config = {
+        "pipe": {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+    }
+    for name, content_type in FORMATS.items():
+        config[name] = {**config["pipe"], "TrainingInputMode": "File"}
+        if content_type:
+            config[name]["ContentType"] = content_type
+        folder = tmp_path / "input/data" / name
+        folder.mkdir(parents=True)
+        for number in range(5):
+            place = folder / str(number)
+            if name == "zip":
+                with zipfile.ZipFile(place, "w") as archive:
+                    for member in [f"{each}.{ending}" for ending in ("txt", "cls") for each in range(number)]:
+                        archive.writestr(member, "x")
+            elif name == "parquet":
+                parquet.write_table(arrow.table({"number": arrow.array(range(number))}), place)
+            else:
+                place.write_text("a\nb\n")
+    config["pipe"]["ContentType"] = "text/plain"
+    (tmp_path / "input/config").mkdir(parents=True)
+    (tmp_path / "input/config/inputdataconfig.json").write_text(json.dumps(config))
+    return load_environment(tmp_path, {})
+
+
+@pytest.mark.parametrize("reading", [None, Reading(seed=3), Reading(seed=3, shards=4)], ids=["", "shuffled", "shards"])
+@pytest.mark.parametrize("name", ["objects", "zip", "parquet"])
+def test_length_is_the_number_of_samples_and_batches(
+    environment: Environment, name: str, reading: Reading | None
+) -> None:
+    dataset = ChannelDataset(name, environment=environment, reading=reading)
+    for epoch in (0, 1):
+        dataset.set_epoch(epoch)
+        assert len(dataset) == sum(1 for _ in dataset) == (5 if name == "objects" else 10)
+        for drop_last in (False, True):
+            loader = ThreadLoader(dataset, 3, threads=2, collate=list, drop_last=drop_last)
+            assert len(loader) == sum(1 for _ in loader)
+        if reading is None or reading.shards is None:
+            shards = [
+                open_channel(name, epoch, environment=environment, shard=Shard(i, 3), reading=reading) for i in range(3)
+            ]
+            assert [shard.counted() for shard in shards] == [sum(1 for _ in shard) for shard in shards]
+    assert len(DataLoader(dataset, 3)) == -(-len(dataset) // 3)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("lines", "lines has no index"), ("pipe", "a Pipe is one stream")])
+def test_unknown_length_is_a_type_error_with_the_reason(environment: Environment, name: str, reason: str) -> None:
+    dataset = ChannelDataset(name, environment=environment)
+    for loader in (dataset, ThreadLoader(dataset), DataLoader(dataset)):
+        with pytest.raises(TypeError, match=f"^channel '{name}': the number of samples is unknown .*: {reason}$"):
+            len(loader)
+    assert dataset
+    assert ThreadLoader(dataset)
+
+
+@pytest.mark.parametrize(
+    ("reading", "walked"),
+    [(None, 1), (Reading(seed=3), 1), (Reading(seed=3, shards=4), 4)],
+    ids=["", "shuffled", "shards"],
+)
+def test_length_and_list_cost_no_second_listing(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, reading: Reading | None, walked: int
+) -> None:
+    """`list` asks for the length after the iteration has begun, and before it reads."""
+    walks: list[bytes] = []
+    walk = mounted.walk
+
+    def counted(root: bytes) -> Iterator[bytes]:
+        walks.append(root)
+        return walk(root)
+
+    monkeypatch.setattr(mounted, "walk", counted)
+    dataset = ChannelDataset("objects", environment=environment, reading=reading)
+    mixed = MixedDataset({dataset: 1.0})
+    for each, walked_once in (
+        *((each, walked) for each in (dataset, mixed, DataLoader(dataset, None))),
+        (ThreadLoader(dataset, threads=2), max(2, walked)),
+    ):
+        walks.clear()
+        assert len(list(each)) == 5
+        assert len(walks) == walked_once
+        assert len(each) == sum(1 for _ in each)
+        assert len(walks) == 2 * walked_once
+    assert [*zip(dataset, dataset, strict=True)] == [(sample, sample) for sample in dataset]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded", "ignore:This DataLoader will create")
+def test_more_batches_than_a_data_loader_estimates_are_no_warning(environment: Environment) -> None:
+    loader = DataLoader(ChannelDataset("objects", environment=environment), 5, num_workers=3, collate_fn=len)
+    assert len(loader) == 1
+    assert list(loader) == [2, 2, 1]
+
+
+def test_length_of_a_mixture_is_that_of_its_channels(environment: Environment) -> None:
+    parts = [ChannelDataset(name, environment=environment) for name in ("objects", "zip")]
+    assert len(MixedDataset(dict.fromkeys(parts, 1.0))) == 15
+    with pytest.raises(TypeError, match="stops at its first channel's end"):
+        len(MixedDataset(dict.fromkeys(parts, 1.0), stop_at_first=True))
+
+
+def test_damaged_index_does_not_keep_a_list_from_being_made(environment: Environment) -> None:
+    (environment.channels["zip"].path / "1").write_bytes(b"no archive")
+    dataset = ChannelDataset("zip", environment=environment, reading=Reading(skip_damaged=1))
+    with pytest.raises(TypeError, match="'zip': the number of samples is unknown until they are read: object '1'"):
+        len(dataset)
+    assert len([*dataset]) == 9
