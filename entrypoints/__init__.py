@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from entrypoints.job.environment import Channel as Channel
     from entrypoints.job.environment import Environment as Environment
     from entrypoints.job.environment import load_environment as load_environment
+    from entrypoints.order.merging import merge_states as merge_states
     from entrypoints.order.sampling import Reading as Reading
-    from entrypoints.order.states import merge_states as merge_states
     from entrypoints.records.shards import write_shards as write_shards
     from entrypoints.samples.channel import open_channel as open_channel
     from entrypoints.samples.lst import read_lst as read_lst
@@ -49,8 +49,8 @@ _NAMES_OF = {
     "checkpointing.checkpoints": "Checkpoints",
     "errors": "ChannelError CorruptError",
     "job.environment": "Channel Environment load_environment",
+    "order.merging": "merge_states",
     "order.sampling": "Reading",
-    "order.states": "merge_states",
     "records.shards": "write_shards",
     "samples.channel": "open_channel",
     "samples.lst": "read_lst",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from entrypoints.errors import ChannelError
-from entrypoints.order.states import merge_states
+from entrypoints.order.merging import merge_states
 
 
 def fits(loader: Any, saved: Any) -> bool:

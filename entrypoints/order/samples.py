@@ -92,7 +92,7 @@ class Samples:
     def state_dict(self) -> State:
         """Return the position of the next sample, or that there is none."""
         layout = self._layout
-        restart = self._order.unrepeatable and not self.finished
+        restart = self._order.unrepeatable
         return {
             "version": VERSION,
             "epoch": self.epoch,
@@ -101,7 +101,7 @@ class Samples:
             "count": layout.count,
             "assigned": layout.assigned,
             "left": self._at.resumption.left,
-            "shards": {str(layout.index): list(Position() if restart else self.position)},
+            "shards": {str(layout.index): list(Position() if restart and not self.finished else self.position)},
             "ended": [layout.index] if self.finished else [],
             "listing": self._at.listing(),
             **({"restart": True} if restart else {}),

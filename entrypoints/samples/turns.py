@@ -11,9 +11,10 @@ from contextlib import ExitStack
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel
+from entrypoints.order.merging import united
 from entrypoints.order.samples import Samples
 from entrypoints.order.sharding import Shard
-from entrypoints.order.states import State, united
+from entrypoints.order.states import State
 from entrypoints.sample import Sample
 
 

@@ -12,7 +12,8 @@ import torch
 import torch.distributed
 from torch.utils.data import DataLoader
 
-from entrypoints.order.states import State, epoch_of, merge_states
+from entrypoints.order.merging import epoch_of, merge_states
+from entrypoints.order.states import State
 from entrypoints.torch_data.dataset import StreamDataset
 
 T = TypeVar("T")

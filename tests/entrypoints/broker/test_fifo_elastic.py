@@ -15,9 +15,9 @@ import pytest
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
+from entrypoints.order.merging import merge_states
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
-from entrypoints.order.states import merge_states
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.loader import ThreadLoader

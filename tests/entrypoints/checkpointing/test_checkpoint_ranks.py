@@ -102,7 +102,8 @@ class OfShuffledPipe:
     threads, restarts_epoch = 1, True
 
     def state_dict(self):
-        ended = {"epoch": 0, "threads": [{"epoch": 0, "version": 3, "finished": True}], "ended": [0], "turn": 0}
+        thread = {"epoch": 0, "version": 3, "finished": True, "restart": True}
+        ended = {"epoch": 0, "threads": [thread], "ended": [0], "turn": 0}
         return {"epoch": 0} if distributed.get_rank() else ended
 
     def load_state_dict(self, state):

@@ -11,10 +11,11 @@ import pytest
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment
+from entrypoints.order.merging import merge_states
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
-from entrypoints.order.states import merge_states
 from entrypoints.samples.channel import open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 from shuffled_channels import SHUFFLED, as_stored, make_environment
 
 
@@ -27,8 +28,10 @@ def test_shards_that_ranks_do_not_divide_are_refused(environment: Environment) -
         Reading(shards=0)
 
 
-def state_of(environment: Environment, name: str, index: int, count: int, read: int = 3, **how: Any) -> Any:
-    with closing(open_channel(name, environment=environment, shard=Shard(index, count), **how)) as samples:
+def state_of(
+    environment: Environment, name: str, index: int, count: int, read: int = 3, epoch: int = 0, **how: Any
+) -> Any:
+    with closing(open_channel(name, epoch, environment=environment, shard=Shard(index, count), **how)) as samples:
         list(islice(samples, read))
         return as_stored(samples.state_dict())
 
@@ -40,7 +43,8 @@ def test_states_that_do_not_belong_together_are_not_merged(environment: Environm
         ([one], "shard 1 of 2 is missing; give the states of all ranks"),
         ([one, state_of(environment, "tar", 0, 2, 5)], "two of shard 0 have different positions"),
         ([one, {**other, "epoch": 1}], "they are of the epochs 0, 1"),
-        ([one, {"epoch": 0}], "some were taken before their reader had begun the epoch"),
+        ([state_of(environment, "tar", 0, 3), {"epoch": 0}], "shard 1, 2 of 3 is missing, and 1 readers had not begun"),
+        ([one, {"epoch": 2}], "they are of the epochs 0, 2"),
         (
             [one, state_of(environment, "lines", 1, 2)],
             "it has channel 'lines', format 'lines', but another has channel",
@@ -66,6 +70,31 @@ def test_merging_merged_states_changes_nothing(environment: Environment) -> None
     assert merge_states([merged, merged]) == merged
     assert merge_states([merged, states[1]]) == merged
     assert merge_states([{"epoch": 4}, {"epoch": 4}]) == {"epoch": 4}
+
+
+@pytest.mark.parametrize("unbegun", [{"epoch": 1}, {"epoch": 0, "finished": True, "version": 3}], ids=["", "finished"])
+def test_all_is_left_of_the_share_of_a_reader_that_has_not_begun(environment: Environment, unbegun: Any) -> None:
+    states = [state_of(environment, "tar", index, 3, epoch=1) for index in range(3)]
+    fresh = state_of(environment, "tar", 1, 3, read=0, epoch=1)
+    assert merge_states([states[0], unbegun, states[2]]) == merge_states([states[0], fresh, states[2]])
+    merged = merge_states(states)
+    further = state_of(environment, "tar", 2, 3, 9, epoch=1)
+    assert merge_states([merged, merged, further]) == merge_states([states[0], states[1], further])
+
+
+def test_epoch_that_was_finished_when_it_was_loaded_stays_finished(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that passes over it has a state of another number of readers, and the others have what they loaded."""
+    merged = merge_states([state_of(environment, "tar", index, 3, 99) for index in range(3)])
+    assert merged["finished"]
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    dataset = ChannelDataset("tar", environment=environment)
+    dataset.load_state_dict(merged)
+    dataset.set_epoch(0)
+    assert list(dataset) == []
+    assert merge_states([dataset.state_dict(), merged]) == merged
 
 
 def test_old_state_is_refused(environment: Environment) -> None:

@@ -14,8 +14,8 @@ from damaged_objects import ALL, CASES, EACH, content_of, delivered, kept, piped
 from delivered_channels import recordio_of
 from entrypoints import ChannelDataset, Reading
 from entrypoints.errors import ChannelError, CorruptError
+from entrypoints.order.merging import merge_states
 from entrypoints.order.sharding import Shard
-from entrypoints.order.states import merge_states
 from entrypoints.records import SHORT_NAMES
 from entrypoints.sample import Sample
 from entrypoints.samples.channel import open_channel
