@@ -31,9 +31,9 @@ def compare_by(exchange: Exchange) -> None:
 
 
 class Agreement:
-    """How far a listing was compared; listings of other epochs, or by the same rank, may differ."""
+    """How far a listing was compared. Those of other epochs may differ; `epoch` is None for one that holds for the whole job."""
 
-    def __init__(self, name: str, epoch: int = 0) -> None:
+    def __init__(self, name: str, epoch: int | None = None) -> None:
         self._name, self._epoch, self._start, self._end = name, epoch, 0, FIRST
 
     def check(self, objects: Items[Any], count: int, *, is_complete: bool) -> None:
@@ -46,11 +46,14 @@ class Agreement:
                 "objects": f"{'' if last else 'at least '}{end:,}",
                 "digests": [objects.digest(min(number, end)) for number in range(start + step, end + step, step)],
             }
-            stored = _exchange(f"{self._name} from {start} in epoch {self._epoch}", json.dumps(mine))
+            stored = _exchange(f"{self._name} from {start} in epoch {self._epoch or 0}", json.dumps(mine))
             theirs = mine if stored is None else json.loads(stored)
             is_other = theirs["host"] != mine["host"]
             if is_other and (differs := _difference(objects, (start, step, end), mine, theirs)):
-                raise ChannelError(f"{self._name}: {differs}")
+                remedy = "do not add, remove or rename objects while a job runs, and start it again"
+                if self._epoch is not None:
+                    remedy = f"change no files within an epoch, here {self._epoch}, and begin each by set_epoch"
+                raise ChannelError(f"{self._name}: {differs}; {remedy}")
             self._start, self._end = self._end, 2 * self._end
 
 
@@ -68,6 +71,5 @@ def _difference(
     return (
         f"the hosts do not list the same objects: {theirs['objects']} on {theirs['host']}, and {mine['objects']} on"
         f" {mine['host']}; the first that differs is number {first + 1:,}{f' to {first + step:,}' if step > 1 else ''},"
-        f" {key} on {mine['host']};"
-        " do not add, remove or rename objects while a job runs, and start it again"
+        f" {key} on {mine['host']}"
     )

@@ -92,7 +92,7 @@ def _opened(path: str) -> FileIO:
     return kind(descriptor)
 
 
-def objects(channel: Channel, epoch: int = 0) -> Keys:
+def objects(channel: Channel, epoch: int | None = None) -> Keys:
     """Return the relative POSIX paths of a channel's files, sorted as bytes; the folder is walked as they are read.
 
     With ShardedByS3Key, a host can have no objects; this is only a warning on stderr. Otherwise the files of all hosts have to be

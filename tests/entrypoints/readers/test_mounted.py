@@ -89,7 +89,8 @@ def test_folder_that_changes_between_epochs_is_compared_within_each(
     monkeypatch.setenv("SM_CURRENT_HOST", "algo-2")
     assert samples_of_epochs(tmp_path, [1]) == [2]
     fill(tmp_path, ["c"])
-    with pytest.raises(ChannelError, match=r"the hosts do not list the same objects: 2 on algo-1.* and 3 on algo-2"):
+    said = r"2 on algo-1.* and 3 on algo-2.* within an epoch, here 1, and begin each by set_epoch"
+    with pytest.raises(ChannelError, match=said):
         samples_of_epochs(tmp_path, [1])
 
 
