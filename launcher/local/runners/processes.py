@@ -129,7 +129,8 @@ class Processes:
             # -I: the job must not import modules from the launcher's folder.
             command = [*sandbox.unshare(), sys.executable, "-I", enter.__file__, settings_file]
         if setpriv := shutil.which("setpriv"):
-            command = [setpriv, "--pdeathsig", "KILL", *command]  # the job ends even if the launcher is killed
+            # The job ends even if the launcher is killed; without namespaces it is boot.py that ends the training (see `kill`).
+            command = [setpriv, "--pdeathsig", "KILL" if self.mounts else "QUIT", *command]
         return subprocess.Popen(
             command,
             cwd="/",

@@ -141,6 +141,7 @@ def test_mount_names_a_file_system(here: Path, tmp_path: Path) -> None:
 
 
 def test_fast_file_is_a_lazy_read_only_mount(here: Path, fuse: None) -> None:
+    namespaces()
     script = """
 import os
 folder = os.environ["SM_CHANNEL_TRAIN"]

@@ -105,8 +105,9 @@ def test_second_ctrl_c_kills_the_job(here: Path, options: list[str]) -> None:
     assert_nothing_is_left(here)
 
 
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
 def test_killed_launcher_leaves_no_process_and_no_mount(
-    here: Path, fuse: None, monkeypatch: pytest.MonkeyPatch
+    here: Path, fuse: None, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(here))  # for the folders that it leaves
     # A file that is open in the mount is closed in the moment in which the mount shall go.
@@ -115,7 +116,9 @@ def test_killed_launcher_leaves_no_process_and_no_mount(
         "import os, time\nopened = open(os.environ['SM_CHANNEL_TRAIN'] + '/0.txt')\nprint('ready', flush=True)\ntime.sleep(600)",
         "channels: {train: {s3_uri: s3://bucket/train/, input_mode: FastFile}}",
     )
-    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command(*options), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "ready" in line:
