@@ -33,7 +33,9 @@ from entrypoints.order.iterations import check_state
 from entrypoints.order.samples import Samples
 from entrypoints.order.sampling import State
 from entrypoints.samples.mixing import Mixture
+from entrypoints.torch_data.batch_memory import keep_memory
 from entrypoints.torch_data.dataset import StreamDataset
+from entrypoints.torch_data.shared_tensors import collated
 from entrypoints.waits import are_recorded, timed_transform
 
 _AHEAD = 2  # batches that each thread prepares in advance
@@ -89,7 +91,7 @@ class ThreadLoader:
         self.dataset = dataset
         self._batch_size = whole_number("batch_size", batch_size, 1)
         self.threads = whole_number("threads", threads, 1)
-        self._collate, self._drop_last = collate, drop_last
+        self._collate, self._drop_last = collated if collate is default_collate else collate, drop_last
         self._state: State | None = None  # of the iteration that began last
         self._unread: list[Samples | Mixture] = []  # its samples until it reads
         self._counted: list[Samples | Mixture] = []  # by `len`, for the next iteration, which lists nothing again
@@ -154,6 +156,7 @@ class ThreadLoader:
     def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
         self._unread = []
+        keep_memory()
         states, ended, turn = list(begin["threads"]), set[int](), begin["turn"]
         stop, cores = threading.Event(), torch.get_num_threads()
         queues: list[queue.Queue[_Item]] = [queue.Queue(_AHEAD) for _ in samples]

@@ -1,4 +1,4 @@
-"""Sends large fields from a DataLoader's workers to the training process through shared memory.
+"""Sends large fields from a DataLoader's workers to the training process through shared memory (tensors: shared_tensors.py).
 
 A DataLoader's queue pickles batches into a pipe of 64 KiB: two processes wake each other a hundred times per batch, and move about
 800 MB/s on a small machine. So a worker's datasets yield large fields as `SharedBytes`, which multiprocessing's pickler writes to
@@ -17,6 +17,7 @@ import mmap
 import os
 import struct
 import threading
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,10 +25,14 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
+from entrypoints.torch_data.batch_memory import keep_memory
+
 LEAST_BYTES = 1 << 13  # Smaller fields are pickled as fast.
 _PIECE_BYTES = 1 << 22  # A larger field gets its own piece.
 _MOST_BYTES = 1 << 27  # for all pieces of a worker
+_MOST_TENSORS = 4  # if that is more: a worker's batches in a loader's queue, and the next one
 _HEADER = mmap.PAGESIZE
+_ALIGNMENT = 64  # of tensors
 _COUNT = struct.Struct("<Q")
 
 
@@ -52,15 +57,17 @@ def shared(sample: Any) -> Any:
     return sample
 
 
-class _Piece:
-    """Shared memory of a worker, which is filled again once all its fields have been read."""
+class Piece:
+    """Shared memory of a worker, which is filled again once all its fields have been read, and none is used here any more."""
 
     def __init__(self) -> None:
         # Process numbers and descriptors are reused, so they do not identify a piece.
         self.token = os.urandom(16)
         self.owner = os.getpid()
         self.descriptor = os.memfd_create("hand-over")
-        self._given, self._end = 0, _HEADER
+        self.given = 0  # fields that the training process reads
+        self.ended: deque[None] = deque()  # one for each reserved place whose memory nothing here refers to any more
+        self._reserved, self._end = 0, _HEADER
         self._memory = self._sized(_PIECE_BYTES)
 
     def __len__(self) -> int:
@@ -68,11 +75,12 @@ class _Piece:
 
     def is_free(self) -> bool:
         (taken,) = _COUNT.unpack(os.pread(self.descriptor, _COUNT.size, 0))
-        return bool(taken == self._given)
+        return bool(taken == self.given) and len(self.ended) == self._reserved
 
     def begin(self, size: int) -> None:
         """Start filling it again, with room for `size` bytes at least."""
-        self._end = _HEADER
+        self._end, self._reserved = _HEADER, 0
+        self.ended.clear()
         if _HEADER + size > len(self._memory):
             self._memory.close()
             self._memory = self._sized(_HEADER + size)
@@ -84,8 +92,17 @@ class _Piece:
             return None
         self._memory[start:end] = data
         self._end = end
-        self._given += 1
+        self.given += 1
         return start
+
+    def reserve(self, size: int) -> tuple[Piece, int, memoryview] | None:
+        """Return a place for so many bytes, aligned for every type of number, and its memory; None if it does not fit."""
+        start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
+        if start + size > len(self._memory):
+            return None
+        self._end = start + size
+        self._reserved += 1
+        return self, start, memoryview(self._memory)[start : self._end]
 
     def _sized(self, size: int) -> mmap.mmap:
         os.ftruncate(self.descriptor, size)
@@ -96,32 +113,53 @@ class _Pieces:
     """All pieces of a worker."""
 
     def __init__(self) -> None:
-        self._all: list[_Piece] = []
-        self._current: _Piece | None = None
+        self._all: list[Piece] = []
+        self._current: Piece | None = None
         self._lock = threading.Lock()  # Each queue pickles in its own thread.
 
-    def put(self, data: bytes) -> tuple[_Piece, int] | None:
+    def put(self, data: bytes) -> tuple[Piece, int] | None:
         """Write the data and return its piece and position; None if there is no room."""
         with self._lock:
             if self._current is not None and (start := self._current.put(data)) is not None:
                 return self._current, start
-            self._current = self._free(len(data))
+            self._current = self._begun(len(data), _MOST_BYTES)
             if self._current is None:
                 return None
-            self._current.begin(len(data))
             start = self._current.put(data)
             assert start is not None
             return self._current, start
 
-    def _free(self, size: int) -> _Piece | None:
-        room = _MOST_BYTES - sum(map(len, self._all))
+    def reserve(self, size: int) -> tuple[Piece, int, memoryview] | None:
+        """Return a piece with a place of so many bytes, which is to be sent, and its memory; None if there is no room."""
+        with self._lock:
+            if self._current is not None and (room := self._current.reserve(size)) is not None:
+                return room
+            self._current = self._begun(size, max(_MOST_BYTES, _MOST_TENSORS * (_HEADER + size)))
+            return None if self._current is None else self._current.reserve(size)
+
+    def sent(self, piece: Piece) -> None:
+        """Note that the training process reads a reserved place."""
+        with self._lock:
+            piece.given += 1
+
+    def _begun(self, size: int, most: int) -> Piece | None:
+        """Return a free piece, emptied, with room for so many bytes."""
+        room = most - sum(map(len, self._all))
         for piece in self._all:
             if _HEADER + size <= len(piece) + room and piece.is_free():
-                return piece
-        if max(_PIECE_BYTES, _HEADER + size) > room:
-            return None
-        self._all.append(_Piece())
-        return self._all[-1]
+                break
+        else:
+            if max(_PIECE_BYTES, _HEADER + size) > room:
+                return None
+            piece = Piece()
+            self._all.append(piece)
+        piece.begin(size)
+        return piece
+
+
+def pieces() -> _Pieces:
+    """Return those of this process."""
+    return _pieces
 
 
 def _reduce(data: SharedBytes) -> Any:
@@ -150,24 +188,36 @@ class _Opened:
 
 
 def _take(token: bytes, worker: int, descriptor: int, start: int, size: int) -> bytes:
-    global _last
     with _lock:
-        opened = _opened.get(token)
-        if opened is None or len(opened.memory) < start + size:
-            opened = _open(token, f"/proc/{worker}/fd/{descriptor}")
-        if _last is not opened:  # one system call per batch: it takes as long as copying 10 KB
-            if _last is not None:
-                _last.acknowledge()
-            _last = opened
-        opened.taken += 1
-        return opened.memory[start : start + size]
+        return _memory(token, worker, descriptor, start + size)[start : start + size]
+
+
+def take_into(array: Any, token: bytes, worker: int, descriptor: int, start: int) -> None:
+    """Copy a field of a worker's memory into an array of its size."""
+    end = start + len(array)
+    with _lock:
+        array[:] = memoryview(_memory(token, worker, descriptor, end))[start:end]
+
+
+def _memory(token: bytes, worker: int, descriptor: int, end: int) -> mmap.mmap:
+    """Return a worker's memory, of which one field is copied before the lock is released."""
+    global _last
+    opened = _opened.get(token)
+    if opened is None or len(opened.memory) < end:
+        opened = _open(token, f"/proc/{worker}/fd/{descriptor}")
+    if _last is not opened:  # one system call per batch: it takes as long as copying 10 KB
+        if _last is not None:
+            _last.acknowledge()
+        _last = opened
+    opened.taken += 1
+    return opened.memory
 
 
 def _open(token: bytes, path: str) -> _Opened:
     """Map a piece, again if it has grown, and unmap those whose worker has ended."""
     global _last
     if not _opened:
-        _keep_memory()
+        keep_memory()
     taken = _opened[token].taken if token in _opened else 0
     for known, each in list(_opened.items()):
         if known == token or not Path(each.path).exists():
@@ -176,16 +226,6 @@ def _open(token: bytes, path: str) -> _Opened:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     opened = _opened[token] = _Opened(path, descriptor, mmap.mmap(descriptor, os.fstat(descriptor).st_size), taken)
     return opened
-
-
-def _keep_memory() -> None:
-    """Let glibc keep up to 64 MB that one batch frees for the next one, instead of returning it to the kernel.
-
-    Otherwise the kernel clears every page of every batch, which costs twice as much as copying. glibc derives this limit from the
-    largest block that was ever freed (mallopt(3), M_MMAP_THRESHOLD). The block freed here is never written to, so it uses no
-    memory. Other C libraries ignore it.
-    """
-    bytes(31 << 20)
 
 
 @cache
@@ -198,7 +238,10 @@ def _is_ready() -> bool:
             any(Path(f"/proc/{os.getppid()}/fd").iterdir())
         finally:
             os.close(descriptor)
-        _keep_memory()
+        keep_memory()
+        from entrypoints.torch_data import shared_tensors
+
+        shared_tensors.install()
         return True
     return False
 

@@ -1,12 +1,16 @@
-"""JPEG images in mounted tar shards to batches of uint8 tensors, with two threads or workers, against decoding alone.
+"""JPEG images in mounted tar shards to batches of tensors, with two threads or workers, against decoding alone.
 
-The limit is two threads that decode the same images from memory and make no batches.
+The limit is two threads that decode the same images from memory and make no batches; `stacked` is the same with batches. `torch` is
+a DataLoader of two workers that have the images in memory.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
+from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ import torch
 from local_job import mounted_job, train_folder
 from PIL import Image
 from rounds import Row, exhaust, interleaved, row
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from entrypoints.records.archives import tar_write
 from entrypoints.sample import Sample
@@ -35,26 +39,45 @@ def measure(folder: Path) -> list[Row]:
             keys = (f"{shard}-{number:06d}" for number in range(IMAGES))
             tar_write.write(stream, ({"__key__": key, "jpg": images[n % len(images)]} for n, key in enumerate(keys)))
     samples = list(open_channel("train", environment=environment))
-    dataset = ChannelDataset("train", transform=decode, environment=environment)
-    threads = ThreadLoader(dataset, BATCH, threads=2)
-    workers: DataLoader[Any] = DataLoader(dataset, BATCH, num_workers=2, persistent_workers=True)
-    found = interleaved(
-        {
-            "threads": lambda: _check(threads),
-            "workers": lambda: _check(workers),
-            "limit": lambda: _alone(samples),
+    rows = []
+    for kind, transform in {"uint8": decode, "float32": decode_floats}.items():
+        dataset = ChannelDataset("train", transform=transform, environment=environment)
+        loaders: dict[str, Any] = {
+            "ThreadLoader, 2 threads": ThreadLoader(dataset, BATCH, threads=2),
+            "DataLoader, 2 workers": DataLoader(dataset, BATCH, num_workers=2, persistent_workers=True),
+            "torch": DataLoader(_InMemory(samples, transform), BATCH, num_workers=2, persistent_workers=True),
         }
-    )
-    kinds = {"ThreadLoader, 2 threads": "threads", "DataLoader, 2 workers": "workers"}
-    return [
-        row(f"tar of JPEG to uint8 batches, {name}", {**found, "ours": found[kind]}, "limit", 0, per=len(samples))
-        for name, kind in kinds.items()
-    ]
+        works = {name: partial(_check, loader) for name, loader in loaders.items()}
+        works |= {
+            "limit": partial(_alone, samples, transform, exhaust),
+            "stacked": partial(_alone, samples, transform, _stack),
+        }
+        found = interleaved(works)
+        for name in list(loaders)[:2]:
+            for peer in ("limit", "stacked", "torch"):
+                work = f"tar of JPEG to {kind} batches, {name}"
+                rows.append(row(work, {**found, "ours": found[name]}, peer, 0, per=len(samples)))
+    return rows
+
+
+class _InMemory(Dataset[torch.Tensor]):
+    def __init__(self, samples: list[Sample], transform: Callable[[Sample], torch.Tensor]) -> None:
+        self.samples, self.transform = samples, transform
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.transform(self.samples[index])
 
 
 def decode(sample: Sample) -> torch.Tensor:
     with Image.open(BytesIO(sample["jpg"])) as image:
         return torch.from_numpy(np.array(image.convert("RGB")))
+
+
+def decode_floats(sample: Sample) -> torch.Tensor:
+    return decode(sample).permute(2, 0, 1).float().div_(255)
 
 
 def _images() -> list[bytes]:
@@ -74,10 +97,18 @@ def _check(loader: Any) -> None:
     assert exhaust(image for batch in loader for image in batch) == SHARDS * IMAGES
 
 
-def _alone(samples: list[Sample]) -> None:
-    threads = [
-        threading.Thread(target=lambda part: [exhaust(map(decode, part))], args=(samples[n::2],)) for n in (0, 1)
-    ]
+def _stack(images: Iterable[torch.Tensor]) -> None:
+    torch.set_num_threads(1)
+    iterator = iter(images)
+    while batch := list(islice(iterator, BATCH)):
+        torch.stack(batch)
+
+
+def _alone(
+    samples: list[Sample], transform: Callable[[Sample], torch.Tensor], use: Callable[[Iterable[torch.Tensor]], object]
+) -> None:
+    """Decode in two threads from memory."""
+    threads = [threading.Thread(target=use, args=(map(transform, samples[n::2]),)) for n in (0, 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
