@@ -249,14 +249,16 @@ def _ask_for_credentials(reason: str) -> bool:
     return click.confirm(question, err=True)
 
 
+def duration(text: str) -> float:
+    """Return the seconds of `90s`, `10m`, `12h`, `7d` or `2w`. Raises click.BadParameter for anything else."""
+    if not (found := re.fullmatch(r"(\d+)([smhdw])", text.strip())):
+        raise click.BadParameter(f"expected a time such as 90s, 10m, 12h, 7d or 2w, got {text!r}")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[found[2]]
+
+
 def moment_of(age: str) -> datetime:
     """Return the moment that was `10m`, `12h` or `7d` ago. Raises click.BadParameter for anything else."""
-    units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-    found = re.fullmatch(r"(\d+)([smhdw])", age.strip())
-    message = f"expected an age such as 90s, 10m, 12h, 7d or 2w, got {age!r}"
     try:
-        if found:
-            return datetime.now(timezone.utc) - timedelta(**{units[found[2]]: int(found[1])})
+        return datetime.now(timezone.utc) - timedelta(seconds=duration(age))
     except OverflowError:
-        message = f"{age!r} is before the year 1; write a shorter age"
-    raise click.BadParameter(message)
+        raise click.BadParameter(f"{age!r} is before the year 1; write a shorter age") from None

@@ -1,14 +1,22 @@
-"""The checkpoints of a local run: restored for each host before it starts, and stored when all have ended.
+"""The checkpoints of a local run: restored for each host before it starts, and stored while it runs and when it has ended.
 
-As in SageMaker, each host has its own directory, and all are synced with one prefix in S3: a new or changed file is stored (the
-newest, if several hosts changed it), and a file that a host removed is removed. SageMaker syncs during the run, this at its end.
+As in SageMaker, each host has its own directory, and all are synced with one prefix in S3: a new or changed file is stored, and
+a file that a host removed is removed. Files are stored in no order, and also while the job writes them. S3 has no links: a link
+to a file beside it is stored as that file, and others are not stored.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
+import stat
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 
 from entrypoints import contract
 from launcher.errors import RefusedError
@@ -18,6 +26,10 @@ from launcher.local.workspace import Host, LocalRun
 from launcher.s3.uri import parse_s3_uri
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
+_SECONDS = 1.0  # between two passes while the job runs
+_CHUNK = 1 << 20  # bytes
+_JUST_NOW = 100_000_000  # ns within which a file can change twice without another time of its last change
+_Stamp = tuple[int, int]  # size and time of the last change
 
 
 class Checkpoints:
@@ -26,6 +38,7 @@ class Checkpoints:
     def __init__(self, run: LocalRun, store: Store) -> None:
         """Restore the checkpoints from S3. Raises RefusedError if they cannot be read."""
         self._run = run
+        self._known: dict[Path, dict[str, _Stamp]] = {}  # the files of each host's directory when they were stored last
         config = run.plan.request.get("CheckpointConfig")
         if config is None:
             self._stored = None
@@ -39,44 +52,123 @@ class Checkpoints:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             # Copied elsewhere first, since the store shows a file in the run's folder instead of its own.
-            unfinished = run.folder / "restoring"
-            with unfinished.open("wb") as file:
+            with self._unfinished.open("wb") as file:
                 for _ in store.objects.copy(found.place, file.fileno()):
                     pass
-            unfinished.replace(target)
-        self._restored = _stamps(self._stored)
+            self._unfinished.replace(target)
 
     def place(self, host: Host) -> tuple[BindMount, ...]:
         """Copy the checkpoints for a host; return the mount of them at LocalPath. Raises RefusedError if LocalPath is unusable."""
         if self._stored is None:
             return ()
-        target, own = self._target(host), self._own(host)
-        shutil.copytree(self._stored, own, symlinks=True)
+        target, own = self._target(host), self._run.host_folder(host) / "checkpoints"
+        shutil.copytree(self._stored, own)
+        files = {str(file.relative_to(own)): file.stat() for file in own.rglob("*") if file.is_file()}
+        self._known[own] = {name: (state.st_size, state.st_mtime_ns) for name, state in files.items()}
         if self._run.runner.mounts:
             return (BindMount(own.absolute(), target, read_only=False),)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(own)
         return ()
 
-    def store(self) -> None:
-        """Store the hosts' changes in the run's folder for S3."""
-        if self._stored is None:
-            return
-        changed: list[tuple[int, str, Path]] = []
-        for own in map(self._own, self._run.hosts):
-            stamps = _stamps(own)
-            for name in self._restored.keys() - stamps.keys():
-                (self._stored / name).unlink(missing_ok=True)
-            new = stamps.items() - self._restored.items()
-            changed += [(modified, name, own / name) for name, (_, modified) in new]
-        for _, name, file in sorted(changed):
-            (self._stored / name).parent.mkdir(parents=True, exist_ok=True)
-            file.replace(self._stored / name)
-        for own in map(self._own, self._run.hosts):
-            shutil.rmtree(own, ignore_errors=True)
+    @contextmanager
+    def stored_meanwhile(self, on_error: Callable[[Exception], None]) -> Iterator[None]:
+        """Store the hosts' changes now and then, in a thread; on leaving, what is not stored completely is not stored."""
+        stop = Event()
 
-    def _own(self, host: Host) -> Path:
-        return self._run.host_folder(host) / "checkpoints"
+        def work() -> None:
+            try:
+                while not stop.wait(_SECONDS):
+                    self._store(stop)
+            except RefusedError as error:
+                on_error(error)
+
+        thread = Thread(target=work, name="checkpoints", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def store(self) -> None:
+        """Store the hosts' last changes. Raises RefusedError if that fails."""
+        self._store(Event())
+
+    def forget(self) -> None:
+        """Remove the hosts' directories, with what was not stored."""
+        for own in self._known:
+            shutil.rmtree(own, ignore_errors=True)
+        self._known.clear()
+        self._unfinished.unlink(missing_ok=True)
+
+    @property
+    def _unfinished(self) -> Path:
+        return self._run.folder / "unfinished"
+
+    def _store(self, stop: Event) -> None:
+        for own, known in self._known.items():
+            try:
+                self._store_host(own, known, stop)
+            except OSError as error:
+                what = f"{self._stored}: the checkpoints cannot be stored: {error.strerror}"
+                raise RefusedError(f"{what}; free space there, or keep fewer of them") from None
+
+    def _store_host(self, own: Path, known: dict[str, _Stamp], stop: Event) -> None:
+        """Store what has changed in a host's directory since the last time, until `stop`."""
+        assert self._stored is not None
+        found: set[str] = set()
+        unread: list[OSError] = []
+        for folder, _, names, descriptor in os.fwalk(own, onerror=unread.append):
+            for name in random.sample(names, len(names)):
+                path = str(Path(folder, name).relative_to(own))
+                found.add(path)
+                # Removed since it was listed, or another user's, until the end of the hosts.
+                with suppress(FileNotFoundError, PermissionError):
+                    self._store_file(path, (name, descriptor), known, stop)
+        if unread or stop.is_set():
+            return
+        for path in known.keys() - found:
+            del known[path]
+            target = self._stored / path
+            if target.is_file():
+                target.unlink()
+            for parent in target.parents[: path.count("/")]:
+                with suppress(OSError):  # other files are in it
+                    parent.rmdir()
+
+    def _store_file(self, path: str, place: tuple[str, int], known: dict[str, _Stamp], stop: Event) -> None:
+        """Store a file if it has changed. `place` is its name in an open directory: the job can replace directories by links."""
+        assert self._stored is not None
+        name, folder = place
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(state.st_mode):
+            name = os.readlink(name, dir_fd=folder)
+            if "/" in name:
+                self._run.console.warn(f"the checkpoint {path} is a link to {name}, which is not stored; store a file")
+                return
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        stamp = state.st_size, state.st_mtime_ns
+        if not stat.S_ISREG(state.st_mode) or known.get(path) == stamp:
+            return
+        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(source, "rb") as file, self._unfinished.open("wb") as copy:
+            if not stat.S_ISREG(os.fstat(source).st_mode):
+                return
+            while chunk := file.read(_CHUNK):
+                if stop.is_set():
+                    return
+                copy.write(chunk)
+        os.utime(self._unfinished, ns=(stamp[1], stamp[1]))
+        target = self._stored / path
+        for parent in target.parents[: path.count("/")]:
+            if parent.is_file():
+                parent.unlink()
+        if target.is_dir():
+            shutil.rmtree(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._unfinished.replace(target)
+        known[path] = stamp if time.time_ns() - stamp[1] > _JUST_NOW else (0, 0)
 
     def _target(self, host: Host) -> Path:
         """Return the directory of LocalPath: below the host's /opt/ml, or for a mount anywhere else."""
@@ -98,10 +190,3 @@ class Checkpoints:
         if wrong:
             raise RefusedError(f"checkpoint_config.local_path {self._local_path}: {wrong}; write {_USUAL}")
         return target
-
-
-def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return size and time of each file or link below a folder, by its relative path."""
-    files = (file for file in folder.rglob("*") if file.is_symlink() or file.is_file())
-    states = ((file, file.lstat()) for file in files)
-    return {str(file.relative_to(folder)): (state.st_size, state.st_mtime_ns) for file, state in states}

@@ -38,8 +38,10 @@ def announce(run: LocalRun) -> None:
 
 def report(run: LocalRun, outcome: RunResult) -> int:
     """Keep the job's outputs, delete the rest, and print the result; return the command's exit code."""
+    run.transitions.begin("Uploading")
     with run.console.progress("packing the outputs (cannot be interrupted)", counted=False):
         artifacts = _collect_outputs(run, failed=outcome.status == "Failed")
+    run.transitions.begin(outcome.secondary)
     reason, cause = outcome.reason, None
     if outcome.status == "Failed" and not reason:
         reason = _failure_reason(run, outcome.exit_codes)
@@ -47,9 +49,12 @@ def report(run: LocalRun, outcome: RunResult) -> int:
     result: dict[str, Any] = {
         "TrainingJobName": run.plan.request["TrainingJobName"],
         "TrainingJobStatus": outcome.status,
+        "SecondaryStatus": outcome.secondary,
         "FailureReason": reason,
         **({"LikelyCause": {"Code": cause.code, "Cause": cause.cause, "Remedy": cause.remedy}} if cause else {}),
         "TrainingTimeInSeconds": round(outcome.seconds, 1),
+        "Interruptions": sum(each["Status"] == "Interrupted" for each in run.transitions),
+        "SecondaryStatusTransitions": run.transitions,
         # JSON has no NaN, which is what a training that diverged reports.
         "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
         **as_data(outcome.waits),
@@ -132,7 +137,9 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
     say = run.console.say
     colour = {"Completed": "green", "Failed": "red"}.get(result["TrainingJobStatus"], "yellow")
     say()
-    say(f"{result['TrainingJobName']}: {result['TrainingJobStatus']} after {result['TrainingTimeInSeconds']} s", colour)
+    times = f", interrupted {counted(count, 'time')}" if (count := result["Interruptions"]) else ""
+    after = f"after {result['TrainingTimeInSeconds']} s{times}"
+    say(f"{result['TrainingJobName']}: {result['TrainingJobStatus']} {after}", colour)
     if result["FailureReason"]:
         first, _, _ = result["FailureReason"].partition("\n\n")  # the log above shows the rest
         say(f"  reason   {headline(first)}")
@@ -146,7 +153,7 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
     say(f"  folder   {shown_path(run.folder)}")
-    say(f"  logs     {', '.join(shown_path(run.folder / f'{host.name}.log') for host in run.hosts)}")
+    say(f"  logs     {', '.join(shown_path(log) for log in sorted(run.folder.glob('algo-*.log')))}")
 
 
 def _size(path: Path) -> int:

@@ -12,29 +12,25 @@ Except for a file system mounted `rw`, nothing outside ./.launch, which git igno
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import Any
 
 from entrypoints import contract
 from launcher.console import Console, human_bytes
 from launcher.errors import InputError, RefusedError, StoppedError
-from launcher.local.checkpoints import Checkpoints
+from launcher.local.attempts import run_attempts
 from launcher.local.data.channel_paths import ChannelPaths, with_channel_paths
-from launcher.local.data.delivery import Delivery, Store
+from launcher.local.data.delivery import Store
 from launcher.local.data.stores import embedded_store, remote_store
-from launcher.local.hosts import prepare_host, write_code
-from launcher.local.providers import provide, provider_of
-from launcher.local.report import announce, report
-from launcher.local.runners import HostProcess, opened
-from launcher.local.watch import STOPPING, watch
+from launcher.local.providers import provider_of
+from launcher.local.report import report
+from launcher.local.runners import opened
+from launcher.local.watch import stop_signals
 from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of
 from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
@@ -57,10 +53,16 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         provider_of(entry)  # refuses a channel without one
     if folder.exists():
         raise _existing_run(folder)
+    if options.interrupt_after is None and (options.times > 1 or options.restart_hosts or options.rename_hosts):
+        raise InputError(
+            "--times, --restart-hosts, --rename-hosts: these describe interruptions; add --interrupt-after"
+        )
+    if options.interrupt_after is not None and not plan.request.get("EnableManagedSpotTraining"):
+        console.warn("SageMaker interrupts and restarts a job only with enable_managed_spot_training: true")
     named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
     for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):
         console.warn(f"--mount {identity}: no channel of this job is on this file system")
-    with _signals() as received:
+    with stop_signals() as stops:
         with ExitStack() as stack:
             runner = stack.enter_context(opened(plan, options, console))
             hosts = hosts_of(plan.request, options.instance_count)
@@ -77,69 +79,22 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             )
             store = stack.enter_context(folder_of_s3 or remote_store(plan.spec))
             _ask_about_size(run, store)
-            processes, checkpoints, failures = _prepare(run, store, file_systems, stack)
-            outcome = watch(processes, run, failures)
-            checkpoints.store()
-        exit_code = StoppedError.exit_code if signal.SIGTERM in received else outcome.exit_code
+            _make_folder(folder)
+            run, outcome = run_attempts(run, store, file_systems, stops)
+        by_sigterm = outcome.exit_code == 130 and signal.SIGTERM in stops.received
+        exit_code = StoppedError.exit_code if by_sigterm else outcome.exit_code
         return report(run, replace(outcome, reason=local.named(outcome.reason), exit_code=exit_code))
 
 
-def _prepare(
-    run: LocalRun, store: Store, file_systems: dict[str, Path], stack: ExitStack
-) -> tuple[list[HostProcess], Checkpoints, list[Exception]]:
-    """Make the run's folder and deliver everything into it. If that fails, remove the folder, so that the name is free."""
+def _make_folder(folder: Path) -> None:
     try:
-        run.folder.mkdir(parents=True)
-        (run.folder.parent / ".gitignore").write_text("*\n")
+        folder.mkdir(parents=True)
+        (folder.parent / ".gitignore").write_text("*\n")
     except FileExistsError:
-        raise _existing_run(run.folder) from None
+        raise _existing_run(folder) from None
     except OSError as error:
-        what = f"{run.folder}: cannot be created: {error.strerror}"
+        what = f"{folder}: cannot be created: {error.strerror}"
         raise RefusedError(f"{what}; run in a folder that you can write to") from None
-    undone = stack.enter_context(ExitStack())  # runs after the channels, which are below the folder, have been removed
-    undone.callback(shutil.rmtree, run.folder, ignore_errors=True)
-    run.stored(run.plan.request["OutputDataConfig"]["S3OutputPath"]).mkdir(parents=True)
-    announce(run)
-    failures: list[Exception] = []
-    checkpoints = Checkpoints(run, store)
-    for host in run.hosts:
-        write_code(run, host)
-    deliveries = _deliveries(run, store, file_systems, failures.append)
-    with run.console.progress("reading the channels") as advance:
-        binds = stack.enter_context(provide(*(replace(each, on_bytes=advance) for each in deliveries)))
-    processes = []
-    for host in run.hosts:
-        # Not below the run's folder: sockets in it, such as multiprocessing's, need short paths.
-        temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
-        own = [bind.absolute() for bind in binds if run.root(host) in bind.target.parents]
-        process = prepare_host(run, host, store, temporary)  # first: it makes all folders except those for checkpoints
-        processes.append(replace(process, binds=(*own, *process.binds, *checkpoints.place(host))))
-    run.runner.prepare(processes)
-    undone.pop_all()
-    return processes, checkpoints, failures
-
-
-def _deliveries(
-    run: LocalRun, store: Store, file_systems: dict[str, Path], on_error: Callable[[Exception], None]
-) -> Iterator[Delivery]:
-    """Yield the deliveries to all hosts: all their channels except the code."""
-    for host in run.hosts:
-        for entry in run.channels(host):
-            if entry["ChannelName"] != contract.CODE_CHANNEL or run.plan.code is None:
-                yield Delivery(
-                    channel=entry,
-                    host=host.name,
-                    hosts=run.sharing(entry),
-                    data_dir=run.root(host) / contract.DATA_DIR,
-                    scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
-                    store=store,
-                    file_systems=file_systems,
-                    namespaces=run.runner.mounts,
-                    other_users=run.runner.other_users,
-                    sample=run.options.sample,
-                    on_warning=lambda text: run.console.warn(run.named(text)),
-                    on_error=on_error,
-                )
 
 
 def _existing_run(folder: Path) -> RefusedError:
@@ -203,26 +158,3 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
 
 def _is_read_from_store(entry: dict[str, Any]) -> bool:
     return bool(s3_source(entry)) and entry["ChannelName"] != contract.CODE_CHANNEL
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Let SIGTERM and a closed terminal end the run as Ctrl-C does, with its clean-up; yields the signals received.
-
-    A signal that was ignored before, such as SIGHUP under nohup, stays ignored.
-    """
-    received: list[int] = []
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in STOPPING}
-    heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in heard:
-        signal.signal(number, interrupt)
-    try:
-        yield received
-    finally:
-        for number in heard:
-            signal.signal(number, before[number])

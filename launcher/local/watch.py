@@ -1,4 +1,4 @@
-"""Following the hosts of a run to their end: output, exit codes, time limit, and Ctrl-C."""
+"""Following the hosts of an attempt to its end: output, exit codes, planned end, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import IO, Literal
+from types import FrameType
+from typing import IO
 
 from entrypoints import contract
 from launcher.console import last_state
@@ -20,7 +21,7 @@ from launcher.jobs.logs.metrics import Metrics
 from launcher.local.runners import HostProcess
 from launcher.local.workspace import LocalRun
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 _ABANDONED_SECONDS = 10  # for other hosts after one has failed: they may wait in a barrier that no process will join
 _CHUNK = 1 << 20  # bytes per read: lines are printed in batches if the job is faster than the terminal
@@ -28,16 +29,68 @@ _LONGEST_LINE = 1 << 20  # bytes; a job that prints no line breaks must not fill
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """The result of a run."""
+class PlannedEnd:
+    """What ends an attempt if the job does not."""
 
-    status: Literal["Completed", "Failed", "Stopped"]
-    exit_codes: tuple[int, ...]  # of the hosts, negative for signals
-    exit_code: int  # of the command
+    seconds: float = float("inf")  # after its start
+    secondary: str = "Stopped"  # the secondary status, in SageMaker's words
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of an attempt, or of all attempts of a run."""
+
+    secondary: str  # the secondary status, in SageMaker's words
+    exit_codes: tuple[int, ...] = ()  # of the hosts, negative for signals
+    exit_code: int = 0  # of the command
+    reason: str = ""
+    killed: bool = False  # whether a host did not end by itself
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     waits: tuple[ChannelWaits, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """The status, in SageMaker's words."""
+        return self.secondary if self.secondary in ("Completed", "Failed") else "Stopped"
+
+
+@dataclass
+class Stops:
+    """The signals that end a run as Ctrl-C does."""
+
+    received: list[int] = field(default_factory=list)
+    held: bool = False  # whether they are only noted, since what runs is short and must not be interrupted
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)
+        if not self.held:
+            raise KeyboardInterrupt
+
+    def release(self) -> None:
+        """Let the signals interrupt again. Raises KeyboardInterrupt if there was one meanwhile."""
+        self.held = False
+        if self.received:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def stop_signals() -> Iterator[Stops]:
+    """Let SIGTERM and a closed terminal end the run as Ctrl-C does, with its clean-up.
+
+    A signal that was ignored before, such as SIGHUP under nohup, stays ignored.
+    """
+    stops = Stops()
+    before = {number: signal.getsignal(number) for number in _STOPPING}
+    heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, stops.interrupt)
+    try:
+        yield stops
+    finally:
+        for number in heard:
+            signal.signal(number, before[number])
 
 
 @dataclass
@@ -45,8 +98,10 @@ class _Watch:
     run: LocalRun
     failures: list[Exception]
     metrics: Metrics
+    stops: Stops
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     waits: LoopWaits = field(default_factory=LoopWaits)
+    asked: set[int] = field(default_factory=set)  # processes that have been sent SIGTERM
     silent: set[str] = field(default_factory=set)  # hosts whose lines can no longer be printed or logged
 
     def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
@@ -89,28 +144,32 @@ class _Watch:
                 return
             time.sleep(0.05)
 
-    def stop(self, seconds: float = contract.STOP_SECONDS, *, interrupted: bool = False) -> None:
-        """Send SIGTERM, and SIGKILL after `seconds` (by default SageMaker's 120); a second Ctrl-C kills immediately."""
+    def stop(self, seconds: float = contract.STOP_SECONDS, *, interrupted: bool = False) -> bool:
+        """Send SIGTERM, and SIGKILL after `seconds` (by default SageMaker's 120); a second Ctrl-C kills immediately.
+
+        Returns:
+            Whether a host was killed.
+        """
         for process in self.processes:
             _reap(process)  # again, for one that a Ctrl-C left without
         try:
             if interrupted:  # printed inside the `try`, since it invites the second Ctrl-C
                 self.run.console.say(f"stopping (up to {seconds} s; Ctrl-C again kills)", "yellow")
             end = time.monotonic() + seconds
-            asked: set[int] = set()
             while self.running() and time.monotonic() < end:
                 # A process that has just started handles no signal yet, so it is sent again.
-                pending = [process for process in self.running() if process.pid not in asked]
-                asked |= {each.pid for each in pending if self.run.runner.terminate(each)}
+                pending = [process for process in self.running() if process.pid not in self.asked]
+                self.asked |= {each.pid for each in pending if self.run.runner.terminate(each)}
                 time.sleep(0.05)
         except KeyboardInterrupt:
             self.run.console.say("killing")
-        for number in STOPPING:  # the rest is short and must not be interrupted
-            signal.signal(number, signal.SIG_IGN)
-        for process in self.running():
+        self.stops.held = True
+        killed = self.running()
+        for process in killed:
             self.run.runner.kill(process)
         for process in self.processes:
             process.wait()
+        return bool(killed)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
@@ -118,12 +177,13 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
     threading.Thread(target=process.wait, daemon=True).start()
 
 
-def watch(hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception]) -> RunResult:
-    """Start the hosts and follow them; return when the last of their processes has ended, and ignore Ctrl-C from then on."""
+def watch(
+    hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception], end: PlannedEnd, stops: Stops
+) -> RunResult:
+    """Start the hosts and follow them; return when the last of their processes has ended, and hold Ctrl-C from then on."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
-    state = _Watch(run, failures, Metrics(definitions, run.console.warn))
+    state = _Watch(run, failures, Metrics(definitions, run.console.warn), stops)
     begun = time.monotonic()
-    limit = run.plan.request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", float("inf"))
     interrupted = False
     threads = []
     with ExitStack() as stack:
@@ -137,14 +197,16 @@ def watch(hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception]
                     arguments = (host.name, stream, _COLOURS[index % len(_COLOURS)])
                     threads.append(threading.Thread(target=state.follow, args=arguments, daemon=True))
                     threads[-1].start()
-            state.wait(begun + limit)
+            state.wait(begun + end.seconds)
         except KeyboardInterrupt:
             interrupted = True
-        timed_out = time.monotonic() >= begun + limit and bool(state.running())
         ended = [process.returncode for process in state.processes]
         failed = any(ended) or bool(failures)
         patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
-        state.stop(patience, interrupted=interrupted)
+        killed = state.stop(patience, interrupted=interrupted)
+        if not state.asked and not killed:  # they ended before it could stop them
+            ended = [process.returncode for process in state.processes]
+            failed = any(ended)
     for thread in threads:
         thread.join(timeout=10)
     try:
@@ -154,13 +216,13 @@ def watch(hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception]
     codes = tuple(process.returncode for process in state.processes)
     if interrupted:
         result = RunResult("Stopped", codes, 130)
-    elif timed_out:
-        result = RunResult("Stopped", codes, StoppedError.exit_code, f"MaxRuntimeInSeconds ({limit}) is over")
     elif failures:
         result = RunResult("Failed", codes, TrainingFailedError.exit_code, str(failures[0]))
     elif failed:
         # A host that was stopped because another failed has not failed itself.
         result = RunResult("Failed", tuple(code or 0 for code in ended), TrainingFailedError.exit_code)
+    elif state.asked or killed:
+        result = RunResult(end.secondary, codes, StoppedError.exit_code, end.reason, killed)
     else:
-        result = RunResult("Completed", codes, 0)
+        result = RunResult("Completed", codes)
     return replace(result, seconds=time.monotonic() - begun, metrics=state.metrics.last, waits=state.waits.worst())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ class LocalOptions:
         channels: The folder, file or manifest that each of these channels reads: ("train=./images", "test=./more").
         sample: Read only the first objects of each channel, this many.
         instance_count: Run this number of hosts, whatever the spec says.
+        stop_after: Stop the job after so many seconds of training, as StopTrainingJob does.
+        interrupt_after: Interrupt each attempt after so many seconds, as when spot instances are taken back, and restart it.
+        times: Interrupt at most this number of attempts.
+        restart_hosts: The numbers of hosts after an interruption, in turn: (2, 1); as before without any.
+        rename_hosts: After an interruption, give the hosts names that the job has not seen: algo-3 after algo-1 and algo-2.
         no_namespaces: Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.
         yes: Answer yes to every question.
         as_json: Print the result as JSON on stdout, and everything else on stderr.
@@ -38,6 +44,11 @@ class LocalOptions:
     channels: tuple[str, ...] = ()
     sample: int | None = None
     instance_count: int | None = None
+    stop_after: float | None = None
+    interrupt_after: float | None = None
+    times: int = 1
+    restart_hosts: tuple[int, ...] = ()
+    rename_hosts: bool = False
     no_namespaces: bool = False
     yes: bool = False
     as_json: bool = False
@@ -52,6 +63,17 @@ class Host:
     instance_type: str
 
 
+class Transitions(list[dict[str, str]]):
+    """The job's secondary statuses, as in SageMaker's SecondaryStatusTransitions."""
+
+    def begin(self, status: str) -> None:
+        """Enter a status, which ends the one before."""
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        if self:
+            self[-1]["EndTime"] = now
+        self.append({"Status": status, "StartTime": now})
+
+
 @dataclass(frozen=True)
 class LocalRun:
     """One run: its plan, options, folder, hosts and console."""
@@ -62,6 +84,7 @@ class LocalRun:
     hosts: tuple[Host, ...]
     console: Console
     runner: Runner
+    transitions: Transitions = field(default_factory=Transitions)
     named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
 
     @property
@@ -92,14 +115,14 @@ class LocalRun:
         return tuple(host.name for host in self.hosts if not groups or host.group in groups)
 
 
-def hosts_of(request: Mapping[str, Any], instance_count: int | None = None) -> tuple[Host, ...]:
-    """Return the request's hosts; `instance_count` replaces their number, in each group if there are groups."""
+def hosts_of(request: Mapping[str, Any], instance_count: int | None = None, first: int = 1) -> tuple[Host, ...]:
+    """Return the request's hosts from algo-<first>; `instance_count` replaces their number, in each group if there are groups."""
     resources = {"InstanceType": "local", "InstanceCount": 1, **request.get("ResourceConfig", {})}
     groups = resources.get("InstanceGroups") or [{"InstanceGroupName": contract.HOMOGENEOUS_GROUP, **resources}]
     each_host = [group for group in groups for _ in range(instance_count or group["InstanceCount"])]
     return tuple(
         Host(f"algo-{number}", group["InstanceGroupName"], group["InstanceType"])
-        for number, group in enumerate(each_host, 1)
+        for number, group in enumerate(each_host, first)
     )
 
 

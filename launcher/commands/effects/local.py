@@ -9,7 +9,7 @@ import click
 
 import launcher
 from launcher.commands.card import Effect, GetAccount
-from launcher.commands.options import flag, option, optional_choice, repeatable
+from launcher.commands.options import duration, flag, option, optional_choice, repeatable
 from launcher.spec.channels import KINDS
 
 _DATA = dict.fromkeys(f"DIR/{kind.DATA}" for kind in KINDS.values() if kind.DATA)
@@ -47,6 +47,25 @@ class Local(Effect):
     instance_count: int | None = option(
         type=click.IntRange(min=1), metavar="N", help="With --local: run N hosts, whatever the spec says."
     )
+    stop_after: float | None = option(
+        type=duration,
+        metavar="TIME",
+        help="With --local: stop the job after this time, such as 90s or 10m, as StopTrainingJob does.",
+    )
+    interrupt_after: float | None = option(
+        type=duration,
+        metavar="TIME",
+        help="With --local: interrupt the job after this time, as spot instances are, and restart it from its checkpoints.",
+    )
+    times: int = option(
+        type=click.IntRange(min=1), default=1, metavar="N", help="With --interrupt-after: interrupt N attempts."
+    )
+    restart_hosts: tuple[int, ...] = repeatable(
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With --interrupt-after: restart with N hosts. Repeatable: taken in turn.",
+    )
+    rename_hosts: bool = flag(help="With --interrupt-after: restart with host names that the job has not seen.")
     no_namespaces: bool = flag(help="With --local: run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.")
 
     def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:

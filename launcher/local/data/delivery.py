@@ -37,6 +37,10 @@ class Store:
             self._listed[asked] = list_objects(channel, self.objects, sample)
         return self._listed[asked]
 
+    def unlisted(self) -> Store:
+        """Return the same store, which lists again."""
+        return replace(self, _listed={})
+
     def total_bytes(self, channel: Mapping[str, Any], sample: int | None = None) -> int:
         """Return the bytes that all hosts together read in one epoch of a channel. Raises RefusedError as `list_objects` does."""
         source = s3_source(channel)

@@ -57,7 +57,7 @@ class Runner(Protocol):
         """Start a host's process; its `stdout` and `stderr` are pipes."""
 
     def terminate(self, process: subprocess.Popen[bytes]) -> bool:
-        """Send SIGTERM to the host's PID 1; return whether it handles the signal."""
+        """Send SIGTERM to the host's PID 1; return whether it was sent, which is only done if PID 1 handles it."""
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """End all processes of a host."""

@@ -71,7 +71,8 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
             [network] = engine.inspect("network", run)
             address = "127.0.0.1" if isolated else network["IPAM"]["Config"][0]["Gateway"]
             _refuse_foreign_address(address)
-            alone = isolated and len(hosts_of(plan.request, options.instance_count)) == 1
+            counts = (options.instance_count, *options.restart_hosts)
+            alone = isolated and all(len(hosts_of(plan.request, count)) == 1 for count in counts)
             yield Containers(engine, image, label, console, address, isolated, alone)
         finally:
             remover.communicate()
@@ -177,7 +178,10 @@ class Containers:
         return (*self.image.entrypoint, *(arguments or ("train",)))
 
     def prepare(self, hosts: Sequence[HostProcess]) -> None:
-        """Create and start all containers. Their programs wait for the variables."""
+        """Create and start all containers, in place of those of an earlier attempt. Their programs wait for the variables."""
+        if earlier := self.engine.ask("ps", "-aq", "--filter", f"label={self.label}").split():
+            self.engine.ask("rm", "-fv", *earlier)
+        self.kept.clear()
         with ExitStack() as stack:
             stack.callback(self._give_back, hosts[0].root.parent.parent)
             for host in hosts:
@@ -221,10 +225,10 @@ class Containers:
         with suppress(RefusedError):
             name = str(process.args[-1])  # type: ignore[index]
             [state] = self.engine.inspect("container", name)
-            if not handles_sigterm(state["State"]["Pid"]):
-                return not state["State"]["Running"]
-            self.engine.ask("kill", "--signal", signal.SIGTERM.name, name)
-        return True
+            if state["State"]["Running"] and handles_sigterm(state["State"]["Pid"]):
+                self.engine.ask("kill", "--signal", signal.SIGTERM.name, name)
+                return True
+        return False
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(RefusedError, subprocess.TimeoutExpired):

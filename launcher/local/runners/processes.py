@@ -153,7 +153,7 @@ class Processes:
                 os.kill(pid, signal.SIGTERM)
             return bool(pids)
         except ProcessLookupError:
-            return True
+            return False
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):

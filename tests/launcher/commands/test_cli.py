@@ -159,7 +159,7 @@ def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> No
 
 @pytest.mark.parametrize("command", [["list"], ["logs", "x"]])
 def test_wrong_age_is_reported_with_its_option(folder: Path, command: list[str]) -> None:
-    for age, message in (("yesterday", "expected an age such as 90s"), ("999999w", "'999999w' is")):
+    for age, message in (("yesterday", "expected a time such as 90s"), ("999999w", "'999999w' is")):
         done = launch(*command, "--since", age)
         assert (done.returncode, f"error: Invalid value for '--since': {message}" in done.stderr) == (2, True), (
             done.stderr

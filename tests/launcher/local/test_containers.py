@@ -174,6 +174,45 @@ def test_ctrl_c_lets_the_container_save(here: Path, docker: Engine) -> None:
     assert (here / ".launch/job/algo-1/ml/model/saved").exists()
 
 
+def test_interrupted_containers_are_replaced_by_new_ones(here: Path, docker: Engine) -> None:
+    """The program is PID 1, which gets SIGTERM as soon as it handles it."""
+    program = """
+import os, pathlib, signal, socket, sys
+folder = pathlib.Path("/opt/ml/checkpoints")
+own = [pathlib.Path(place) for place in ("/tmp/new", "/opt/ml/model/new", "/opt/ml/input/data/train/new")]
+lives = sorted(path.name for path in folder.iterdir())
+print("lives", lives, [path.exists() for path in own], os.getuid(), flush=True)
+for path in (*own, folder / socket.gethostname()):
+    path.touch()
+def stop(*args):
+    (folder / "stopped").write_text("in time")
+    sys.exit(1)
+signal.signal(signal.SIGTERM, stop)
+while "algo-3" not in lives:
+    signal.pause()
+"""
+    docker.make_image("interrupted:1", f"ENTRYPOINT {json.dumps(['python3', '-c', program])}", "USER 1234")
+    (here / "job.yaml").write_text(laid_over_base("checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"))
+    options = (
+        "--interrupt-after",
+        "0s",
+        "--times",
+        "2",
+        "--restart-hosts",
+        "2",
+        "--restart-hosts",
+        "1",
+        "--rename-hosts",
+    )
+    output = launch(here, *in_docker("interrupted:1"), *options)
+    none = [False] * 3
+    assert f"algo-1 | lives [] {none} 1234" in output
+    for host in ("algo-2", "algo-3"):
+        assert f"{host} | lives ['algo-1', 'stopped'] {none} 1234" in output
+    assert f"algo-4 | lives ['algo-1', 'algo-2', 'algo-3', 'stopped'] {none} 1234" in output
+    assert result(here)["Interruptions"] == 2
+
+
 def test_killed_launcher_leaves_no_container(here: Path, docker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(here))  # for the folders that it leaves
     write_job(here, WAITING)

@@ -1,0 +1,172 @@
+"""The attempts of a local run: after a spot interruption the job starts again, with its checkpoints and without anything else."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from entrypoints import contract
+from launcher.console import counted
+from launcher.errors import RefusedError, TrainingFailedError
+from launcher.local.checkpoints import Checkpoints
+from launcher.local.data.delivery import Delivery, Store
+from launcher.local.hosts import prepare_host, write_code
+from launcher.local.providers import provide
+from launcher.local.providers.directories import remove_tree
+from launcher.local.report import announce
+from launcher.local.runners import HostProcess
+from launcher.local.watch import PlannedEnd, RunResult, Stops, watch
+from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
+
+_INTERRUPTED = "Interrupted"
+
+
+def run_attempts(
+    run: LocalRun, store: Store, file_systems: Mapping[str, Path], stops: Stops
+) -> tuple[LocalRun, RunResult]:
+    """Run the job to its end; return its result, and the run with the hosts of the last attempt.
+
+    If the first attempt cannot start, the run's folder is removed, so that its name is free.
+
+    Raises:
+        RefusedError: The first attempt cannot start.
+    """
+    request, options = run.plan.request, run.options
+    begun, started, interruptions = time.monotonic(), False, 0
+    total = outcome = RunResult(_INTERRUPTED)
+    with ExitStack() as undone:
+        undone.callback(shutil.rmtree, run.folder, ignore_errors=True)
+        run.stored(request["OutputDataConfig"]["S3OutputPath"]).mkdir(parents=True)
+        announce(run)
+        checkpoints = Checkpoints(run, store)
+        while outcome.secondary == _INTERRUPTED:
+            try:
+                stops.release()
+                if interruptions:
+                    run, store = _restarted(run, interruptions), store.unlisted()
+                with ExitStack() as stack:
+                    run.transitions.begin("Downloading")
+                    failures: list[Exception] = []
+                    hosts = _delivered(run, store, file_systems, checkpoints, failures.append, stack)
+                    undone.pop_all()
+                    started = True
+                    run.transitions.begin("Training")
+                    end = planned_end(request, options, total.seconds, time.monotonic() - begun, interruptions)
+                    with checkpoints.stored_meanwhile(failures.append):
+                        outcome = watch(hosts, run, failures, end, stops)
+                    if not (outcome.secondary == _INTERRUPTED and outcome.killed):
+                        checkpoints.store()
+            except KeyboardInterrupt:
+                if not started:
+                    raise
+                outcome = RunResult("Stopped", exit_code=130)
+            except RefusedError as error:
+                if not started:
+                    raise
+                outcome = RunResult("Failed", exit_code=TrainingFailedError.exit_code, reason=str(error))
+            stops.held = True
+            checkpoints.forget()
+            seconds, metrics = total.seconds + outcome.seconds, {**total.metrics, **outcome.metrics}
+            total = replace(outcome, seconds=seconds, metrics=metrics, waits=outcome.waits or total.waits)
+            if outcome.secondary == _INTERRUPTED:
+                interruptions += 1
+                run.transitions.begin(_INTERRUPTED)
+                for host in run.hosts:
+                    remove_tree(run.host_folder(host), run.console.warn)
+    return run, total
+
+
+def planned_end(
+    request: Mapping[str, Any], options: LocalOptions, trained: float, waited: float, interruptions: int
+) -> PlannedEnd:
+    """Return what ends an attempt if the job does not: a limit of the request, or an end that the user has asked for.
+
+    Args:
+        request: The CreateTrainingJob request.
+        options: The options of the run.
+        trained: The seconds of the attempts before.
+        waited: The seconds since the start of the run.
+        interruptions: The number of attempts before.
+    """
+    stopping = request.get("StoppingCondition", {})
+    ends = [PlannedEnd()]
+    # As in SageMaker, both limits are those of all attempts together.
+    for limit, status, passed in (
+        ("MaxRuntimeInSeconds", "MaxRuntimeExceeded", trained),
+        ("MaxWaitTimeInSeconds", "MaxWaitTimeExceeded", waited),
+    ):
+        if limit in stopping:
+            ends.append(PlannedEnd(stopping[limit] - passed, status, f"{limit} ({stopping[limit]}) is over"))
+    if options.stop_after is not None:
+        ends.append(PlannedEnd(options.stop_after - trained, "Stopped", f"--stop-after {options.stop_after:g}s"))
+    if options.interrupt_after is not None and interruptions < options.times:
+        ends.append(PlannedEnd(options.interrupt_after, _INTERRUPTED))
+    return min(ends, key=lambda end: end.seconds)
+
+
+def _restarted(run: LocalRun, interruptions: int) -> LocalRun:
+    """Return the run with the hosts of the next attempt."""
+    options, counts = run.options, run.options.restart_hosts
+    count = counts[(interruptions - 1) % len(counts)] if counts else options.instance_count
+    first = 1 + int(run.hosts[-1].name.partition("-")[2]) if options.rename_hosts else 1
+    hosts = hosts_of(run.plan.request, count, first)
+    state = (
+        "its checkpoints" if "CheckpointConfig" in run.plan.request else "no state, since it has no checkpoint_config"
+    )
+    where = f"{counted(len(hosts), 'host')}, the first {hosts[0].name}"
+    run.console.say(f"interrupted {interruptions} of {options.times}: starts again on {where}, with {state}", "yellow")
+    return replace(run, hosts=hosts)
+
+
+def _delivered(
+    run: LocalRun,
+    store: Store,
+    file_systems: Mapping[str, Path],
+    checkpoints: Checkpoints,
+    on_error: Callable[[Exception], None],
+    stack: ExitStack,
+) -> list[HostProcess]:
+    """Make all hosts, with their channels and checkpoints, until the stack is closed."""
+    for host in run.hosts:
+        write_code(run, host)
+    deliveries = _deliveries(run, store, file_systems, on_error)
+    with run.console.progress("reading the channels") as advance:
+        binds = stack.enter_context(provide(*(replace(each, on_bytes=advance) for each in deliveries)))
+    processes = []
+    for host in run.hosts:
+        # Not below the run's folder: sockets in it, such as multiprocessing's, need short paths.
+        temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
+        own = [bind.absolute() for bind in binds if run.root(host) in bind.target.parents]
+        process = prepare_host(run, host, store, temporary)  # first: it makes all folders except those for checkpoints
+        processes.append(replace(process, binds=(*own, *process.binds, *checkpoints.place(host))))
+    run.runner.prepare(processes)
+    return processes
+
+
+def _deliveries(
+    run: LocalRun, store: Store, file_systems: Mapping[str, Path], on_error: Callable[[Exception], None]
+) -> Iterator[Delivery]:
+    """Yield the deliveries to all hosts: all their channels except the code."""
+    for host in run.hosts:
+        for entry in run.channels(host):
+            if entry["ChannelName"] != contract.CODE_CHANNEL or run.plan.code is None:
+                yield Delivery(
+                    channel=entry,
+                    host=host.name,
+                    hosts=run.sharing(entry),
+                    data_dir=run.root(host) / contract.DATA_DIR,
+                    scratch=run.host_folder(host) / "scratch" / entry["ChannelName"],
+                    store=store,
+                    file_systems=file_systems,
+                    namespaces=run.runner.mounts,
+                    other_users=run.runner.other_users,
+                    sample=run.options.sample,
+                    on_warning=lambda text: run.console.warn(run.named(text)),
+                    on_error=on_error,
+                )

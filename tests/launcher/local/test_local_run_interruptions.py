@@ -1,0 +1,230 @@
+"""Local runs that are stopped by a limit or interrupted like spot instances.
+
+The scripts are PID 1: the launcher sends SIGTERM as soon as they handle it, so `0s` interrupts them exactly there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import launcher
+from launcher.checks.examples import laid_over_base
+from launcher.console import Console
+from launcher.local.attempts import planned_end
+from launcher.local.checkpoints import Checkpoints
+from launcher.local.data.stores import embedded_store
+from launcher.local.runners.processes import Processes
+from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
+from launcher.parsing.parser import load
+from local_jobs import assert_nothing_is_left, command, launch, namespaces, result
+from patience import PATIENCE, wait_for
+
+CHECKPOINTS = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
+STOPPED = (
+    "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *a: (open('/opt/ml/model/saved', 'w'), sys.exit(3)))\n"
+)
+
+
+def write_script(here: Path, script: str, overlay: str = "channels: null\n") -> None:
+    """Write a job whose PID 1 is the script."""
+    (here / "script.py").write_text(script)
+    entrypoint = json.dumps([sys.executable, str(here / "script.py")])
+    (here / "job.yaml").write_text(laid_over_base(f"container_entrypoint: {entrypoint}\n{overlay}"))
+
+
+@pytest.mark.parametrize(
+    ("options", "trained", "waited", "interruptions", "expected"),
+    [
+        ({}, 0, 0, 0, (50, "MaxRuntimeExceeded")),
+        ({}, 20, 40, 1, (30, "MaxRuntimeExceeded")),
+        ({}, 20, 95, 1, (5, "MaxWaitTimeExceeded")),
+        ({"stop_after": 30.0}, 20, 20, 1, (10, "Stopped")),
+        ({"interrupt_after": 30.0}, 0, 0, 0, (30, "Interrupted")),
+        ({"interrupt_after": 30.0}, 30, 30, 1, (20, "MaxRuntimeExceeded")),
+        ({"interrupt_after": 10.0, "times": 2}, 30, 30, 1, (10, "Interrupted")),
+        ({"interrupt_after": 10.0, "times": 9}, 45, 45, 3, (5, "MaxRuntimeExceeded")),
+    ],
+)
+def test_first_limit_ends_an_attempt(
+    options: dict[str, Any], trained: float, waited: float, interruptions: int, expected: tuple[float, str]
+) -> None:
+    request = {"StoppingCondition": {"MaxRuntimeInSeconds": 50, "MaxWaitTimeInSeconds": 100}}
+    end = planned_end(request, LocalOptions(**options), trained, waited, interruptions)
+    assert (end.seconds, end.secondary) == expected
+
+
+def test_nothing_ends_a_job_without_limits() -> None:
+    assert planned_end({}, LocalOptions(), 1e9, 1e9, 0).seconds == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("limit", "options", "secondary"),
+    [("1", [], "MaxRuntimeExceeded"), ("600", ["--stop-after", "0s"], "Stopped")],
+    ids=["limit", "stop"],
+)
+def test_stopped_job_saves_its_model(here: Path, limit: str, options: list[str], secondary: str) -> None:
+    namespaces()
+    write_script(
+        here,
+        f"{STOPPED}while True: signal.pause()",
+        f"channels: null\nstopping_condition: {{max_runtime_in_seconds: {limit}}}",
+    )
+    launch(here, *options, code=5)
+    found = result(here)
+    assert (found["TrainingJobStatus"], found["SecondaryStatus"], list(found["Artifacts"])) == (
+        "Stopped",
+        secondary,
+        ["model"],
+    )
+    assert [each["Status"] for each in found["SecondaryStatusTransitions"]] == [
+        "Downloading",
+        "Training",
+        "Uploading",
+        secondary,
+    ]
+
+
+def test_interrupted_job_restarts_with_its_checkpoints_and_nothing_else(here: Path) -> None:
+    namespaces()
+    script = """
+import json, os, pathlib, signal, sys, tempfile
+ml, folder = pathlib.Path("/opt/ml"), pathlib.Path("/opt/ml/checkpoints")
+config = json.loads((ml / "input/config/resourceconfig.json").read_text())
+host = config["current_host"]
+read = sorted(path.name for path in folder.glob("*.txt"))
+pipe = len((ml / "input/data/pipe_0").read_text().split())
+names = [sorted(path.name for path in (ml / name).iterdir()) for name in ("model", "input/data/train")]
+names += [os.listdir(tempfile.gettempdir()), os.listdir(os.environ["HOME"])]
+print("hosts", config["hosts"], "read", read, "pipe", pipe, "names", names, flush=True)
+tempfile.mkstemp()
+for place in (ml / "model", ml / "input/data/train", pathlib.Path.home()):
+    (place / host).touch()
+if host == config["hosts"][0]:
+    rest = [name for name in names[1] if name not in read]
+    for name in rest[:2]:
+        (folder / name).touch()
+    (folder / f"by-{host}").touch()
+    for other in folder.glob("by-*"):
+        if other.name != f"by-{host}":
+            other.unlink()
+    if len(rest) <= 2:
+        sys.exit()
+def stop(*args):
+    (folder / "stopped").write_text(host)
+    sys.exit(1)
+signal.signal(signal.SIGTERM, stop)
+while True:
+    signal.pause()
+"""
+    channels = "channels: {train: s3://bucket/train/, pipe: {s3_uri: s3://bucket/train/, input_mode: Pipe}}\n"
+    write_script(here, script, CHECKPOINTS + channels)
+    options = (
+        "--interrupt-after",
+        "0s",
+        "--times",
+        "9",
+        "--restart-hosts",
+        "2",
+        "--restart-hosts",
+        "1",
+        "--rename-hosts",
+    )
+    output = launch(here, *options)
+    files = [f"{index}.txt" for index in range(6)]
+    empty = f"pipe 12 names [[], {files}, [], []]"
+    for host, hosts, read in (
+        ("algo-1", ["algo-1"], files[:0]),
+        ("algo-2", ["algo-2", "algo-3"], files[:2]),
+        ("algo-3", ["algo-2", "algo-3"], files[:2]),
+        ("algo-4", ["algo-4"], files[:4]),
+    ):
+        assert output.count(f"{host} | hosts {hosts} read {read} {empty}\n") == 1
+    assert "warning: SageMaker interrupts and restarts a job only with enable_managed_spot_training: true" in output
+    assert "interrupted 1 of 9: starts again on 2 hosts, the first algo-2, with its checkpoints" in output
+    assert "Completed after" in output
+    assert "interrupted 2 times" in output
+    found = result(here)
+    assert found["Interruptions"] == 2
+    attempt = ["Downloading", "Training"]
+    statuses = [each["Status"] for each in found["SecondaryStatusTransitions"]]
+    assert statuses == [*attempt, "Interrupted", *attempt, "Interrupted", *attempt, "Uploading", "Completed"]
+    stored = here / ".launch/job/s3/bucket/checkpoints"
+    assert sorted(path.name for path in stored.iterdir()) == [*files, "by-algo-4", "stopped"]
+    with tarfile.open(here / ".launch/job/s3/bucket/out/job/output/model.tar.gz") as tar:
+        assert tar.getnames() == ["algo-4"]
+    assert sorted(path.name for path in (here / ".launch/job").glob("algo-*/")) == ["algo-4"]
+
+
+def test_ctrl_c_between_interruptions_ends_the_run(here: Path) -> None:
+    namespaces()
+    write_script(here, f"{STOPPED}while True: signal.pause()")
+    words = command("--interrupt-after", "0s", "--times", "1000")
+    with subprocess.Popen(words, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "interrupted 2 of 1000" in line:
+                process.send_signal(signal.SIGINT)
+        process.wait(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert result(here)["SecondaryStatusTransitions"][-1]["Status"] == "Stopped"
+    assert_nothing_is_left(here)
+
+
+def test_restart_that_cannot_be_delivered_fails_the_run(here: Path) -> None:
+    namespaces()
+    data = here / "data/s3/bucket/train"
+    write_script(here, f"import shutil\nshutil.rmtree('{data}')\n{STOPPED}while True: signal.pause()", "")
+    output = launch(here, "--interrupt-after", "0s", code=4)
+    assert "s3://bucket/train/" in result(here)["FailureReason"], output
+
+
+def test_options_of_interruptions_need_one(here: Path) -> None:
+    write_script(here, "")
+    assert "add --interrupt-after" in launch(here, "--times", "2", code=2)
+    assert "expected a time such as 90s" in launch(here, "--interrupt-after", "often", code=2)
+
+
+def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path) -> None:
+    before = here / "data/s3/bucket/checkpoints"
+    (before / "old").mkdir(parents=True)
+    (before / "old/file").write_text("one")
+    write_script(here, "", CHECKPOINTS)
+    plan = launcher.plan(load(str(here / "job.yaml")), name="job")
+    folder = here / ".launch/job"
+    folder.mkdir(parents=True)
+    run = LocalRun(plan, LocalOptions(), folder, hosts_of(plan.request), Console(), Processes(mounts=False))
+    own, stored = folder / "algo-1/checkpoints", folder / "s3/bucket/checkpoints"
+    errors: list[Exception] = []
+    with embedded_store(here / "data", run.s3_folder) as store:
+        checkpoints = Checkpoints(run, store)
+        checkpoints.place(run.hosts[0])
+        with checkpoints.stored_meanwhile(errors.append):
+            (own / "new").write_text("two")
+            (own / "latest").symlink_to("new")
+            (own / "folder").symlink_to(before)
+            (own / "outside").symlink_to("/etc/passwd")
+            (own / "old/file").unlink()
+            (own / "old").rmdir()
+            (own / "old").write_text("a file now")
+            wait_for(lambda: (stored / "latest").exists() and (stored / "new").exists() and (stored / "old").is_file())
+        (own / "late").write_text("three")
+        checkpoints.forget()
+        shutil.rmtree(folder / "algo-1")
+        checkpoints.place(run.hosts[0])
+    assert {path.name: path.read_text() for path in own.iterdir()} == {
+        "new": "two",
+        "latest": "two",
+        "old": "a file now",
+    }
+    assert [path for path in own.rglob("*") if path.is_symlink()] == []
+    assert (before / "old/file").read_text() == "one"
+    assert errors == []
