@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,7 @@ from launcher.console import counted
 from launcher.errors import RefusedError, TrainingFailedError
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.data.delivery import Delivery, Store
+from launcher.local.fidelity import note_channel, note_facts
 from launcher.local.hosts import prepare_host, write_code
 from launcher.local.providers import provide
 from launcher.local.providers.directories import remove_tree
@@ -55,6 +57,8 @@ def run_attempts(
                     failures: list[Exception] = []
                     hosts = _delivered(run, store, file_systems, checkpoints, failures.append, stack)
                     undone.pop_all()
+                    if not started:
+                        note_facts(run, store, hosts[0])
                     started = True
                     run.transitions.begin("Training")
                     end = planned_end(request, options, total.seconds, time.monotonic() - begun, interruptions)
@@ -167,6 +171,7 @@ def _deliveries(
                     namespaces=run.runner.mounts,
                     other_users=run.runner.other_users,
                     sample=run.options.sample,
+                    on_delivered=partial(note_channel, run, entry),
                     on_warning=lambda text: run.console.warn(run.named(text)),
                     on_error=on_error,
                 )

@@ -16,6 +16,7 @@ from entrypoints.start.failure import shell_code
 from launcher.console import counted, human_bytes, shown_path
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
+from launcher.local import fidelity
 from launcher.local.watch import RunResult
 from launcher.local.workspace import LocalRun
 
@@ -59,6 +60,7 @@ def report(run: LocalRun, outcome: RunResult) -> int:
         "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
         **as_data(outcome.waits),
         "Artifacts": artifacts,
+        "Fidelity": fidelity.as_data(run.facts),
         "Folder": str(run.folder),
     }
     (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
@@ -152,6 +154,8 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
         say(f"  waits    {waits}")
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
+    for line in fidelity.in_lines(run.facts):
+        say(f"  {line}")
     say(f"  folder   {shown_path(run.folder)}")
     say(f"  logs     {', '.join(shown_path(log) for log in sorted(run.folder.glob('algo-*.log')))}")
 

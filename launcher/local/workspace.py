@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from entrypoints import contract
 from launcher.console import Console
@@ -74,6 +74,14 @@ class Transitions(list[dict[str, str]]):
         self.append({"Status": status, "StartTime": now})
 
 
+class Fact(NamedTuple):
+    """One thing that a run has, beside what the job has in SageMaker."""
+
+    here: str
+    there: str  # empty if it is unknown
+    same: bool | None  # None if it is unknown
+
+
 @dataclass(frozen=True)
 class LocalRun:
     """One run: its plan, options, folder, hosts and console."""
@@ -86,6 +94,12 @@ class LocalRun:
     runner: Runner
     transitions: Transitions = field(default_factory=Transitions)
     named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
+    facts: dict[str, Fact] = field(default_factory=dict)  # what is as in SageMaker, and what is not
+
+    def note(self, what: str, here: str, there: str, *, same: bool) -> None:
+        """Note a fact for the report; of several hosts' facts, one that differs from SageMaker stays."""
+        if what not in self.facts or self.facts[what].same is not False:
+            self.facts[what] = Fact(here, there, same if there else None)
 
     @property
     def s3_folder(self) -> Path:

@@ -43,6 +43,8 @@ _ARM = r"[a-z]+\d+g|.*-gb\d"  # Graviton (m6g, c7gn, g5g) and Grace Blackwell (p
 # The versions from which on the images no longer serve P2's GPU (_validate_instance_deprecation in the SDK).
 _PAST_P2 = {"pytorch": (1, 13), "pytorch-training-compiler": (1, 13), "tensorflow": (2, 12)}
 _OTHER_NAMES = {"deepar": "forecasting-deepar", "scikit-learn": "sklearn", "transformers": "huggingface"}
+# What the repositories of AWS's images contain -> the package whose version begins their tags.
+_PACKAGES = {"pytorch": "torch", "tensorflow": "tensorflow", "xgboost": "xgboost", "scikit-learn": "scikit-learn"}
 _REMEDY = "write the image's URI to use another"
 
 
@@ -102,6 +104,21 @@ def image_region(image: str) -> str | None:
     """Return the region of an image in ECR, such as `us-east-1`; None for other registries, and for ECR's public one."""
     match = _ECR.fullmatch(image)
     return match[2] if match else None
+
+
+def versions_of(image: str) -> dict[str, str]:
+    """Return the versions that the tag of one of AWS's images names: `Python`, and packages such as `torch`."""
+    if not is_of_aws(image):
+        return {}
+    repository, _, tag = image.rpartition("/")[2].partition(":")
+    package = next((package for name, package in _PACKAGES.items() if name in repository), None)
+    patterns = {
+        "Python": r".*-py(\d)(\d+)",
+        package: r"(\d+)((?:\.\d+)+)",
+        "transformers": r".*-transformers(\d+)((?:\.\d+)+)",
+    }
+    matches = {name: re.match(pattern, tag) for name, pattern in patterns.items() if name}
+    return {name: f"{match[1]}.{match[2].removeprefix('.')}" for name, match in matches.items() if match}
 
 
 def registry_domain(region: str) -> str:

@@ -78,7 +78,7 @@ def _log_error(error: Exception) -> None:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One channel for one host. Providers call the three callbacks from several threads: they must be quick and thread-safe."""
+    """One channel for one host. Providers call the callbacks from several threads: they must be quick and thread-safe."""
 
     channel: Mapping[str, Any]  # the InputDataConfig entry, with the job's `InputMode` if it states none
     host: str
@@ -90,6 +90,8 @@ class Delivery:
     namespaces: bool = False  # whether the runner makes the mounts that the provider yields
     other_users: bool = False  # whether the job can run as another user of this machine
     sample: int | None = None  # take the first N objects only
+    # How the channel arrives here, and whether that is as in SageMaker.
+    on_delivered: Callable[[str, bool], None] = lambda how, same: None
     on_bytes: Callable[[int], None] = lambda count: None  # progress: bytes delivered since the last call
     on_warning: Callable[[str], None] = lambda text: None  # a difference from SageMaker, and how to avoid it
     on_error: Callable[[Exception], None] = _log_error  # the channel failed after the start, so the job must fail

@@ -50,12 +50,14 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
                 shared[delivery.name] = _shared_folder(stack, delivery, objects)
             if (source := shared[delivery.name]) is None:
                 stack.enter_context(copied(delivery, objects))
+                delivery.on_delivered("a copy", True)
                 continue
             written = delivery.scratch / "written"
             written.mkdir(parents=True)
             stack.callback(remove_tree, written, delivery.on_warning)  # warns of what remains after the next line
             stack.callback(sandbox.remove_overlay, written)
             target = stack.enter_context(empty_directory(delivery))
+            delivery.on_delivered("files below an overlay", True)
             binds.append(BindMount(source, target, read_only=False, written=written))
         yield binds
 

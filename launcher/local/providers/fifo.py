@@ -45,6 +45,7 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
         note = delivery.data_dir / epochs_name(delivery.name)  # its readers keep notes about the FIFOs of a run here
         note.unlink(missing_ok=True)
         first = _make_fifo(delivery, 0)
+        delivery.on_delivered("a FIFO for each epoch", True)
         feeder = Thread(target=_feed, args=(delivery, epochs, first, stop), name=f"pipe-{delivery.name}", daemon=True)
         feeder.start()
         try:

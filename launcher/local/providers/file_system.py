@@ -29,6 +29,8 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     writable = file_system_source(delivery.channel).get("FileSystemAccessMode") == "rw"
     if writable:
         delivery.on_warning(f"channel {delivery.name!r}: the job can write to {source} (FileSystemAccessMode rw)")
+    way = "bound" if delivery.namespaces else "linked" if writable else "copied"
+    delivery.on_delivered(f"a {way} folder of this machine", False)
     with empty_directory(delivery) as target:
         if delivery.namespaces:
             yield (BindMount(source, target, read_only=not writable),)

@@ -28,6 +28,7 @@ from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 
 _FUSE = Path("/dev/fuse")
+_MOUNT = "mount"  # the folder of the mount, beside that of links
 _REMEDY = "install a mount program, for example by `apt-get install fuse3 rclone`"
 
 
@@ -64,6 +65,10 @@ def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequ
         shown = {name: folder for name, folder in folders.items() if folder.objects}
         places, reason = _mount_by_any(stack, deliveries[0], shown, which) if shown else ({}, "")
         for name, delivery in zip(names, deliveries, strict=True):
+            is_mount = not reason and (name not in shown or places[name].parent.name == _MOUNT)
+            delivery.on_delivered(
+                "a FUSE mount" if is_mount else "a copy" if reason else "links to a FUSE mount", is_mount
+            )
             if name not in shown:
                 stack.enter_context(empty_directory(delivery))
             elif reason:
@@ -132,7 +137,7 @@ def _mount(
     """Mount the folders by one tool; return the path of each folder, or of the host's part of it."""
     delivery.scratch.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="fastfile-", dir=delivery.scratch)).resolve()
-    root = scratch / "mount"
+    root = scratch / _MOUNT
     parts = [folders] if tool.can_combine else [{name: folder} for name, folder in folders.items()]
     for shown in parts:
         directory = root if tool.can_combine else root.joinpath(*shown)

@@ -41,6 +41,12 @@ class Runner(Protocol):
     """Whether a host's processes can be those of another user of this machine."""
     interface: str
     """The network interface of a host."""
+    image: str | None
+    """The image that the hosts run, if any."""
+    network: str
+    """The hosts' network, for the report."""
+    own_network: bool
+    """Whether the hosts have it for themselves."""
     address: str
     """The address at which a host reaches the servers of this machine."""
 
@@ -52,6 +58,9 @@ class Runner(Protocol):
 
     def prepare(self, hosts: Sequence[HostProcess]) -> None:
         """Make what the hosts need to start. Raises RefusedError if they cannot start."""
+
+    def ask(self, host: HostProcess, command: Sequence[str]) -> str | None:
+        """Return what a program prints that runs as the prepared host's would; None if it cannot run."""
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         """Start a host's process; its `stdout` and `stderr` are pipes."""

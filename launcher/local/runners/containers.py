@@ -79,6 +79,12 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
             _warn_of_leftovers(engine, label, console)
 
 
+def _exec_with(environ: Mapping[str, str]) -> bytes:
+    """Return what `sh -s PROGRAM ...` reads to become the program with these variables."""
+    exports = [f"export {name}={shlex.quote(value)}\n" for name, value in environ.items()]
+    return "".join([*exports, 'exec "$@" </dev/null\n']).encode()
+
+
 def _warn_of_leftovers(engine: Engine, label: str, console: Console) -> None:
     try:
         left = "containers " + ", ".join(engine.ask("ps", "-aq", "--filter", f"label={label}").split())
@@ -132,7 +138,7 @@ class Containers:
     """The runner of containers."""
 
     engine: Engine
-    image: Image
+    its_image: Image
     label: str
     console: Console
     address: str
@@ -141,10 +147,19 @@ class Containers:
     kept: list[Path] = field(default_factory=list)  # folders of the hosts that outlast the run
 
     mounts: ClassVar[bool] = True
+    own_network: ClassVar[bool] = True
     other_users: ClassVar[bool] = True
 
     @property
+    def image(self) -> str:
+        return self.its_image.name
+
+    @property
     def network(self) -> str:
+        return "none" if self.alone else "only between the hosts" if self.isolated else "one of the hosts' own"
+
+    @property
+    def _run(self) -> str:
         return self.label.partition("=")[2]
 
     @property
@@ -175,7 +190,7 @@ class Containers:
         arguments = algorithm.get("ContainerArguments", ())
         if "ContainerEntrypoint" in algorithm:
             return (*algorithm["ContainerEntrypoint"], *arguments)
-        return (*self.image.entrypoint, *(arguments or ("train",)))
+        return (*self.its_image.entrypoint, *(arguments or ("train",)))
 
     def prepare(self, hosts: Sequence[HostProcess]) -> None:
         """Create and start all containers, in place of those of an earlier attempt. Their programs wait for the variables."""
@@ -202,10 +217,15 @@ class Containers:
                         csv_line("type=bind", f"source={host.root.absolute()}", f"target={contract.BASE_DIR}"),
                     ),
                     *options,
-                    *("--entrypoint", "/bin/sh", self.image.identity, "-s", *host.command),
+                    *("--entrypoint", "/bin/sh", self.its_image.identity, "-s", *host.command),
                 )
             self.engine.ask("start", *map(self._name, hosts))
             stack.pop_all()
+
+    def ask(self, host: HostProcess, command: Sequence[str]) -> str | None:
+        program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s", *command]
+        done = subprocess.run(program, input=_exec_with(host.environ), capture_output=True, check=False)
+        return done.stdout.decode() if done.returncode == 0 else None
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -215,10 +235,9 @@ class Containers:
             stderr=subprocess.PIPE,
             start_new_session=True,  # the launcher forwards the terminal's Ctrl-C
         )
-        exports = [f"export {name}={shlex.quote(value)}\n" for name, value in host.environ.items()]
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as stdin:  # its exit code shows that the container has ended
-            stdin.write("".join([*exports, 'exec "$@" </dev/null\n']).encode())
+            stdin.write(_exec_with(host.environ))
         return process
 
     def terminate(self, process: subprocess.Popen[bytes]) -> bool:
@@ -251,14 +270,14 @@ class Containers:
         options += ("--rm", "--user", "0", "--network", "none", "--label", self.label)
         owner = f"{os.geteuid()}:{os.getegid()}"
         try:
-            self.engine.ask("run", *options, "--entrypoint", "chown", self.image.identity, "-hR", owner, "/folders")
+            self.engine.ask("run", *options, "--entrypoint", "chown", self.its_image.identity, "-hR", owner, "/folders")
         except RefusedError as error:
             self.console.warn(f"{folder}: what the containers wrote there may belong to other users ({error})")
 
     def _network_options(self, host: HostProcess) -> tuple[str, ...]:
         if self.alone:
             return ("--network", "none", "--add-host", f"{host.name}:127.0.0.1")
-        return ("--network", self.network, "--network-alias", host.name)
+        return ("--network", self._run, "--network-alias", host.name)
 
     def _name(self, host: HostProcess) -> str:
-        return f"{self.network}-{host.name}"
+        return f"{self._run}-{host.name}"

@@ -37,6 +37,7 @@ _REMEDIES = {
 class Image:
     """An image that the engine has."""
 
+    name: str
     identity: str
     entrypoint: tuple[str, ...]
 
@@ -84,7 +85,7 @@ class Engine:
         if found["Architecture"] != _ARCHITECTURES.get(machine, machine) and not _is_emulated(found["Architecture"]):
             remedy = "use an image for this machine, or install qemu-user-static, with which it runs slowly"
             raise RefusedError(f"{name}: the image is for {found['Architecture']}, this machine is {machine}; {remedy}")
-        return Image(found["Id"], tuple(found["Config"].get("Entrypoint") or ()))
+        return Image(name, found["Id"], tuple(found["Config"].get("Entrypoint") or ()))
 
     def _pull(self, name: str) -> None:
         command = [self.program, "pull", name]

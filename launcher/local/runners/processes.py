@@ -57,6 +57,9 @@ class Processes:
     """The runner of processes; `mounts` is whether they have namespaces."""
 
     other_users = False
+    image = None
+    network = "this machine's"
+    own_network = False
     address = "127.0.0.1"
 
     def __init__(self, *, mounts: bool) -> None:
@@ -91,7 +94,7 @@ class Processes:
         if "ContainerEntrypoint" in algorithm:
             command = [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", ())]
         else:
-            run.console.warn("in SageMaker the image's sagemaker-training toolkit starts this code, here boot.py does")
+            run.note("start of the code", contract.BOOT_FILE, "the image's toolkit", same=False)
             assert run.plan.spec.code is not None, "`opened` refuses plans with neither code nor entrypoint"
             boot = f"{contract.BASE_DIR}/{contract.DATA_DIR}/{contract.CODE_CHANNEL}/{contract.BOOT_FILE}"
             command = ["python3", boot, *boot_arguments(run.plan.spec.code)]
@@ -109,6 +112,13 @@ class Processes:
             for name in ("home", "stage"):
                 (host.root.parent / name).mkdir()
             (host.root.parent / "hosts").write_text(f"{known.rstrip()}{added}\n", encoding="utf-8")
+
+    def ask(self, host: HostProcess, command: Sequence[str]) -> str | None:
+        environ = dict(host.environ)
+        done = subprocess.run(
+            command, cwd="/", env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        return done.stdout if done.returncode == 0 else None
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         command: Sequence[str | Path] = host.command

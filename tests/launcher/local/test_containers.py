@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import signal
 import subprocess
 import tarfile
@@ -125,6 +126,7 @@ while not os.path.exists(data + "efs/go"):
     assert "AWS_" not in shown
     with tarfile.open(here / ".launch/job/s3/bucket/out/job/output/model.tar.gz") as tar:
         assert sorted(tar.getnames()) == ["algo-1", "algo-2"]
+    assert result(here)["Fidelity"]["image"]["Here"] == IMAGE
     assert sorted(path.name for path in (here / "data/s3/bucket/train").iterdir()) == [
         f"{each}.txt" for each in range(6)
     ]
@@ -151,18 +153,24 @@ sys.exit(3)
     channels = "channels: {fast: {s3_uri: s3://bucket/train/, input_mode: FastFile}, train: s3://bucket/train/}"
     size = "instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9"
     resources = f"resource_config: {{{size}, keep_alive_period_in_seconds: 60}}"
-    overlay = f"enable_network_isolation: true\nhyperparameters: {{epochs: 1}}\n{resources}\n{channels}"
+    overlay = f"image: users:1\nenable_network_isolation: true\nhyperparameters: {{epochs: 1}}\n{resources}\n{channels}"
     kept = here / ".launch/.warm-pool/algo-1/kept"
     kept.parent.mkdir(parents=True)
     kept.write_text("old")
     (here / "job.yaml").write_text(laid_over_base(overlay))
-    output = launch(here, *in_docker("users:1"), code=4)
+    output = launch(here, "--local", "docker", code=4)
     assert """program ['train'] 1234 {"epochs": "1"} ['AWS_REGION']""" in output
     assert f"channels {[[f'{index}.txt' for index in range(6)]] * 2}" in output
     assert "outside Network is unreachable" in output
     assert "shared memory True" in output
     assert result(here)["FailureReason"] == "a reason of its own"
     assert kept.read_text() == "old and new"
+    facts = {what: (fact["Here"], fact["Same"]) for what, fact in result(here)["Fidelity"].items()}
+    assert facts["image"] == ("users:1", True)
+    assert facts["Python"] == (platform.python_version(), True)
+    assert facts["torch"] == ("not found", True)
+    assert facts["network"] == ("none", True)
+    assert facts["channel train"] == ("files below an overlay", True)
 
 
 def test_ctrl_c_lets_the_container_save(here: Path, docker: Engine) -> None:

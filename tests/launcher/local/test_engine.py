@@ -101,7 +101,7 @@ def test_container_gets_a_copy_of_the_stores_certificates(folder: Path) -> None:
     run: Any = SimpleNamespace(root=lambda host: folder / "ml")
     host: Any = None
     runner = Containers(
-        Engine("docker"), Image("a", ()), "label=run", Console(), "127.0.0.1", isolated=False, alone=False
+        Engine("docker"), Image("a", "a", ()), "label=run", Console(), "127.0.0.1", isolated=False, alone=False
     )
     found = runner.environ(run, host, {"AWS_CA_BUNDLE": str(folder / "ca.pem"), "AWS_REGION": "eu-west-1"})
     assert found == {"AWS_CA_BUNDLE": "/opt/ml/input/config/ca-bundle.pem", "AWS_REGION": "eu-west-1"}
