@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -74,8 +75,10 @@ def in_lines(facts: Mapping[str, Fact]) -> Iterator[str]:
 def _note_versions(run: LocalRun, host: HostProcess, image: str) -> None:
     """Note the versions that the image's tag asks for, and that of the toolkit, which no tag has."""
     asked = {"Python": "", "torch": "", **versions_of(image), _TOOLKIT: ""}
-    printed = run.runner.ask(host, ("python3", "-c", _PROBE, *asked))
-    found = json.loads(printed) if printed else {}
+    try:
+        found = json.loads(run.runner.ask(host, ("python3", "-c", _PROBE, *asked)))
+    except (OSError, ValueError, subprocess.SubprocessError):  # there is no Python that answers
+        found = {}
     for name, version in asked.items():
         here = found.get(name, "not found")
         wanted = version or (here if run.runner.image == image else "")

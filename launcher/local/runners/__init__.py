@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from launcher.local.workspace import Host, LocalOptions, LocalRun
     from launcher.planning import Plan
 
+ASK_SECONDS = 60
 RUNNERS = {"process": "processes", "docker": "containers"}
 
 
@@ -59,8 +60,8 @@ class Runner(Protocol):
     def prepare(self, hosts: Sequence[HostProcess]) -> None:
         """Make what the hosts need to start. Raises RefusedError if they cannot start."""
 
-    def ask(self, host: HostProcess, command: Sequence[str]) -> str | None:
-        """Return what a program prints that runs as the prepared host's would; None if it cannot run."""
+    def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
+        """Return what a program prints that runs as the prepared host's would. Raises OSError or SubprocessError if it fails."""
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         """Start a host's process; its `stdout` and `stderr` are pipes."""

@@ -25,7 +25,7 @@ from typing import ClassVar
 from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
-from launcher.local.runners import HostProcess
+from launcher.local.runners import ASK_SECONDS, HostProcess
 from launcher.local.runners.engine import Engine, Image
 from launcher.local.runners.mounts import csv_line, let_all_users_in, mount_option
 from launcher.local.sandbox import handles_sigterm
@@ -222,10 +222,11 @@ class Containers:
             self.engine.ask("start", *map(self._name, hosts))
             stack.pop_all()
 
-    def ask(self, host: HostProcess, command: Sequence[str]) -> str | None:
+    def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
         program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s", *command]
-        done = subprocess.run(program, input=_exec_with(host.environ), capture_output=True, check=False)
-        return done.stdout.decode() if done.returncode == 0 else None
+        return subprocess.check_output(
+            program, input=_exec_with(host.environ), stderr=subprocess.DEVNULL, timeout=ASK_SECONDS
+        )
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

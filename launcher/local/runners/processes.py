@@ -20,7 +20,7 @@ from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.local import enter, sandbox
-from launcher.local.runners import HostProcess
+from launcher.local.runners import ASK_SECONDS, HostProcess
 from launcher.local.workspace import Host, LocalOptions, LocalRun
 from launcher.planning import Plan, boot_arguments
 
@@ -113,12 +113,11 @@ class Processes:
                 (host.root.parent / name).mkdir()
             (host.root.parent / "hosts").write_text(f"{known.rstrip()}{added}\n", encoding="utf-8")
 
-    def ask(self, host: HostProcess, command: Sequence[str]) -> str | None:
+    def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
         environ = dict(host.environ)
-        done = subprocess.run(
-            command, cwd="/", env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        return subprocess.check_output(
+            command, cwd="/", env=environ, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=ASK_SECONDS
         )
-        return done.stdout if done.returncode == 0 else None
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         command: Sequence[str | Path] = host.command

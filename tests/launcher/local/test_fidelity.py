@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.checks.examples import laid_over_base
 from launcher.local.fidelity import as_data, in_lines
 from launcher.local.workspace import Fact
 from launcher.request.image_uris import versions_of
@@ -118,3 +119,12 @@ def test_tag_of_an_aws_image_names_versions(image: str, versions: dict[str, str]
 def test_instance_type_has_vcpus_and_memory(name: str, vcpus: int | None, gib: int | None) -> None:
     found = instance_type(name)
     assert (found.vcpus, found.memory_gib) == (vcpus, gib)
+
+
+def test_job_without_python_runs_and_reports_no_versions(here: Path) -> None:
+    namespaces()
+    entrypoint = 'container_entrypoint: [/bin/sh, -c, "echo trained"]\nenvironment: {PATH: /nowhere}\nchannels: null'
+    (here / "job.yaml").write_text(laid_over_base(entrypoint))
+    output = launch(here)
+    assert "algo-1 | trained" in output
+    assert result(here)["Fidelity"]["Python"]["Here"] == "not found"
