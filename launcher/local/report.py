@@ -90,8 +90,7 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
         place.mkdir(parents=True, exist_ok=True)
         if config.get("CompressionType") == "NONE":
             target = place / plain
-            for each in folders:
-                shutil.copytree(each, target, dirs_exist_ok=True, symlinks=True)
+            _copy(folders, target)
         else:
             target = place / f"{name}.tar.gz"
             _archive(folders, target)
@@ -99,9 +98,32 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
     return artifacts
 
 
+def _merged(folders: Sequence[Path]) -> dict[Path, Path]:
+    """Return what all hosts wrote, by relative path; of the same path, the last host's stays, as in SageMaker."""
+    found = {file.relative_to(folder): file for folder in folders for file in sorted(folder.rglob("*"))}
+    folders_of_all = {name for name, file in found.items() if file.is_dir() and not file.is_symlink()}
+    return {
+        name: file
+        for name, file in found.items()
+        if folders_of_all.issuperset(name.parents[:-1])
+        and (name in folders_of_all or file.is_symlink() or file.is_file())
+    }
+
+
+def _copy(folders: Sequence[Path], target: Path) -> None:
+    """Copy the files of all hosts, as S3 stores them: without links and empty folders; a link to one of the files is a copy."""
+    target.mkdir()
+    own = [folder.resolve() for folder in folders]
+    for name, file in _merged(folders).items():
+        source = Path(os.path.realpath(file))  # unlike `resolve`, also for a link to itself
+        if source.is_file() and any(source.is_relative_to(folder) for folder in own):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target / name)
+
+
 def _archive(folders: Sequence[Path], target: Path) -> None:
-    """Write one archive of what all hosts wrote; of files with the same name, the last host's stays, as in SageMaker."""
-    members = {file.relative_to(folder): file for folder in folders for file in sorted(folder.rglob("*"))}
+    """Write one archive of what all hosts wrote."""
+    members = _merged(folders)
     partial = target.with_name(f".{target.name}.partial")
     with tarfile.open(partial, "w:gz", compresslevel=3) as tar:
         for name, file in members.items():

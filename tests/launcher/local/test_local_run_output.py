@@ -172,3 +172,39 @@ for number in timed(slow(), "train"):
     assert result(here)["Waits"]["train"]["Share"] > 0.5
     with tarfile.open(result(here)["Artifacts"]["output"]) as outputs:
         assert outputs.getnames() == ["waits-algo-1-0.jsonl"]
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "NONE"])
+def test_outputs_of_all_hosts_are_merged_whatever_they_are(here: Path, compression: str) -> None:
+    script = """
+import os, pathlib, socket
+model, host = pathlib.Path(os.environ["SM_MODEL_DIR"]), os.environ["SM_CURRENT_HOST"]
+(model / host).write_text(host)
+if host == "algo-1":
+    (model / "either").write_text("a file")
+    (model / "folder").symlink_to("OUTSIDE")
+else:
+    for folder in ("either", "folder"):
+        (model / folder).mkdir()
+        (model / folder / "file").write_text(folder)
+(model / "latest").symlink_to(host)
+(model / "itself").symlink_to("itself")
+os.chdir(model)
+socket.socket(socket.AF_UNIX).bind("socket")
+"""
+    outside = here / "outside"
+    outside.mkdir()
+    output = f"output_data_config: {{s3_output_path: s3://bucket/out/, compression_type: {compression}}}\n"
+    resources = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
+    write_job(here, script.replace("OUTSIDE", str(outside)), output + resources)
+    launch(here)
+    assert list(outside.iterdir()) == []
+    place = here / ".launch/job/s3/bucket/out/job/output"
+    files = ["algo-1", "algo-2", "either/file", "folder/file", "latest"]
+    if compression == "GZIP":
+        with tarfile.open(place / "model.tar.gz") as tar:
+            assert sorted(tar.getnames()) == sorted([*files, "either", "folder", "itself"])
+    else:
+        found = {str(path.relative_to(place / "model")): path for path in place.rglob("*") if path.is_file()}
+        assert sorted(found) == files
+        assert found["latest"].read_text() == "algo-2"
