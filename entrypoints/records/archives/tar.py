@@ -32,6 +32,7 @@ Member: TypeAlias = tuple[str | None, bytes, int, int]  # as `_members` yields t
 _log = logging.getLogger(__name__)
 _logged: set[str] = set()  # the link that has been logged
 _ZEROS = bytes(BLOCK)
+_CHECKED = 16  # extended headers that are remembered
 _PLAIN = b"0"  # a file
 _LINKS = b"12"
 _NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: no content follows, whatever their size
@@ -105,22 +106,42 @@ def _members(window: Window, compressed: bool, key: str | None, start: int) -> I
     inside = False  # of an archive: its end marker is still to come
     is_lone = False  # the last block was zeros, and the one before was not: the first half of an end marker
     begin = -1  # of the headers that describe the next member
-    # The last extended header: most are equal to the one before, and need no second check.
-    extended: bytes | None = None
-    extended_size = 0
-    time_alone = b""  # how its content begins if that is nothing but the time
+    # Extended headers that have been checked, with their content's size, and how it begins if it is nothing but the time. Most are
+    # equal to one before, but webdataset's have a few sizes, since the fractions of its times have as many digits as they need.
+    checked: dict[bytes, tuple[int, bytes]] = {}
     kind = b""
-    offset, take, most = window.offset, window.take, max_sample_bytes()
+    view, take, most = window.view, window.take, max_sample_bytes()
     while True:
+        # Plain files that are whole in the window, and described by nothing but their time: nearly all, so without a call for each
+        # block.
+        place, end = window.position, window.end
+        while begin < 0 and not (own or every or is_lone):
+            header = place
+            block = view[header : header + BLOCK].tobytes()
+            if described := checked.get(block):
+                size, time_alone = described
+                content = view[header + BLOCK : header + BLOCK + size].tobytes()
+                if not (content.startswith(time_alone) and content.endswith(b"\n")):
+                    break
+                header += 2 * BLOCK
+                block = view[header : header + BLOCK].tobytes()
+            if header + BLOCK > end or block[156] != _PLAIN[0]:
+                break
+            kind, size, name = parse(block, key, window.before + header)
+            stop = header + BLOCK + size
+            after = stop + (-size % BLOCK)
+            if after > end or name.endswith("/"):
+                break
+            inside, begin = True, window.before + place
+            window.position = place = after
+            if begin >= -start:
+                data = view[header + BLOCK : stop].tobytes()
+                yield name, data, window.before + header, -begin if compressed else begin
+            begin = -1
+        offset = window.offset
         block = take(BLOCK)
-        if block == extended and not is_lone and _skip_time(window, time_alone, extended_size):
-            # Nearly all extended headers are skipped here.
-            inside, kind = True, b"x"
-            begin = offset if begin < 0 else begin
-            offset += 2 * BLOCK
-            block = take(BLOCK)
-        if block == extended and not is_lone:
-            kind, size = b"x", extended_size
+        if block in checked and not is_lone:
+            kind, size = b"x", checked[block][0]
         elif len(block) < BLOCK:
             _check_end(block, offset, inside, -start, key)
             return
@@ -140,7 +161,10 @@ def _members(window: Window, compressed: bool, key: str | None, start: int) -> I
             if kind == _PLAIN:
                 pass
             elif kind == b"x":
-                extended, extended_size, time_alone = block, size, TIME % size
+                if len(checked) == _CHECKED:
+                    checked.clear()
+                if 0 < size <= BLOCK:
+                    checked[block] = size, TIME % size
             elif kind in _REFUSED:
                 raise corrupt(key, offset, _REFUSED[kind])
         inside = True
@@ -182,18 +206,6 @@ def _members(window: Window, compressed: bool, key: str | None, start: int) -> I
         if own:
             own = {}
         begin = -1
-
-
-def _skip_time(window: Window, begin: bytes, size: int) -> bool:
-    """Skip an extended header's content in the window if it is nothing but the time; return whether it was."""
-    place = window.position
-    if place + BLOCK > window.end or size > BLOCK:
-        return False
-    content = window.view[place : place + size].tobytes()
-    if not (content.startswith(begin) and content.endswith(b"\n")):
-        return False
-    window.position = place + BLOCK
-    return True
 
 
 def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | None) -> None:
