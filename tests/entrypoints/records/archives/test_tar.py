@@ -78,7 +78,7 @@ def timed_archive(count: int) -> bytes:
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as output:
         for number in range(count):
             info = tarfile.TarInfo(f"{number:03d}.bin")
-            info.size, info.mtime = 700, 1_700_000_000.25 + number
+            info.size, info.mtime = 700, 1_700_000_000.25 + number + number % 2 / 8  # of 2 or 3 digits
             output.addfile(info, io.BytesIO(bytes([number]) * 700))
     return stream.getvalue()
 
