@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from entrypoints.job.environment import Channel, Environment
+from entrypoints.readers import mounted, s3
 from entrypoints.records import SHORT_NAMES
 from entrypoints.sample import DATA, Sample
 
@@ -82,3 +83,14 @@ class Way:
         if format not in (formats := self.formats or tuple(SHORT_NAMES)):
             return f"it reads {', '.join(formats)}, not {format}; choose another format or way"
         return None
+
+
+def paths(source: Source) -> list[str]:
+    """Return the paths of the channel's files, in the order of our own readers."""
+    return [str(source.channel.path / path) for path in mounted.objects(source.channel)]
+
+
+def urls(source: Source) -> list[str]:
+    """Return the URLs of the objects under the channel's prefix."""
+    bucket = str(source.channel.s3_uri).removeprefix("s3://").partition("/")[0]
+    return [f"s3://{bucket}/{listed.key}" for listed in s3.objects(source.channel)]

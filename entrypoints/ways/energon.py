@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from entrypoints.ways.card import Need, Source, Way
-from entrypoints.ways.names import paths
+from entrypoints.ways.card import Need, Source, Way, paths
 
 
 def _open(source: Source) -> Any:

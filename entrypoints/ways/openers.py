@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from entrypoints.ways.card import Need, Source, Way
-from entrypoints.ways.names import urls
+from entrypoints.ways.card import Need, Source, Way, urls
 from entrypoints.ways.ours import CONNECTOR
 
 

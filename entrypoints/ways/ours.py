@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from entrypoints.records import SHORT_NAMES, objects
-from entrypoints.ways.card import Need, Source, Way
-from entrypoints.ways.names import paths
+from entrypoints.ways.card import Need, Source, Way, paths
 
 CONNECTOR = Need("s3torchconnector", "pip install s3torchconnector")
 OBJECTS = (objects.FORMAT.name,)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from entrypoints.ways.card import Need, Way
-from entrypoints.ways.names import paths, urls
+from entrypoints.ways.card import Need, Way, paths, urls
 from entrypoints.ways.ours import CONNECTOR
 
 WEBDATASET = Need("webdataset", "pip install webdataset")

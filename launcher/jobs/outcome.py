@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from launcher.console import Console, duration
-from launcher.cost.ended import estimate_of_job
+from launcher.cost.show import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.failures.reasons import headline, likely_cause
 from launcher.jobs.logs.loop_waits import ChannelWaits, as_data

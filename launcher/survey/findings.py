@@ -14,11 +14,11 @@ from launcher.advice.model import predict
 from launcher.advice.recommendation import recommend
 from launcher.advice.report import advice_as_data, advice_as_text, inventory_as_text
 from launcher.aws.account import Account, AwsError
-from launcher.console import Console, counted, duration
+from launcher.console import Console, counted, duration, human_bytes
 from launcher.errors import RefusedError
-from launcher.preflight.check import Subject
+from launcher.preflight.check import Subject, why_not
+from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, named_keys, objects_of
-from launcher.survey.file_systems import known_of
 from launcher.survey.inventory import MAX_KEYS, take_inventory
 from launcher.survey.probe import Probe
 from launcher.survey.use import DAYS, PastJob, observed_in, past_jobs, use_of, with_answers
@@ -143,3 +143,28 @@ def _region(account: Account, bucket: str) -> str | None:
     except AwsError:  # what can be listed can be advised on
         return None
     return region
+
+
+def known_of(account: Account, channel: Channel) -> Iterator[str]:
+    """Yield what is known of a channel's file system, whose files cannot be listed from here, and how to find out more.
+
+    Raises:
+        AwsError: The credentials have expired.
+    """
+    name = channel.place.bucket
+    try:
+        if channel.storage == "EFS":
+            (found,) = account.call("efs", "describe_file_systems", FileSystemId=name)["FileSystems"]
+            used = human_bytes(found["SizeInBytes"]["Value"])
+            yield f"there: {used} on the whole file system, {found['PerformanceMode']}, {found.get('ThroughputMode')}"
+        else:
+            (found,) = account.call("fsx", "describe_file_systems", FileSystemIds=[name])["FileSystems"]
+            lustre, size = found.get("LustreConfiguration", {}), human_bytes(found.get("StorageCapacity", 0) * 2**30)
+            speed = lustre.get("PerUnitStorageThroughput")
+            yield f"there: space for {size}, {lustre.get('DeploymentType')}" + f", {speed} MB/s per TiB" * bool(speed)
+    except AwsError as error:
+        if error.is_expired:
+            raise
+        yield f"unknown: {why_not(error)}"
+    folder = f"DIR/{KINDS[channel.storage].data_folder()}/{name}"
+    yield f"unknown: its files; mount it on a machine as {folder} and run this there with --local --data DIR"
