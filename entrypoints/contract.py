@@ -23,9 +23,7 @@ INTERMEDIATE_DIR = "output/intermediate"
 FAILURE_FILE = "output/failure"
 PACKAGES_DIR = "packages"  # our own: the packages of the script's requirements, besides the image's
 CHECKPOINT_DIR = "checkpoints"  # unless CheckpointConfig.LocalPath is given
-WARM_POOL_DIR = (
-    "sagemaker/warmpoolcache"  # persists for the next job of a warm pool (developer guide, train-warm-pools)
-)
+WARM_POOL_DIR = "sagemaker/warmpoolcache"  # kept for a warm pool's next job (developer guide, train-warm-pools)
 WARM_POOL_VARIABLE = "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"  # its path, if the job has a warm pool
 
 # Below CONFIG_DIR.

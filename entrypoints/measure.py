@@ -112,17 +112,11 @@ def _check_format(environment: Environment) -> None:
 def _measure(ways: Sequence[Way], options: argparse.Namespace, environment: Environment) -> Results:
     """Do all runs, and return the results, which are in the file after each of them."""
     file = environment.output_data_dir / FILE
-    rows = [
-        {
-            "name": way.name,
-            "title": way.title,
-            "row": way.row,
-            "error": way.missing() or way.why_not(environment.channels, options.format),
-        }
-        for way in ways
-    ]
+    rows = [{"name": way.name, "title": way.title, "row": way.row, "runs": []} for way in ways]
+    for way, row in zip(ways, rows, strict=True):
+        row["error"] = way.missing() or way.why_not(environment.channels, options.format)
     settings = {name: getattr(options, name) for name in ("format", "batch_size", "num_workers", "rounds", "step")}
-    results: Results = {**settings, "machine": _machine(), "ways": [{**row, "runs": []} for row in rows]}
+    results: Results = {**settings, "machine": _machine(), "ways": rows}
     try:
         for number in range(options.rounds + 1):
             for row in (row for row in results["ways"] if not row["error"]):
@@ -153,18 +147,9 @@ def _add(row: dict[str, Any], number: int, found: dict[str, Any]) -> None:
 
 def _child(name: str, epoch: int, options: argparse.Namespace) -> dict[str, Any]:
     """Do one run in a fresh process, and return its figures, of epoch 0 with the peak of its memory, or its `error`."""
-    command = [
-        sys.executable,
-        "-m",
-        "entrypoints.measure",
-        "--one",
-        name,
-        "--epoch",
-        str(epoch),
-        "--format",
-        options.format,
-    ]
-    command += ["--batch-size", str(options.batch_size), "--num-workers", str(options.num_workers)]
+    command = [sys.executable, "-m", "entrypoints.measure", "--one", name, "--epoch", str(epoch)]
+    command += ["--format", options.format, "--batch-size", str(options.batch_size)]
+    command += ["--num-workers", str(options.num_workers)]
     command += ["--step", options.step] if options.step else []
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), WAITS_VARIABLE: "0"}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:

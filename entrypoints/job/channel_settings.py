@@ -46,16 +46,8 @@ def host_shards(
 ) -> dict[str, tuple[int, int]]:
     """Return this host's index among the hosts that receive a channel, and the number of these hosts.
 
-    Args:
-        environ: The process's environment variables.
-        groups: The hosts of each instance group.
-        current_host: This host.
-
-    Returns:
-        An entry for each channel that this host's group receives but not all groups do.
-
-    Raises:
-        ConfigError: The variable is damaged.
+    Only channels that the group of `current_host` receives, but not all `groups` do, have an entry; `groups` has the hosts of
+    each. Raises ConfigError if the variable is damaged.
     """
     try:
         settings = json.loads(environ.get(CHANNEL_GROUPS_VARIABLE) or "{}")

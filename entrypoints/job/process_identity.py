@@ -41,7 +41,7 @@ class Processes:
 
 def start_time(process: int) -> str:
     """Return what distinguishes a process from later ones with its number; empty if there is none, or it has ended."""
-    fields = _stat(process)
+    fields = stat(process)
     if fields is not None:
         return "" if fields[0] in _ENDED else fields[19].decode()
     if not Path("/proc/self/stat").exists():
@@ -57,15 +57,11 @@ def torchrun_ranks(process: int) -> set[int]:
     torchrun starts all ranks of a host at the same moment, so a rank that is not among them has ended, however late ranks read.
     The set is empty if that cannot be known: torchrun did not start the process itself, or there is no /proc.
     """
-    fields = _stat(process)
+    fields = stat(process)
     if fields is None or not _is_rank(process) or _is_rank(int(fields[1])):
         return set()
-    found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        other = _stat(int(folder.name))
-        if other is not None and other[1] == fields[1] and other[0] not in _ENDED:
-            found.add(int(folder.name))
-    return found
+    known = {other: stat(other) for other in processes()}
+    return {other for other, its in known.items() if its is not None and its[1] == fields[1] and its[0] not in _ENDED}
 
 
 def _is_rank(process: int) -> bool:
@@ -76,8 +72,13 @@ def _is_rank(process: int) -> bool:
         return False
 
 
-def _stat(process: int) -> list[bytes] | None:
-    """Return the fields of /proc/PID/stat after the name, which can hold anything: state, parent and so on."""
+def processes() -> list[int]:
+    """Return the processes of this machine; none without /proc."""
+    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+
+
+def stat(process: int) -> list[bytes] | None:
+    """Return the fields of /proc/PID/stat after the name, which can hold anything: state, parent and so on; None without any."""
     try:
         return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -31,10 +31,8 @@ _ROOT_CAUSE = re.compile(
 def failure_text(program: str, exit_code: int, stderr: str) -> str:
     """Return why a program failed, in at most 1,024 characters: its exception's line and the end of the traceback.
 
-    Args:
-        program: Its name, for the text.
-        exit_code: Its exit code; 128 + n if signal n ended it.
-        stderr: The end of its stderr. Without a traceback there, the text is how the program ended, and its last lines.
+    `exit_code` is 128 + n if signal n ended it. Without a traceback at the end of `stderr`, the text is how it ended, and its last
+    lines.
     """
     lines = re.split(r"\r\n?|\n", stderr)  # A progress bar ends its lines with \r, and a traceback may follow it.
     root = _ROOT_CAUSE.search(stderr)

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from entrypoints.job.process_identity import processes, stat
 from entrypoints.start.failure import shell_code
 
 TAIL_BYTES = 64 * 1024  # of stderr that are kept: several tracebacks and torchrun's report
@@ -192,15 +193,8 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 def _parents() -> dict[int, int]:
     """Return every process, including zombies, with its parent; empty without /proc."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_bytes()
-        except OSError:
-            continue  # It has just ended.
-        # The parent follows the name, which can contain anything, and the state.
-        parents[int(folder.name)] = int(stat.rpartition(b")")[2].split()[1])
-    return parents
+    known = {pid: stat(pid) for pid in processes()}
+    return {pid: int(fields[1]) for pid, fields in known.items() if fields is not None}
 
 
 def _descendants(parents: Mapping[int, int]) -> list[int]:

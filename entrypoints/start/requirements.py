@@ -76,14 +76,9 @@ def _pyproject(code_dir: Path) -> str:
 def install(
     wanted: Sequence[str], folder: Path, code_dir: Path, environ: Mapping[str, str], grace_seconds: float
 ) -> ProgramResult:
-    """Run pip, whose output is passed through, in `code_dir` with these variables.
+    """Run pip, whose output is passed through, in `code_dir`, until its end or `grace_seconds` after a signal.
 
-    Args:
-        wanted: pip's arguments after `install`; relative paths count from `code_dir`.
-        folder: The virtual environment; made if it is missing.
-        code_dir: The code folder.
-        environ: The variables.
-        grace_seconds: How long pip may run after a signal.
+    `wanted` are pip's arguments after `install`; `folder` is the virtual environment, made if it is missing.
     """
     # The environment sees the image's pip, and gets its own only if there is none. If that fails too, pip's result reports that
     # there is no module pip.

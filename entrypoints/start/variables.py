@@ -67,14 +67,10 @@ def sagemaker_variables(
     entry_point: str | None = None,
     argument_style: str = "toolkit",
 ) -> dict[str, str]:
-    """Return every variable that toolkit 5.1.4 or SDK v3 would set in this container.
+    """Return every variable that toolkit 5.1.4 or SDK v3 would set in this container, whose own ones are `environ`.
 
-    Args:
-        environment: The job.
-        environ: The container's own variables, from which a few values come.
-        machine: The host's processors.
-        entry_point: The script; without one, SAGEMAKER_PROGRAM or the hyperparameter sagemaker_program, as in the toolkit.
-        argument_style: The form of SM_HPS, SM_HP_* and SM_USER_ARGS: `toolkit` or `json` (job/hyperparameters.py).
+    Without an `entry_point`, it is SAGEMAKER_PROGRAM or the hyperparameter sagemaker_program, as in the toolkit. `argument_style`
+    is the form of SM_HPS, SM_HP_* and SM_USER_ARGS: `toolkit` or `json` (job/hyperparameters.py).
     """
     properties = _toolkit_properties(environment, environ, machine, entry_point)
     values: dict[str, Any] = {name: value for name, value in properties.items() if name not in _NO_VARIABLE}

@@ -37,12 +37,8 @@ class Source:
     """What a way reads, and the loader that reads it."""
 
     environment: Environment
-    channel: (
-        Channel  # the first of the way's arrivals that this job has: its `path` is the folder, its `s3_uri` the prefix
-    )
-    format: (
-        str  # what an object holds, in a word of records.SHORT_NAMES or of a library: objects, tar, mds, litdata, ...
-    )
+    channel: Channel  # the first of the way's arrivals in this job: its `path` is the folder, its `s3_uri` the prefix
+    format: str  # of an object, in a word of records.SHORT_NAMES or of a library: objects, tar, mds, litdata, ...
     batch_size: int = 4
     workers: int = 4
     epoch: int = 0  # each run of a Pipe reads an epoch of its own

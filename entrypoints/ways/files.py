@@ -17,10 +17,8 @@ from entrypoints.sample import Sample
 class Files(IterableDataset[Sample]):
     """The samples of objects, divided among the workers.
 
-    Args:
-        names: The objects, in the same order in every process.
-        opened: Returns the file object of a name; it must pickle if workers are started by spawn.
-        format: What an object holds: a word of records.SHORT_NAMES.
+    `names` has the same order in every process. `opened` returns the file object of a name; it must pickle if workers are started
+    by spawn. `format` is what an object holds: a word of records.SHORT_NAMES.
     """
 
     def __init__(self, names: Sequence[str], opened: Callable[[str], Any], format: str) -> None:

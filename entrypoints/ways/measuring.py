@@ -50,16 +50,11 @@ def digest(way: Way, source: Source) -> dict[str, Any]:
 
 
 def measure(way: Way, source: Source, step: Step | None = None) -> dict[str, Any]:
-    """Read everything by a way, in a loop of training steps, and return what that took.
+    """Read everything by a way, in a loop of training steps, and return what that took, in seconds and samples.
 
-    Args:
-        way: The way.
-        source: What it reads.
-        step: Does the work of a training step with a batch; without one the step is empty.
-
-    Returns:
-        The run's figures, in seconds and samples. `p50`, `p99` and `mean_100` leave the first batch or interval out. With a step,
-        `data_share` is the part of its time that streaming adds to the same step over one cached batch.
+    `step` does the work of a training step with a batch; without one the step is empty. `p50`, `p99` and `mean_100` leave the
+    first batch or interval out. With a step, `data_share` is the part of its time that streaming adds to the same step over one
+    cached batch.
     """
     cpu, begin = _cpu_seconds(), time.perf_counter()
     waits, ends, samples, first = [], [], 0, None

@@ -96,9 +96,7 @@ class Estimate:
 
     way: str  # File, FastFile, Pipe, EFS, FSxLustre, S3Connector
     shards: Shards | None  # None: the data as they are
-    download_s: (
-        float  # what the data take before the script starts: copying, mounting, listing; AWS reports it as Downloading
-    )
+    download_s: float  # of the data before the script starts: copying, mounting, listing; AWS's stage Downloading
     start_s: float  # from the request to the start of the script, including the image and, for File, the copy
     first_batch_s: float  # from the start of the script
     epoch_s: float  # the mean of all epochs

@@ -30,13 +30,8 @@ def predict(
 ) -> tuple[Estimate, ...]:
     """Return an estimate for each way, and for each way after resharding; the fastest usable first.
 
-    Args:
-        inventory: The data.
-        use: How they are used.
-        observed: What was measured of these data; replaces constants.
-        constants: The constants, by default those of SageMaker. A key such as `File/copy_bytes_per_s` holds for one way only.
-
-    Ways that take equally long, to three digits, are in order of the disk they need.
+    What was `observed` of the data replaces constants. A constant such as `File/copy_bytes_per_s` holds for one way only. Ways
+    that take equally long, to three digits, are in order of the disk they need.
     """
     known = _corrected(constants, inventory, observed or Observed())
     if observed and observed.samples_per_s:

@@ -96,15 +96,9 @@ class Account:
         return dict(self.attempt(service, operation, lambda client: getattr(client, operation)(**parameters)))
 
     def attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
-        """Return what `do` returns, for work of more than one call, such as a call and reading its body.
+        """Return what `do` returns for boto3's client: work of more than one call, such as a call and reading its body.
 
-        Args:
-            service: The service, as boto3 names it.
-            operation: The operation, as boto3 names it, for messages.
-            do: The work; gets boto3's client, and runs again from its beginning if the credentials had expired.
-
-        Raises:
-            AwsError: AWS refused, or did not answer.
+        It runs again from its beginning if the credentials had expired. `operation` is for messages. Raises AwsError.
         """
         self._thread_state.is_in_doubt = False
         try:

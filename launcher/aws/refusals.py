@@ -119,12 +119,7 @@ def no_credentials(error: Exception, mask: Mask) -> CredentialsError:
 
 
 def configuration_error(error: Exception, profile: str | None) -> RefusedError:
-    """Return the error for an AWS configuration from which boto3 cannot make a session.
-
-    Args:
-        error: What botocore raised.
-        profile: The profile of the spec; None leaves the choice to boto3.
-    """
+    """Return the error for an AWS configuration from which boto3 cannot make a session, of the spec's profile if it names one."""
     from botocore.exceptions import ProfileNotFound
 
     if isinstance(error, ProfileNotFound):

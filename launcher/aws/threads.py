@@ -38,9 +38,6 @@ class Turns:
     """Limit how many threads work at the same time.
 
     Of the waiting threads the one with the lowest rank is next, and among equals the first to come.
-
-    Args:
-        at_once: How many threads may work at the same time.
     """
 
     def __init__(self, at_once: int) -> None:

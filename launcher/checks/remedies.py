@@ -13,10 +13,7 @@ from launcher.request.aws_model import Violation
 def remedy(violation: Violation, request: Any, key: str) -> str:
     """Return `; write ...`, to be added to the message of a broken limit of the service model; empty if there is none.
 
-    Args:
-        violation: The limit.
-        request: The request that breaks it.
-        key: The name by which the spec calls the member.
+    `key` is the name by which the spec calls the member.
     """
     path, code, member = violation.path, violation.code, str(violation.path[-1])
     if code == "aws-required":

@@ -29,12 +29,9 @@ class _Watched(dict[str, Any]):
 
 
 def watched(value: Any, unknown: Mapping[SpecPath, SpecPath], read: set[SpecPath]) -> Any:
-    """Return a copy of a request, or of a part of it, that notes in `read` which unknown members are read.
+    """Return a copy of a request, or of a part of it, that notes in `read` the keys of unknown members that are read.
 
-    Args:
-        value: The request or the part.
-        unknown: Each member whose value is missing or wrong because of an error -> its key in the spec.
-        read: Gets the keys of those that are read.
+    `unknown` has each member whose value is missing or wrong because of an error, with its key in the spec.
     """
     below: dict[str | int, dict[SpecPath, SpecPath]] = {}
     for place, written in unknown.items():

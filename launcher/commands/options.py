@@ -94,8 +94,7 @@ def repeatable(*names: str, **settings: Any) -> Any:
 def one_of(names: str) -> _Completion:
     """Return a completion that offers the names that begin with the typed text.
 
-    Args:
-        names: The function that lists them, `module:function`. It is imported when it is called.
+    `names` is the function that lists them, `module:function`. It is imported when it is called.
     """
 
     def offer(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:

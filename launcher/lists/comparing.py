@@ -30,9 +30,7 @@ class Changes(NamedTuple):
     def by_class(self, old_width: int, new_width: int) -> dict[str, dict[str, int]]:
         """Return the number of changes of each class; a relabelled line counts for the classes that it lost and gained.
 
-        Args:
-            old_width: The `columns` of the old list.
-            new_width: Those of the new one.
+        The widths are the `columns` of the lists.
         """
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for kind, pairs in self._asdict().items():
@@ -89,12 +87,9 @@ def compare(old: Mapping[str, Line], new: Mapping[str, Line]) -> Changes:
 
 
 def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | None) -> list[Problem]:
-    """Return what is wrong with lists of one data set, without their images.
+    """Return what is wrong with well-formed lists of one data set, by their names, without their images.
 
-    Args:
-        lists: Well-formed lines, by the lists' names.
-        names: The names of the classes, or nothing.
-        file: The class file that has the names.
+    `names` are those of the classes, or nothing; `file` has them.
     """
     found: list[Problem] = [
         ("lists have no lines; `launch lst make` writes them", [name for name in lists if not lists[name]])

@@ -36,11 +36,7 @@ def class_names(paths: Iterable[str], place: str) -> list[str]:
 def check_names(names: Sequence[str], folders: Sequence[str], file: str, others: bool) -> list[str]:
     """Return the names of a class file without a folder of images. Raises InputError for a folder without a name.
 
-    Args:
-        names: The names.
-        folders: The folders of images.
-        file: The class file.
-        others: Whether other lists may have images of the names without a folder; if not, those are an error.
+    Names without a folder are an error, too, unless `others` states that other lists may have images of them.
     """
     known, there = set(names), set(folders)
     for folder in folders:
@@ -71,16 +67,10 @@ def make_lines(paths: Iterable[str], names: Sequence[str], *, one_hot: bool) -> 
 
 
 def divide(lines: Sequence[Line], ratios: Sequence[float], seed: int, by: str) -> list[list[Line]]:
-    """Divide lines among lists, each class by the ratios, in an order shuffled by the seed.
+    """Divide lines among lists, each class by the ratios, in an order shuffled by the seed; the class is the first folder.
 
     The numbers of each class are its exact quotas, rounded up or down so that all classes together have the ratios as well. The
-    first list gets something of every class.
-
-    Args:
-        lines: The lines; the class is the first folder.
-        ratios: The share of each list; their sum is 1.
-        seed: Selects the order and the division.
-        by: `class` divides single images; `folder` keeps the images of one folder in one list.
+    first list gets something of every class. By `class` single images are divided, by `folder` those of one folder stay together.
     """
     chance = random.Random(seed)
     units: defaultdict[str, dict[str, list[Line]]] = defaultdict(dict)  # what stays together, by class
@@ -121,17 +111,10 @@ def by_path(lines: Iterable[Line]) -> Lines:
 
 
 def merge(lists: Sequence[tuple[str, Lines]], keep: str | None) -> tuple[Lines, Counter[str]]:
-    """Return the lines of all lists as one; a line keeps its row number unless an earlier one has it.
+    """Return the lines of all lists as one, and how many of each list were left out because another has the path.
 
-    Args:
-        lists: The lists with their names.
-        keep: `first` or `last`: whose labels a path gets that two lists label differently; None refuses it.
-
-    Returns:
-        The lines, and how many of each list were left out because another has the path.
-
-    Raises:
-        InputError: Two lists label a path differently.
+    A line keeps its row number unless an earlier one has it. `keep` is `first` or `last`: whose labels a path gets that two lists
+    label differently; with None, InputError refuses it.
     """
     merged: Lines = {}
     left_out: Counter[str] = Counter()

@@ -138,8 +138,7 @@ class Draft:
     def each(self, *members: str) -> Iterator[tuple[SpecPath, Any]]:
         """Yield the values of members, each with its place in the spec.
 
-        Args:
-            members: Paths such as `VpcConfig.Subnets`, which lead through every item of the lists on their way.
+        Paths such as `VpcConfig.Subnets` lead through every item of the lists on their way.
         """
         for member in members:
             yield from _values(self.request, member.split("."), ())

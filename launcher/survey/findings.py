@@ -98,16 +98,9 @@ def _in_words(past: Sequence[PastJob]) -> str:
 def look_at(
     channel: Channel, question: Question, jobs: Sequence[Mapping[str, Any]] | None, console: Console
 ) -> Findings:
-    """Find out about a channel.
+    """Find out about a channel. Raises RefusedError if the data cannot be listed, or there are none.
 
-    Args:
-        channel: The channel.
-        question: What the command line asks.
-        jobs: The descriptions of the account's latest jobs; None if they are unknown.
-        console: Where progress is shown.
-
-    Raises:
-        RefusedError: The data cannot be listed, or there are none.
+    `jobs` are the descriptions of the account's latest jobs; None if they are unknown.
     """
     account, is_here = question.account, question.data is not None
     past = None if jobs is None else past_jobs(channel, jobs)

@@ -60,15 +60,8 @@ def take_inventory(
 ) -> tuple[Inventory, list[Sampled]]:
     """Return what is stored below a prefix, and a random sample of its objects that are not empty.
 
-    Args:
-        objects: Where it is stored.
-        place: The prefix.
-        storage: S3, EFS or FSxLustre.
-        named: The keys that a manifest names; None for all.
-        most: The number of objects after which the listing ends; None for no limit.
-
-    Raises:
-        RefusedError: The prefix is empty, or the store refuses to list it.
+    `named` are the keys that a manifest names, None for all; the listing ends after `most` objects, None for no limit. Raises
+    RefusedError if the prefix is empty, or the store refuses to list it.
     """
     count = total = recent = 0
     least, largest, oldest, newest = 1 << 62, 0, float("inf"), 0.0

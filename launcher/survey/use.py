@@ -114,13 +114,9 @@ def epochs_of(hyperparameters: Mapping[str, str]) -> int | None:
 
 
 def use_of(channel: Channel, subject: Subject | None, past: Sequence[PastJob] | None, ask: bool) -> Use:
-    """Return how a channel's data are used.
+    """Return how a channel's data are used, by the job of the spec, if there is one, and by jobs that read them, if they are known.
 
-    Args:
-        channel: The channel.
-        subject: The job of the spec; None for a URI without one.
-        past: The jobs that read the data; None if they are unknown.
-        ask: Whether AWS is asked about the instance type.
+    `ask` states whether AWS is asked about the instance type.
     """
     known = [each.epochs for each in past or () if each.epochs]
     use = Use(epochs=round(median(known)) if known else 1, jobs=None if past is None else len(past))

@@ -76,14 +76,9 @@ class WritingCommand(ListCommand):
         old: Mapping[Path, Lines],
         stamps: Mapping[Path, Stamp],
     ) -> int:
-        """Replace what has changed, and report it.
+        """Replace what has changed, and report it with the notes.
 
-        Args:
-            lists: The new lines of each list.
-            names: The new names of a class file, if there is one.
-            notes: What else to report.
-            old: The lists that exist.
-            stamps: The stamps of all files when they were read.
+        `old` are the lists that exist, `stamps` those of all files when they were read.
         """
         with self.working("comparing with the old lists"):
             changes = {file: compare(old.get(file, {}), lines) for file, lines in lists.items()}

@@ -62,14 +62,7 @@ def _is_denied(subject: Subject, statement: Mapping[str, Any], need: Need) -> bo
 
 
 def surely_denies(statement: Mapping[str, Any], action: str, resource: str, role: str) -> bool:
-    """Return whether a statement of a resource's policy denies an action under all circumstances.
-
-    Args:
-        statement: One statement of the policy.
-        action: The action, such as `s3:GetObject`.
-        resource: The resource's ARN.
-        role: The role's ARN.
-    """
+    """Return whether a statement of a resource's policy denies a role's ARN an action under all circumstances."""
     if statement.get("Effect") != "Deny" or "Condition" in statement or "NotPrincipal" in statement:
         return False
     principal = statement.get("Principal")

@@ -87,12 +87,7 @@ def default_keys(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
 
 
 def first_keys(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
-    """Return the keys of some objects below a prefix, without folder markers.
-
-    Args:
-        ask: A subject's `ask`, or its `try_to_ask`.
-        place: The prefix.
-    """
+    """Return the keys of some objects below a prefix, without folder markers; `ask` is a subject's `ask` or `try_to_ask`."""
     page = ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, MaxKeys=10)
     return [each["Key"] for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
 

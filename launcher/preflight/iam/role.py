@@ -71,13 +71,9 @@ def _ask(subject: Subject) -> Iterator[Finding]:
 
 
 def may_assume(trust: Mapping[str, Any], account: str = "") -> bool:
-    """Return whether a trust policy may let SageMaker assume the role.
+    """Return whether a trust policy may let SageMaker assume the role, or for this account only if one is given.
 
     Conditions that cannot be judged here count as met.
-
-    Args:
-        trust: The trust policy.
-        account: Only for this account, if given.
     """
     allowed = False
     for statement in as_list(trust.get("Statement")):

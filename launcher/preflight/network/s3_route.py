@@ -185,13 +185,9 @@ def _ask_acls(subject: Subject) -> Iterator[Finding]:
 
 
 def lets_through(entries: Any, is_out: bool, ports: tuple[int, int], *, private: bool) -> bool:
-    """Return whether an ACL's entries may let TCP through.
+    """Return whether an ACL's entries, as DescribeNetworkAcls returns them, may let TCP through on one of the ports, first to last.
 
-    Args:
-        entries: The entries, as DescribeNetworkAcls returns them.
-        is_out: Outbound rather than inbound.
-        ports: First and last port; one open port is enough.
-        private: Whether rules for private addresses count.
+    `is_out` means outbound; rules for private addresses count only if `private`.
     """
     rules = [each for each in entries if bool(each.get("Egress")) == is_out and each.get("Protocol") in (_ALL, _TCP)]
     denied: list[tuple[int, int]] = []  # ports that are denied to all of IPv4

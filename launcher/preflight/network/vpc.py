@@ -20,17 +20,10 @@ Described = Mapping[str, Any]  # one resource in an answer of EC2
 
 
 def described(subject: Subject, kind: str, name: str, values: Iterable[str], **more: Any) -> list[Described]:
-    """Return what EC2 describes; nothing if there are no values to filter by.
+    """Return what EC2 describes; nothing if there are no values to filter by. Raises AwsError.
 
-    Args:
-        subject: The job.
-        kind: The resources in the plural, such as `route_tables` for DescribeRouteTables.
-        name: The name of a filter, such as `vpc-id`.
-        values: The values of the filter; those of no resource are ignored.
-        more: Further parameters of the call.
-
-    Raises:
-        AwsError: EC2 does not answer.
+    `kind` is the resources in the plural, such as `route_tables` for DescribeRouteTables, `name` that of a filter, such as
+    `vpc-id`; values of no resource are ignored.
     """
     filters = [{"Name": name, "Values": sorted(set(values))}]
     if not filters[0]["Values"]:
@@ -83,17 +76,9 @@ def zone(subnet: Described) -> str:
 def closed(
     subject: Subject, what: str, its_groups: Collection[str], ports: Sequence[int], addresses: Sequence[str] = ()
 ) -> str | None:
-    """Return why the job cannot reach a resource, and what to do; None if it can, or if that is not known.
+    """Return why the job cannot reach `what`, and what to do; None if it can, or if that is not known. Raises AwsError.
 
-    Args:
-        subject: The job.
-        what: The resource in words.
-        its_groups: IDs of the security groups that protect it.
-        ports: The TCP ports that must be open.
-        addresses: Its IP addresses.
-
-    Raises:
-        AwsError: EC2 does not answer.
+    It can if the security groups, the job's and those that protect the resource, have its TCP ports open.
     """
     theirs, ours = described(subject, "security_groups", "group-id", its_groups), groups(subject)
     own = group_ids(subject)
@@ -127,14 +112,10 @@ def admits(
     *,
     outbound: bool = False,
 ) -> bool:
-    """Return whether security groups let TCP in from a peer, or out to it.
+    """Return whether security groups, as DescribeSecurityGroups returns them, let TCP in from a peer, or out to it.
 
-    Args:
-        groups: The groups, as DescribeSecurityGroups returns them.
-        port: The port; None means all protocols and ports.
-        peer_groups: IDs of the peer's groups.
-        peer_cidrs: Ranges that contain the peer's address. A rule for a part of a range counts, since the address may be in it.
-        outbound: Out to the peer rather than in from it.
+    No port means all protocols and ports. `peer_cidrs` contain the peer's address: a rule for a part of a range counts, since the
+    address may be in it.
     """
     direction = "IpPermissionsEgress" if outbound else "IpPermissions"
     return any(

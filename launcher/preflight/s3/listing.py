@@ -164,9 +164,7 @@ def _list(subject: Subject, place: S3Location) -> Listing:
 def beside(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
     """Return the names that begin with a prefix, folders with their '/', as far as one page contains them.
 
-    Args:
-        ask: A subject's `ask`, or its `try_to_ask`.
-        place: The prefix.
+    `ask` is a subject's `ask`, or its `try_to_ask`.
     """
     page = ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
     names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
