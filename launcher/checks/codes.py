@@ -17,10 +17,10 @@ _IGNORABLE_ERRORS = ("aws-enum",)
 
 
 @cache
-def other_codes() -> dict[str, tuple[Severity, str, str]]:
-    """Return the codes without a rule, of codes.yaml: the severity, why it is a problem, and what `--explain` adds."""
+def other_codes() -> dict[str, tuple[Severity, str]]:
+    """Return the codes without a rule, of codes.yaml: the severity, and why it is a problem."""
     table = yaml.safe_load(Path(__file__).with_name("codes.yaml").read_text(encoding="utf-8"))
-    return {code: (each.get("severity", "error"), each["why"], each.get("more", "")) for code, each in table.items()}
+    return {code: (each.get("severity", "error"), each["why"]) for code, each in table.items()}
 
 
 def offline_codes() -> dict[str, Severity]:

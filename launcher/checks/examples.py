@@ -1,9 +1,12 @@
-"""Examples of problems, from YAML files beside the rules: keys laid over a base spec that is small and has no problem."""
+"""What `launch --explain` adds to a code, from YAML files beside the rules: the details, their source, and examples.
+
+Examples are keys laid over a base spec that is small and has no problem.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -18,14 +21,23 @@ channels: {train: s3://bucket/train/}
 """
 
 
+@cache
+def _entries() -> dict[str, dict[str, str]]:
+    here = Path(__file__).parent
+    files = (*here.glob("*/examples.yaml"), here / "codes.yaml")
+    return {code: entry for file in files for code, entry in yaml.safe_load(file.read_text(encoding="utf-8")).items()}
+
+
+def details(code: str) -> str:
+    """Return what there is to know of a code besides its reason, with its source; empty if that is all."""
+    return _entries()[code].get("more", "")
+
+
 def examples() -> dict[str, tuple[str, str]]:
     """Return for each code that has examples a wrong one, which has no other problem, and a right one; both without the base."""
-    here = Path(__file__).parent
-    tables = [_read(file) for file in (*here.glob("*/examples.yaml"), here / "codes.yaml")]
     return {
         code: (_joined(entry, "wrong"), _joined(entry, "right"))
-        for table in tables
-        for code, entry in table.items()
+        for code, entry in _entries().items()
         if {"wrong", "right", "both"} & entry.keys()
     }
 
@@ -37,10 +49,5 @@ def laid_over_base(overlay: str) -> str:
     return "\n".join([*kept, overlay.rstrip("\n")]) + "\n"
 
 
-def _read(file: Path) -> dict[str, dict[str, str]]:
-    table: dict[str, dict[str, str]] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return table
-
-
-def _joined(entry: dict[str, Any], which: str) -> str:
+def _joined(entry: dict[str, str], which: str) -> str:
     return "\n".join(entry[key] for key in ("both", which) if key in entry)

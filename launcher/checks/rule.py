@@ -19,7 +19,7 @@ Severity = Literal["error", "warning"]
 
 
 class Rule(NamedTuple):
-    """A function decorated with `error` or `warning`; its docstring says why the rule exists and what its source is."""
+    """A function decorated with `error` or `warning`; its docstring says why the rule exists."""
 
     code: str  # by which `ignore:`, `--explain` and the examples know it
     severity: Severity

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from launcher.checks import RULES
 from launcher.checks.codes import ignorable_offline, not_ignored, offline_codes, other_codes
-from launcher.checks.examples import examples, laid_over_base
+from launcher.checks.examples import details, examples, laid_over_base
 from launcher.errors import Problem, did_you_mean
 from launcher.spec.job import JobSpec
 
@@ -46,12 +46,10 @@ def unknown_codes(spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
 def explanation(code: str) -> str | None:
     """Return the full explanation of a code, for a terminal; None for an unknown code."""
     if code in (others := other_codes()):
-        grade, *texts = others[code]
-        return _formatted(code, grade, "\n\n".join(filter(None, texts)))
+        return _formatted(code, *others[code])
     for rule in RULES:
         if rule.code == code:
-            text = "\n".join(line.strip() for line in (rule.find.__doc__ or "").strip().splitlines())
-            return _formatted(code, rule.severity, text)
+            return _formatted(code, rule.severity, rule.find.__doc__ or "")
     if code in (asked := preflight_codes()):
         from launcher.preflight import CHECKS
 
@@ -67,7 +65,8 @@ def explanation(code: str) -> str | None:
     return explained(code)
 
 
-def _formatted(code: str, severity: str, text: str) -> str:
+def _formatted(code: str, severity: str, why: str) -> str:
+    text = "\n\n".join(filter(None, (why, details(code))))
     known = dict(zip(("wrong", "right"), examples().get(code, ()), strict=False))
     shown = [f"{which}:\n\n{textwrap.indent(_distinct_lines(each), '    ')}\n" for which, each in known.items()]
     return "\n".join([f"{code} ({severity})\n\n{text}\n", *shown])

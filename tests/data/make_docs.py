@@ -166,8 +166,8 @@ def _request() -> str:
 
 def _codes() -> str:
     """Return a table of every code: the rules in the order of their checks, then the others."""
-    rows = [(f"`{rule.code}`", rule.severity, (rule.find.__doc__ or "").split("\n\n")[0]) for rule in RULES]
-    rows += [(f"`{code}`", severity, why) for code, (severity, why, _) in other_codes().items()]
+    rows = [(f"`{rule.code}`", rule.severity, rule.find.__doc__ or "") for rule in RULES]
+    rows += [(f"`{code}`", severity, why) for code, (severity, why) in other_codes().items()]
     return _table(_CODES_HEADINGS, rows)
 
 

@@ -20,7 +20,7 @@ import make_docs
 from launcher import cli
 from launcher.checks import check_spec
 from launcher.checks.codes import offline_codes, other_codes, without_ignored
-from launcher.checks.examples import examples, laid_over_base
+from launcher.checks.examples import details, examples, laid_over_base
 from launcher.commands import COMMANDS
 from launcher.reference import schema
 from launcher.reference.problem_codes import explanation, preflight_codes
@@ -99,7 +99,7 @@ def test_wrong_example_of_a_code_without_a_rule_has_it_and_the_right_one_lacks_i
         except launcher.SpecError as error:
             problems = list(error.problems)
         assert [problem.code for problem in problems] == [code] * is_wrong, example
-    assert other_codes()[code][2] in (explanation(code) or "")
+    assert details(code) in (explanation(code) or "")
 
 
 def test_unknown_value_names_the_option_that_accepts_it() -> None:

@@ -16,15 +16,7 @@ def is_augmented(entry: Entry | None) -> bool:
 
 @warning("built-in-channel-missing")
 def channels_that_it_needs(draft: Draft) -> Iterator[Mistake]:
-    """A built-in algorithm needs channels of certain names, `train` always among them.
-
-    Image classification and object detection need `validation` too, seq2seq `validation` and `vocab`, and semantic
-    segmentation `validation`, `train_annotation` and `validation_annotation`, unless the annotations are in an augmented
-    manifest.
-    Source: developer guide, cdf-training ("For all Amazon SageMaker algorithms, the ChannelName in InputDataConfig must be
-    set to train"), common-info-all-im-models, image-classification, semantic-segmentation, seq-2-seq. It is a warning, since
-    AWS's own examples and tests create jobs without some of them.
-    """
+    """A built-in algorithm needs channels of certain names, `train` always among them."""
     for name in facts(draft).needs:
         annotates = name.removesuffix("_annotation")
         if draft.entry(name) is None and not (annotates != name and is_augmented(draft.entry(annotates))):
@@ -41,11 +33,7 @@ def _meant_as(name: str, draft: Draft) -> Entry | None:
 
 @warning("built-in-channel-unknown")
 def channels_that_it_knows(draft: Draft) -> Iterator[Mistake]:
-    """A built-in algorithm knows its channels, and may fail on others: "Extraneous channel found".
-
-    Source: developer guide, common-info-all-im-models; aws/sagemaker-xgboost-container, channel_validation.py. It is a
-    warning, since the table of known channels can be older than the algorithm.
-    """
+    """A built-in algorithm knows its channels, and may fail on others: "Extraneous channel found"."""
     known = facts(draft)
     renamed = [_meant_as(name, draft) for name in known.needs if draft.entry(name) is None]
     for entry in draft.entries if known.needs else ():
@@ -56,10 +44,7 @@ def channels_that_it_knows(draft: Draft) -> Iterator[Mistake]:
 
 @error("built-in-input-mode")
 def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
-    """Some built-in algorithms read files only, and LDA reads CSV only from files.
-
-    Source: developer guide, common-info-all-im-models (DeepAR, IP Insights, Object2Vec, seq2seq: File), ip-insights, lda.
-    """
+    """Some built-in algorithms read files only, and LDA reads CSV only from files."""
     for entry in draft.entries:
         csv_of_lda = draft.built_in == "lda" and entry.content_type == "text/csv"
         if entry.mode == "Pipe" and (facts(draft).file_only or csv_of_lda):
@@ -69,12 +54,7 @@ def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
 
 @warning("built-in-fast-file")
 def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
-    """Built-in algorithms that check the mode may not know FastFile.
-
-    The guide states that a program that reads files can read them through FastFile; yet it lists only File for some
-    algorithms, and XGBoost checks the mode and accepts File and Pipe.
-    Source: developer guide, common-info-all-im-models; aws/sagemaker-xgboost-container, algorithm_mode/channel_validation.py.
-    """
+    """Built-in algorithms that check the mode may not know FastFile."""
     for entry in draft.entries if facts(draft).file_only or draft.built_in == "xgboost" else ():
         if entry.mode == "FastFile":
             message = f"is FastFile, which {draft.built_in} is not documented to support; write File to be safe"
@@ -83,12 +63,7 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
 
 @error("built-in-distribution")
 def distribution_that_it_needs(draft: Draft) -> Iterator[Mistake]:
-    """Some built-in algorithms need certain channels replicated to every host, or sharded over the hosts.
-
-    Random Cut Forest: `train` sharded, `test` replicated. Linear learner: `validation` replicated. NTM: all but `train`
-    replicated.
-    Source: developer guide, randomcutforest, linear-learner, ntm.
-    """
+    """Some built-in algorithms need certain channels replicated to every host, or sharded over the hosts."""
     for wanted, names in (("FullyReplicated", facts(draft).replicated), ("ShardedByS3Key", facts(draft).sharded)):
         for entry in filter(None, map(draft.entry, names)):
             if not entry.is_file_system and entry.is_sharded != (wanted == "ShardedByS3Key"):
@@ -98,11 +73,7 @@ def distribution_that_it_needs(draft: Draft) -> Iterator[Mistake]:
 
 @error("built-in-content-type")
 def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
-    """A built-in algorithm recognises data by its MIME type: text/csv, not csv.
-
-    It fails with "No iterator has been registered for ContentType". XGBoost accepts short names too, DeepAR only short ones.
-    Source: aws/sagemaker-python-sdk issue 819; developer guide, cdf-training.
-    """
+    """A built-in algorithm recognises data by its MIME type: text/csv, not csv."""
     names = {"csv": "text/csv", "json": "application/json", "jsonlines": "application/jsonlines"}
     for entry in draft.entries if facts(draft).needs else ():
         short = entry.content_type
@@ -114,10 +85,7 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
 
 @warning("built-in-csv-not-said")
 def csv_has_a_content_type(draft: Draft) -> Iterator[Mistake]:
-    """Without a content type a built-in algorithm reads CSV as something else, most as RecordIO-protobuf, XGBoost as LibSVM.
-
-    Source: developer guide, cdf-training and xgboost ("text/libsvm (default)").
-    """
+    """Without a content type a built-in algorithm reads CSV as something else, most as RecordIO-protobuf, XGBoost as LibSVM."""
     for entry in draft.entries if "text/csv" in facts(draft).content_types else ():
         uri = entry.get("S3Uri") or ""
         if not entry.content_type and uri.lower().endswith(".csv"):
@@ -126,11 +94,7 @@ def csv_has_a_content_type(draft: Draft) -> Iterator[Mistake]:
 
 @warning("built-in-label-size")
 def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
-    """Unsupervised algorithms treat the first column of CSV as a label unless the content type has label_size=0.
-
-    Source: developer guide, cdf-training ("To run unsupervised learning algorithms that don't have a target, specify the
-    number of label columns in the content type ... content_type=text/csv;label_size=0").
-    """
+    """Unsupervised algorithms treat the first column of CSV as a label unless the content type has label_size=0."""
     entry = draft.entry("train") if facts(draft).unlabelled else None
     if entry and entry.content_type == "text/csv" and "label_size" not in entry.get("ContentType"):
         message = f"makes {draft.built_in} treat the first column as a label; write text/csv;label_size=0"
@@ -156,13 +120,7 @@ def _images_as_files(draft: Draft) -> bool:
 
 @error("built-in-image-lists")
 def images_need_lists(draft: Draft) -> Iterator[Mistake]:
-    """Images as files need further channels with their labels.
-
-    Image classification: train_lst and validation_lst, and all four channels need a content type of images, the lists too;
-    object detection: train_annotation and validation_annotation. RecordIO and augmented manifests include the labels.
-    Source: developer guide, image-classification ("Set the content type for all four channels to application/x-image"; it
-    accepts image/png and image/jpeg as well) and object-detection.
-    """
+    """Images as files need further channels with their labels."""
     lists = _LISTS.get(draft.built_in or "")
     if lists is None or not _images_as_files(draft):
         return
@@ -180,11 +138,7 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
 
 @error("built-in-recordio-pipe")
 def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
-    """Image classification streams RecordIO to every host in full.
-
-    Source: developer guide, image-classification ("When using the RecordIO content type in pipe mode, you must set the
-    S3DataDistributionType of the S3DataSource to FullyReplicated").
-    """
+    """Image classification streams RecordIO to every host in full."""
     for entry in draft.entries if draft.built_in == "image-classification" else ():
         if entry.mode == "Pipe" and _is_recordio(entry) and entry.is_sharded and not is_augmented(entry):
             message = f"must be FullyReplicated for RecordIO in Pipe mode of {draft.built_in}; write FullyReplicated"
@@ -193,12 +147,7 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
 
 @error("built-in-augmented-manifest")
 def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:
-    """The algorithms for images read augmented manifests as RecordIO, the image's attribute before the label's.
-
-    Otherwise they fail with "The Record IO header does not start with the magic number", or read the label as an image.
-    Source: developer guide, image-classification, object-detection and semantic-segmentation; aws/amazon-sagemaker-examples
-    issue 562.
-    """
+    """The algorithms for images read augmented manifests as RecordIO, the image's attribute before the label's."""
     for entry in draft.entries if draft.built_in in _READS_IMAGES else ():
         if not is_augmented(entry):
             continue

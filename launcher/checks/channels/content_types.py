@@ -52,13 +52,7 @@ _KNOWN |= {"application/x-protobuf", "text/tsv", "text/x-libsvm"}
 
 @warning("channel-content-type")
 def content_type_is_known(draft: Draft) -> Iterator[Mistake]:
-    """A content type that resembles a known one is probably misspelt; readers in the container take its objects as they are.
-
-    Any type is allowed, for a script that knows it, so others are not reported. Short names of formats, such as `csv`, are
-    arguments of open_channel, which accepts them as a content type, too; SageMaker expects a MIME type. Built-in algorithms have
-    a rule of their own for them, and images without code may accept them.
-    Source: Channel.ContentType in the service model ("The MIME type of the data"); entrypoints/README.md, the table of formats.
-    """
+    """A content type that resembles a known one is probably misspelt; readers in the container take its objects as they are."""
     for path, written in _content_types(draft):
         if written in _KNOWN or ("/" not in written and draft.spec.code is None):
             continue
@@ -94,11 +88,7 @@ def _nearest_type(content_type: str) -> str | None:
 
 @error("pipe-without-boundaries")
 def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
-    """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends.
-
-    Formats with boundaries are tar, RecordIO, JSON lines, CSV, text, and any data that SageMaker wraps as RecordIO.
-    Source: developer guide, your-algorithms-training-algo-running-container: a channel is one pipe per epoch.
-    """
+    """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends."""
     for entry in draft.entries if _is_bundled(draft) else ():
         if (
             entry.mode == "Pipe"
@@ -115,12 +105,7 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
 
 @warning("pipe-read-from-end")
 def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
-    """Parquet and zip are read from an object's end, which a FIFO of joined objects does not show.
-
-    open_channel refuses them, unless SageMaker wraps each object as RecordIO. Built-in algorithms such as XGBoost have their own
-    readers, so only jobs with code are checked; `pipe-without-boundaries` checks the bundled scripts.
-    Source: Apache Parquet, "File Format": the metadata is at the end; PKWARE APPNOTE, section 4.3.16.
-    """
+    """Parquet and zip are read from an object's end, which a FIFO of joined objects does not show."""
     for entry in draft.entries if draft.spec.code is not None and not _is_bundled(draft) else ():
         wrapped = entry.get("RecordWrapperType") == "RecordIO"
         if entry.mode == "Pipe" and entry.content_type in READ_FROM_END and not wrapped:

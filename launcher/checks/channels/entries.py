@@ -14,11 +14,7 @@ MAX_CHANNELS = 20
 
 @error("channels-at-most-20")
 def at_most_20(draft: Draft) -> Iterator[Mistake]:
-    """The service allows 20 channels; those of source S3Connector are not sent to it, so they do not count.
-
-    Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20); developer guide, model-train-storage.
-    Other launchers add channels of their own (code, sm_drivers), which count. This one does without its code channel then.
-    """
+    """The service allows 20 channels; those of source S3Connector are not sent to it, so they do not count."""
     count = len(draft.request.get("InputDataConfig", ()))
     if count > MAX_CHANNELS:
         yield (
@@ -30,11 +26,7 @@ def at_most_20(draft: Draft) -> Iterator[Mistake]:
 
 @error("channel-names-differ")
 def names_differ(draft: Draft) -> Iterator[Mistake]:
-    """Each channel becomes one directory, so no two may have the same name.
-
-    A mapping cannot have one key twice, but the list under `request: {InputDataConfig: ...}` can.
-    Source: aws/sagemaker-python-sdk, job.py ("Duplicate channel {} not allowed").
-    """
+    """Each channel becomes one directory, so no two may have the same name."""
     names = ((("request", "InputDataConfig", at, "ChannelName"), each.name) for at, each in enumerate(draft.entries))
     for path, name in repeated((path, name) for path, name in names if name):
         yield path, f"{name!r} is the name of an earlier channel, too; rename one"
@@ -42,11 +34,7 @@ def names_differ(draft: Draft) -> Iterator[Mistake]:
 
 @error("channel-one-source")
 def one_source(draft: Draft) -> Iterator[Mistake]:
-    """A channel has exactly one source: S3, a file system, or a dataset.
-
-    The service model neither requires one of the three nor excludes two together.
-    Source: DataSource in the service model.
-    """
+    """A channel has exactly one source: S3, a file system, or a dataset."""
     for entry in draft.entries:
         sources = entry.request.get("DataSource")
         if sources is not None and not sources:
@@ -57,21 +45,14 @@ def one_source(draft: Draft) -> Iterator[Mistake]:
 
 @error("channel-name-is-path")
 def names_are_no_paths(draft: Draft) -> Iterator[Mistake]:
-    """A channel's name is that of its directory, so it cannot be `.` or `..`, which the pattern allows.
-
-    Source: Channel.ChannelName in the service model; developer guide, your-algorithms-training-algo-running-container.
-    """
+    """A channel's name is that of its directory, so it cannot be `.` or `..`, which the pattern allows."""
     for name in {*draft.spec.all_channels, *(entry.name for entry in draft.entries)}.intersection((".", "..")):
         yield ("channels", name), "cannot be the name of a channel's directory; rename it"
 
 
 @warning("channel-names-collide")
 def names_do_not_collide(draft: Draft) -> Iterator[Mistake]:
-    """Names that differ by case share the variable SM_CHANNEL_<NAME>; Pipe channel `x` in epoch 0 is the file `x_0`.
-
-    Source: sagemaker-training, params.py and environment.py; developer guide, your-algorithms-training-algo-running-container
-    (a FIFO of a channel is `<channel>_<epoch>`).
-    """
+    """Names that differ by case share the variable SM_CHANNEL_<NAME>; Pipe channel `x` in epoch 0 is the file `x_0`."""
     by_upper: dict[str, str] = {}
     pipes = {entry.name for entry in draft.entries if entry.mode == "Pipe"}
     for name in draft.spec.all_channels:
@@ -84,10 +65,7 @@ def names_do_not_collide(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-name-in-shell")
 def names_readable_from_a_shell(draft: Draft) -> Iterator[Mistake]:
-    """A channel `a-b` gives SM_CHANNEL_A-B, which no shell can read.
-
-    Source: sagemaker-training, environment.py: names are put in capitals and not changed otherwise.
-    """
+    """A channel `a-b` gives SM_CHANNEL_A-B, which no shell can read."""
     for name in draft.spec.all_channels:
         if re.search(r"[-.]", name) and draft.spec.code and str(draft.spec.code.entry_point).endswith(".sh"):
             better = re.sub(r"[-.]", "_", name)
@@ -97,11 +75,7 @@ def names_readable_from_a_shell(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-sharded-over-one")
 def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
-    """ShardedByS3Key gives each host a shard of the objects; a single host gets all of them.
-
-    Source: S3DataSource.S3DataDistributionType in the service model. The hosts of a channel that names instance groups are
-    those of its groups. The built-in algorithm Random Cut Forest needs it for any number of hosts.
-    """
+    """ShardedByS3Key gives each host a shard of the objects; a single host gets all of them."""
     for entry in draft.entries:
         if entry.is_sharded and draft.hosts_of(entry) == 1 and draft.built_in != "randomcutforest":
             yield entry.path("s3_data_distribution_type"), "'ShardedByS3Key' has no effect on one instance; delete it"
@@ -109,12 +83,7 @@ def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
 
 @error("channel-instance-groups")
 def all_or_no_instance_groups(draft: Draft) -> Iterator[Mistake]:
-    """If one channel names instance groups, all must; and each name is a group of the job.
-
-    The service answers: "Some channels have assigned instance groups: [processing] while others not: [sm_drivers, code]".
-    Channels of file systems have no such member.
-    Source: aws/sagemaker-python-sdk issues 6089 and 5225; S3DataSource.InstanceGroupNames in the service model.
-    """
+    """If one channel names instance groups, all must; and each name is a group of the job."""
     groups = {group.get("InstanceGroupName") for group in draft.groups}
     some = any(entry.get("InstanceGroupNames") for entry in draft.entries)
     for entry in draft.entries:
@@ -128,10 +97,7 @@ def all_or_no_instance_groups(draft: Draft) -> Iterator[Mistake]:
 
 @error("connector-s3-uri")
 def connector_reads_a_place(draft: Draft) -> Iterator[Mistake]:
-    """The connector gets its URI unchanged, in an environment variable, so it must be a whole S3 URI.
-
-    Source: s3torchconnector, S3Dataset.from_prefix; no service checks it before the training does.
-    """
+    """The connector gets its URI unchanged, in an environment variable, so it must be a whole S3 URI."""
     for name, channel in draft.spec.all_channels.items():
         variables = channel.connector(name)
         if variables is not None and not re.match(r"s3://[^/]+", variables.get(contract.CONNECTOR_S3_URI, "")):

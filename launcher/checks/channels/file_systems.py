@@ -14,11 +14,7 @@ _WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders th
 
 @error("file-system-needs-vpc")
 def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
-    """EFS and FSx are reached through the job's own network.
-
-    Source: developer guide, model-access-training-data (EFS: "Your training job must connect to a VPC"; FSx: "must connect
-    to an Amazon VPC").
-    """
+    """EFS and FSx are reached through the job's own network."""
     if draft.get("VpcConfig") is None:
         remedy = "add vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}"
         for entry in draft.entries:
@@ -28,11 +24,7 @@ def file_systems_need_a_vpc(draft: Draft) -> Iterator[Mistake]:
 
 @error("file-system-mode")
 def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
-    """Channels of file systems are always in File mode: the directory itself is mounted, and nothing is copied.
-
-    The service model describes EFS files as streams (InputDataConfig); the developer guide and the service require File.
-    Source: developer guide, your-algorithms-training-algo-running-container ("must use File mode").
-    """
+    """Channels of file systems are always in File mode: the directory itself is mounted, and nothing is copied."""
     for entry in draft.entries:
         if entry.is_file_system and entry.mode not in ("File", None):
             yield entry.path("input_mode"), f"is {entry.mode!r}, but a file system is always File; delete the key"
@@ -40,10 +32,7 @@ def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
 
 @error("directory-path-absolute")
 def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
-    """A directory on a file system is named by its full path; the model's pattern allows any text.
-
-    Source: FileSystemDataSource.DirectoryPath in the service model ("The full path to the directory").
-    """
+    """A directory on a file system is named by its full path; the model's pattern allows any text."""
     for entry in draft.entries:
         path = entry.get("DirectoryPath")
         if path is not None and not path.startswith("/"):
@@ -54,13 +43,7 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
 
 @warning("fsx-mount-name")
 def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
-    """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only.
-
-    Others have one chosen by FSx, 8 random lower-case letters and digits such as `2p3fhbmv`, which DescribeFileSystems
-    returns. It is not known offline, so this is a warning.
-    Source: developer guide, model-access-training-data, tip; aws/amazon-sagemaker-examples PR 2183; FSx API reference,
-    LustreFileSystemConfiguration.MountName.
-    """
+    """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only."""
     for entry in draft.entries:
         path = entry.get("DirectoryPath") or ""
         if entry.get("FileSystemType") != "FSxLustre" or not path.startswith("/"):
@@ -75,10 +58,7 @@ def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
 
 @warning("shuffle-on-file-system")
 def shuffling_needs_objects(draft: Draft) -> Iterator[Mistake]:
-    """ShuffleConfig shuffles objects of S3; it has no meaning on a file system.
-
-    Source: ShuffleConfig in the service model, which speaks of S3Prefix, ManifestFile and AugmentedManifestFile only.
-    """
+    """ShuffleConfig shuffles objects of S3; it has no meaning on a file system."""
     for entry in draft.entries:
         if entry.is_file_system and entry.get("ShuffleConfig") is not None:
             yield entry.path("shuffle_config"), "has no effect on a file system; delete it"

@@ -14,12 +14,7 @@ from launcher.request.view import Draft, Entry
 
 @error("channel-gzip-needs-pipe")
 def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
-    """The service unzips only what it streams.
-
-    It answers: "Invalid compression type for channel training: File mode only supports NONE, got Gzip instead". (In 2019 it
-    looked at the job's TrainingInputMode only, though the channel's own mode was Pipe.)
-    Source: aws/sagemaker-python-sdk issue 716; Channel.CompressionType in the service model ("used only in Pipe input mode").
-    """
+    """The service unzips only what it streams."""
     for entry in _not_piped(draft, "CompressionType", "Gzip"):
         what = f"'Gzip' works only with input_mode Pipe, not {entry.mode!r}"
         yield entry.path("compression_type"), f"{what}; delete it, since open_channel unzips by itself, or use Pipe"
@@ -27,11 +22,7 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
 
 @error("channel-recordio-needs-pipe")
 def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
-    """Objects are wrapped as records only in a stream.
-
-    Source: Channel.RecordWrapperType in the service model ("In File mode, leave this field unset or set it to None"). Data
-    that is in RecordIO format already needs no wrapper in any mode.
-    """
+    """Objects are wrapped as records only in a stream."""
     for entry in _not_piped(draft, "RecordWrapperType", "RecordIO"):
         if entry.get("S3DataType") != "AugmentedManifestFile":  # that needs both the wrapper and Pipe, by its own rule
             message = f"'RecordIO' works only with input_mode Pipe, not {entry.mode!r}; delete it or use Pipe"
@@ -40,12 +31,7 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
 
 @error("channel-augmented-manifest-needs-pipe")
 def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
-    """The objects of an augmented manifest can only be streamed.
-
-    One page of the developer guide (model-access-training-data) lists augmented manifests for File mode; the service model,
-    the page on them and the service itself allow Pipe only.
-    Source: S3DataSource.S3DataType in the service model; developer guide, augmented-manifest.
-    """
+    """The objects of an augmented manifest can only be streamed."""
     for entry in _not_piped(draft, "S3DataType", "AugmentedManifestFile"):
         message = "'AugmentedManifestFile' works only with input_mode Pipe; write input_mode: Pipe"
         yield entry.path("s3_data_type"), message
@@ -53,13 +39,7 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-augmented-manifest-records")
 def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
-    """Only RecordIO marks where one attribute of an augmented manifest ends and the next begins.
-
-    Built-in algorithms have their own rule (built-in-augmented-manifest); the data of a single attribute can have boundaries
-    itself, as tar shards do.
-    Source: developer guide, augmented-manifest-stream ("streamed with the corresponding is-a-cat attribute value as one
-    record. This can cause a problem").
-    """
+    """Only RecordIO marks where one attribute of an augmented manifest ends and the next begins."""
     for entry in draft.entries:
         several = entry.get("S3DataType") == "AugmentedManifestFile" and len(entry.get("AttributeNames") or ()) > 1
         if several and draft.built_in is None and entry.get("RecordWrapperType") != "RecordIO":
@@ -69,11 +49,7 @@ def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-pipe-order")
 def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
-    """Each host streams all of a FullyReplicated channel, not necessarily in the same order.
-
-    So if each of n hosts reads every n-th record, some are read twice and some never. Built-in algorithms handle this.
-    Source: S3DataSource.S3DataDistributionType and ShuffleConfig in the service model.
-    """
+    """Each host streams all of a FullyReplicated channel, not necessarily in the same order."""
     for entry in draft.entries:
         several = (draft.hosts_of(entry) or 1) > 1 and draft.built_in is None
         if several and entry.mode == "Pipe" and not entry.is_sharded:
@@ -83,11 +59,7 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
 
 @warning("shuffle-needs-pipe")
 def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
-    """Copied files have no order, so a script sees no difference; only the shards of the hosts are shuffled.
-
-    The service accepts ShuffleConfig in every mode. A FastFile channel may be listed in another order, so it gets no warning.
-    Source: ShuffleConfig in the service model ("For Pipe input mode, ... shuffling is done at the start of every epoch").
-    """
+    """Copied files have no order, so a script sees no difference; only the shards of the hosts are shuffled."""
     for entry in draft.entries:
         copied = entry.mode == "File" and not entry.is_file_system and not entry.is_sharded
         if copied and entry.get("ShuffleConfig"):
@@ -97,13 +69,7 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
 
 @error("channel-model-by-file")
 def model_is_read_as_files(draft: Draft) -> Iterator[Mistake]:
-    """The model that incremental training continues from is read as files, in File mode.
-
-    The channel is called `model`, or its content type is application/x-sagemaker-model. A user's script can mount a large
-    model by FastFile under this name; that is channel-model-by-fast-file, a warning.
-    Source: Channel.InputMode in the service model ("To use a model for incremental training, choose File"); developer guide,
-    incremental-training.
-    """
+    """The model that incremental training continues from is read as files, in File mode."""
     for entry in _models(draft):
         if entry.mode == "Pipe" or (entry.mode == "FastFile" and _has_algorithm(draft, entry)):
             message = f"is {entry.mode}, but the model for incremental training needs File mode; write File"
@@ -112,10 +78,7 @@ def model_is_read_as_files(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-model-by-fast-file")
 def model_by_fast_file(draft: Draft) -> Iterator[Mistake]:
-    """A channel `model` by FastFile is right for a script that mounts a model, but wrong for incremental training.
-
-    Source: as for channel-model-by-file.
-    """
+    """A channel `model` by FastFile is right for a script that mounts a model, but wrong for incremental training."""
     for entry in _models(draft):
         if entry.mode == "FastFile" and not _has_algorithm(draft, entry):
             message = "is FastFile, but incremental training needs File mode; write File if you continue a model"

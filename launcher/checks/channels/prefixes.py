@@ -12,12 +12,7 @@ from launcher.request.view import Draft, Entry
 
 @error("channel-attribute-names")
 def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mistake]:
-    """AttributeNames select from the lines of an augmented manifest, which needs at least one; other data allows none.
-
-    Without a name that is in the manifest the training gets an empty stream ("Got empty batch from pipe. Please check ... the
-    value of training job parameter AttributeNames").
-    Source: aws/amazon-sagemaker-examples issue 1283; S3DataSource.AttributeNames in the service model.
-    """
+    """AttributeNames select from the lines of an augmented manifest, which needs at least one; other data allows none."""
     for entry in draft.entries:
         augmented, names = entry.get("S3DataType") == "AugmentedManifestFile", entry.get("AttributeNames")
         if augmented and not names:
@@ -29,11 +24,7 @@ def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mist
 
 @error("channel-fast-file-needs-prefix")
 def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
-    """FastFile mounts a prefix; it cannot read a manifest.
-
-    Source: developer guide, your-algorithms-training-algo-running-container ("Channels that use FastFile mode must use a
-    S3DataType of S3Prefix"). The service model excludes augmented manifests only.
-    """
+    """FastFile mounts a prefix; it cannot read a manifest."""
     for entry in draft.entries:
         if entry.mode == "FastFile" and entry.get("S3DataType") == "ManifestFile":
             message = "'ManifestFile' does not work with input_mode FastFile; use File or Pipe, or a prefix"
@@ -42,11 +33,7 @@ def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-fast-file-folder")
 def fast_file_needs_a_folder(draft: Draft) -> Iterator[Mistake]:
-    """FastFile sees folders: a URI that is part of a folder's name finds nothing.
-
-    For the key train-01/data.csv neither s3://bucket/train nor s3://bucket/train-01 works, s3://bucket/train-01/ does.
-    Source: developer guide, your-algorithms-training-algo-running-container, note on FastFile.
-    """
+    """FastFile sees folders: a URI that is part of a folder's name finds nothing."""
     for entry in draft.entries:
         uri, manifest = _uri(entry), str(entry.get("S3DataType")).endswith("ManifestFile")
         mounted = entry.mode == "FastFile" and not manifest
@@ -56,13 +43,7 @@ def fast_file_needs_a_folder(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-double-slash")
 def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
-    """A key with `//` cannot be a path, so neither File nor FastFile can provide it.
-
-    In S3 `a//b` is a legal key; in a URI it is most often a mistake. Jobs in File mode have failed with "Data download failed:
-    ... has an illegal char sub-sequence '//' in it".
-    Source: aws-samples/generative-ai-on-amazon-sagemaker PR 242; developer guide,
-    your-algorithms-training-algo-running-container ("a folder view that uses the forward slash (/) as the delimiter").
-    """
+    """A key with `//` cannot be a path, so neither File nor FastFile can provide it."""
     for entry in draft.entries:
         uri = _uri(entry)
         if entry.mode in ("File", "FastFile") and uri and "//" in f"/{object_key(uri)}":
@@ -73,10 +54,7 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
 
 @error("channel-manifest-is-object")
 def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
-    """A manifest's S3Uri identifies an object, not a folder.
-
-    Source: S3DataSource.S3DataType in the service model ("S3Uri identifies an object that is a manifest file").
-    """
+    """A manifest's S3Uri identifies an object, not a folder."""
     for entry in draft.entries:
         uri, is_manifest = _uri(entry), entry.get("S3DataType") in ("ManifestFile", "AugmentedManifestFile")
         if uri and is_manifest and (uri.endswith("/") or not object_key(uri)):
@@ -85,10 +63,7 @@ def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-whole-bucket")
 def whole_bucket(draft: Draft) -> Iterator[Mistake]:
-    """A URI without a key selects every object of the bucket.
-
-    Source: aws/sagemaker-python-sdk issue 2776, where the key was forgotten; the pattern of S3Uri allows it.
-    """
+    """A URI without a key selects every object of the bucket."""
     for entry in draft.entries:
         uri = _uri(entry)
         if uri and not object_key(uri) and entry.get("S3DataType") == "S3Prefix":

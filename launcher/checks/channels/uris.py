@@ -50,12 +50,7 @@ def object_key(uri: str) -> str:
 
 @error("s3-uri-place")
 def uri_names_a_place(draft: Draft) -> Iterator[Mistake]:
-    """A URI that repeats its scheme, contains an ARN, or is that of a web page names no place in S3.
-
-    The pattern of S3Uri allows any text after `s3://` or `https://`: the bucket of `s3://s3://bucket/` would be `s3:`, and
-    the address of a page of AWS's console, or of a file elsewhere in the web, is not in a bucket.
-    Source: S3DataSource.S3Uri in the service model; S3 user guide, virtual hosting of buckets (the hosts that S3 has).
-    """
+    """A URI that repeats its scheme, contains an ARN, or is that of a web page names no place in S3."""
     for path, uri in uris(draft):
         twice = re.match(r"s3://+(s3:/+|arn:aws[a-z-]*:s3:::)([^/].*)", uri, re.DOTALL)
         host = bucket(uri)
@@ -78,12 +73,7 @@ def _shown_in_console(uri: str) -> str:
 
 @warning("s3-bucket-name")
 def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
-    """A bucket's name has lower-case letters, digits, dots and hyphens, and begins and ends with a letter or digit.
-
-    A placeholder that was not filled in has others. Capitals and underscores were legal in us-east-1 until 2018, so this is a
-    warning.
-    Source: S3 user guide, bucketnamingrules.
-    """
+    """A bucket's name has lower-case letters, digits, dots and hyphens, and begins and ends with a letter or digit."""
     for path, uri in uris(draft):
         name = bucket(uri)
         if not uri.startswith("s3://") or not name or name == "s3:" or name.startswith("arn:aws"):
@@ -101,12 +91,7 @@ def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
 
 @warning("debugger-s3-uri")
 def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
-    """The debugger treats the host of an https URI as the bucket.
-
-    A job whose hook wrote to https://s3-us-west-2.amazonaws.com/bucket/... failed with "Unable to upload file to
-    s3://s3-us-west-2.amazonaws.com/bucket/...".
-    Source: aws/amazon-sagemaker-examples issue 3881.
-    """
+    """The debugger treats the host of an https URI as the bucket."""
     uri = draft.get("DebugHookConfig.S3OutputPath") or ""
     if uri.startswith("https://") and _s3_host(uri):
         yield ("debug_hook_config", "s3_output_path"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
@@ -114,12 +99,7 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
 
 @warning("s3-uri-https")
 def uri_has_the_scheme_s3(draft: Draft) -> Iterator[Mistake]:
-    """A place in S3 is written as s3://bucket/key; the host of an https address may be treated as the bucket's name.
-
-    The pattern of S3Uri allows https, but every page of the guide writes s3. The debugger treats the host as the bucket
-    (debugger-s3-uri), so this is a warning. Readers in the container support s3 only.
-    Source: S3DataSource.S3Uri in the service model; developer guide, model-access-training-data.
-    """
+    """A place in S3 is written as s3://bucket/key; the host of an https address may be treated as the bucket's name."""
     for path, uri in uris(draft):
         if uri.startswith("https://") and _s3_host(uri) and path[0] != "debug_hook_config":
             yield path, f"{uri!r} may be read as a bucket named {bucket(uri)}; write {_plain(uri)!r}"
@@ -138,11 +118,7 @@ def _plain(uri: str) -> str:
 
 @warning("s3-uri-literal")
 def uri_is_no_pattern(draft: Draft) -> Iterator[Mistake]:
-    """S3Uri is a literal prefix of keys: `*` is not a pattern, and a space at its end is part of it.
-
-    Keys can hold stars and spaces, so this is a warning.
-    Source: S3DataSource.S3Uri in the service model ("identifies either a key name prefix or a manifest").
-    """
+    """S3Uri is a literal prefix of keys: `*` is not a pattern, and a space at its end is part of it."""
     for path, uri in uris(draft):
         if uri != uri.strip():
             yield path, f"{uri!r} begins or ends with a space, which would be part of it; delete the space"

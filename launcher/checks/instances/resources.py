@@ -13,14 +13,7 @@ from launcher.spec.model import aws_name
 
 @error("resource-alternatives")
 def machines_given_once(draft: Draft) -> Iterator[Mistake]:
-    """A job needs exactly one of: a type and count, instance groups, or instance preferences.
-
-    For type and count with groups the service answers: "InstanceType or InstanceCount cannot be specified with
-    InstanceGroups". The service model requires none of the three, nor ResourceConfig itself, since serverless jobs have no
-    machines.
-    Source: aws/sagemaker-python-sdk PR 5564; developer guide, train-heterogeneous-cluster; ResourceConfig in the service
-    model (which required InstanceType and InstanceCount before there were groups).
-    """
+    """A job needs exactly one of: a type and count, instance groups, or instance preferences."""
     resources = draft.get("ResourceConfig")
     if draft.is_serverless or (resources and resources.get("InstancePreferences")):
         return
@@ -38,11 +31,7 @@ def machines_given_once(draft: Draft) -> Iterator[Mistake]:
 
 @error("instance-count-positive")
 def counts_are_positive(draft: Draft) -> Iterator[Mistake]:
-    """A job, and each of its instance groups and placements, has at least one instance.
-
-    Source: TrainingInstanceCount in the service model had a minimum of 1, and has 0 since botocore 1.27; a job with none
-    never runs. PlacementSpecification.InstanceCount states it ("Minimum value of 1").
-    """
+    """A job, and each of its instance groups and placements, has at least one instance."""
     counted = ("", "InstanceGroups.", "InstancePreferences.", "InstancePlacementConfig.PlacementSpecifications.")
     for path, count in draft.each(*(f"ResourceConfig.{place}InstanceCount" for place in counted)):
         if count == 0:
@@ -51,20 +40,14 @@ def counts_are_positive(draft: Draft) -> Iterator[Mistake]:
 
 @error("instance-group-names")
 def group_names_differ(draft: Draft) -> Iterator[Mistake]:
-    """Channels and scripts refer to instance groups by name, so each needs a unique name.
-
-    Source: developer guide, train-heterogeneous-cluster: groups are referred to by name.
-    """
+    """Channels and scripts refer to instance groups by name, so each needs a unique name."""
     for path, name in repeated(draft.each("ResourceConfig.InstanceGroups.InstanceGroupName")):
         yield path, f"{name!r} is the name of an earlier group, too; rename one"
 
 
 @error("placement-needs-ultra-servers")
 def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
-    """Instances can be placed only on UltraServers, such as those of ml.p6e-gb200.
-
-    Source: ResourceConfig.InstancePlacementConfig in the service model ("Only applicable for UltraServer capacity").
-    """
+    """Instances can be placed only on UltraServers, such as those of ml.p6e-gb200."""
     others = [found.name for _, found in draft.instance_types if found.is_ultra_server is False]
     if others and draft.get("ResourceConfig.InstancePlacementConfig"):
         message = f"is for UltraServers (ml.p6e-gb200), and {others[0]} is not one; delete it"
@@ -73,11 +56,7 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
 
 @error("read-only-member")
 def read_only_members_are_absent(draft: Draft) -> Iterator[Mistake]:
-    """Some members are only returned by DescribeTrainingJob and cannot be requested.
-
-    Source: ResourceConfig.SelectedInstanceType and .SelectedInstanceCount in the service model ("This field is read-only
-    and isn't accepted in CreateTrainingJob requests").
-    """
+    """Some members are only returned by DescribeTrainingJob and cannot be requested."""
     for member in ("SelectedInstanceType", "SelectedInstanceCount"):
         if draft.get(f"ResourceConfig.{member}") is not None:
             place = ("request", "ResourceConfig", member)
@@ -86,11 +65,7 @@ def read_only_members_are_absent(draft: Draft) -> Iterator[Mistake]:
 
 @error("instance-preferences-alone")
 def preferences_replace_types(draft: Draft) -> Iterator[Mistake]:
-    """Instance preferences exclude a type, groups, placement and spot instances.
-
-    Source: ResourceConfig.InstancePreferences in the service model ("mutually exclusive with InstanceType, InstanceGroups,
-    InstancePlacementConfig, and EnableManagedSpotTraining").
-    """
+    """Instance preferences exclude a type, groups, placement and spot instances."""
     resources = draft.get("ResourceConfig") or {}
     if not resources.get("InstancePreferences"):
         return
@@ -104,11 +79,7 @@ def preferences_replace_types(draft: Draft) -> Iterator[Mistake]:
 
 @error("instance-preferences-count")
 def count_given_in_one_place(draft: Draft) -> Iterator[Mistake]:
-    """With instance preferences the count is given once for all or for each of them; never for some, both or neither.
-
-    Source: InstancePreference.InstanceCount in the service model ("SageMaker rejects requests that set InstanceCount on only
-    some preferences, that set it both per preference and in ResourceConfig, or that omit it in both places").
-    """
+    """With instance preferences the count is given once for all or for each of them; never for some, both or neither."""
     resources = draft.get("ResourceConfig") or {}
     preferences = resources.get("InstancePreferences") or ()
     without = [index for index, each in enumerate(preferences) if each.get("InstanceCount") is None]
@@ -126,20 +97,14 @@ def count_given_in_one_place(draft: Draft) -> Iterator[Mistake]:
 
 @error("instance-preferences-differ")
 def preferences_differ(draft: Draft) -> Iterator[Mistake]:
-    """An instance type may occur once in the preferences.
-
-    Source: InstancePreference.InstanceType in the service model ("can appear only once in an InstancePreferences list").
-    """
+    """An instance type may occur once in the preferences."""
     for path, name in repeated(draft.each("ResourceConfig.InstancePreferences.InstanceType")):
         yield path, f"{name} is earlier in the list, too; delete one"
 
 
 @error("training-plan-once")
 def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
-    """Training plans are given for each instance preference or for the job, not for both.
-
-    Source: InstancePreference.TrainingPlanArns in the service model ("mutually exclusive with the job-level TrainingPlanArn").
-    """
+    """Training plans are given for each instance preference or for the job, not for both."""
     if draft.get("ResourceConfig.TrainingPlanArn"):
         for path, each in draft.each("ResourceConfig.InstancePreferences"):
             if each.get("TrainingPlanArns"):
@@ -155,11 +120,7 @@ _SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
 
 @error("volume-size-missing")
 def types_without_disks_have_a_volume(draft: Draft) -> Iterator[Mistake]:
-    """An instance type without its own disks needs a volume of at least 1 GB.
-
-    Source: ResourceConfig.VolumeSizeInGB in the service model ("you must define the size of EBS volume"); older models
-    required it and had a minimum of 1, today's has 0 for types that have their own.
-    """
+    """An instance type without its own disks needs a volume of at least 1 GB."""
     size, names = draft.get("ResourceConfig.VolumeSizeInGB"), _with_storage(draft, "EBS")
     if not size and names:
         what = "is missing" if size is None else "is 0"
@@ -168,12 +129,7 @@ def types_without_disks_have_a_volume(draft: Draft) -> Iterator[Mistake]:
 
 @warning("volume-size-has-no-effect")
 def types_with_disks_need_no_volume(draft: Draft) -> Iterator[Mistake]:
-    """On an instance type with its own NVMe disks the volume's size has no effect: the storage is that of the disks.
-
-    The service accepts it, and published notebooks send it, so it is a warning.
-    Source: ResourceConfig.VolumeSizeInGB in the service model ("Available storage is fixed to the NVMe-type instance's
-    storage capacity"); `volume_size_supported` of the SageMaker Python SDK.
-    """
+    """On an instance type with its own NVMe disks the volume's size has no effect: the storage is that of the disks."""
     names = _with_storage(draft, "NVMe")
     if draft.get("ResourceConfig.VolumeSizeInGB") and names and len(names) == len(draft.instance_types):
         yield _SIZE, f"has no effect, since {names[0]} has its own disks of a fixed size; delete it"
@@ -181,11 +137,7 @@ def types_with_disks_need_no_volume(draft: Draft) -> Iterator[Mistake]:
 
 @warning("volume-size-over-16-tb")
 def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
-    """A volume holds 16 TB at most; larger data has to be streamed, or stored on a file system.
-
-    Source: EBS user guide, volume constraints (16 TiB for General Purpose); ProcessingVolumeSizeInGB and
-    NotebookInstanceVolumeSizeInGB in the service model (at most 16384). Training's shape has no maximum.
-    """
+    """A volume holds 16 TB at most; larger data has to be streamed, or stored on a file system."""
     size = draft.get("ResourceConfig.VolumeSizeInGB")
     if size is not None and size >= _BYTES:
         yield _SIZE, f"is {size} GB, probably meant in bytes; write {max(1, round(size / _BYTES))}"
@@ -195,11 +147,7 @@ def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
 
 @error("volume-kms-key-on-local-disks")
 def own_disks_take_no_key(draft: Draft) -> Iterator[Mistake]:
-    """An instance's own disks are encrypted by its hardware, so no key can be given for them.
-
-    Source: ResourceConfig.VolumeKmsKeyId in the service model ("You can't request a VolumeKmsKeyId when using an instance type
-    with local storage"); aws/sagemaker-python-sdk issue 3677; awslabs/mlspace PR 205.
-    """
+    """An instance's own disks are encrypted by its hardware, so no key can be given for them."""
     names = _with_storage(draft, "NVMe")
     if draft.get("ResourceConfig.VolumeKmsKeyId") and names:
         message = f"cannot be used on {names[0]}, whose own disks are encrypted by its hardware; delete it"
@@ -212,21 +160,14 @@ def _with_storage(draft: Draft, storage: Storage) -> list[str]:
 
 @error("serverless-volume-size")
 def volume_is_chosen(draft: Draft) -> Iterator[Mistake]:
-    """SageMaker chooses the volume of a serverless job.
-
-    Source: ResourceConfig.VolumeSizeInGB in the service model ("SageMaker automatically selects the volume size for
-    serverless training jobs. You cannot customize this setting.").
-    """
+    """SageMaker chooses the volume of a serverless job."""
     if draft.is_serverless and draft.get("ResourceConfig.VolumeSizeInGB") is not None:
         yield ("resource_config", "volume_size_in_gb"), "cannot be chosen for a serverless job; delete it"
 
 
 @error("serverless-evaluation-type")
 def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
-    """A serverless evaluation needs its type.
-
-    Source: ServerlessJobConfig.EvaluationType in the service model ("Required when serverless job type is Evaluation").
-    """
+    """A serverless evaluation needs its type."""
     if draft.get("ServerlessJobConfig.JobType") == "Evaluation" and not draft.get("ServerlessJobConfig.EvaluationType"):
         yield (
             ("serverless_job_config", "evaluation_type"),
@@ -237,11 +178,7 @@ def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
 
 @warning("channel-converse-needs-serverless")
 def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
-    """Conversations are data for fine-tunings that SageMaker runs itself; other images may not know their files.
-
-    Source: S3DataSource.S3DataType in the service model (Converse: "conversational messages ... used for training and
-    fine-tuning foundational models").
-    """
+    """Conversations are data for fine-tunings that SageMaker runs itself; other images may not know their files."""
     if not draft.is_serverless:
         for entry in draft.entries:
             if entry.get("S3DataType") == "Converse":

@@ -20,22 +20,14 @@ _PENDING: SpecPath = ("stopping_condition", "max_pending_time_in_seconds")
 
 @warning("max-runtime-missing")
 def runtime_is_set(draft: Draft) -> Iterator[Mistake]:
-    """Without MaxRuntimeInSeconds a job is stopped after one day, finished or not.
-
-    Source: StoppingCondition.MaxRuntimeInSeconds in the service model ("The default value is 1 day"). StoppingCondition was
-    required up to botocore 1.40. A serverless job has its own limits.
-    """
+    """Without MaxRuntimeInSeconds a job is stopped after one day, finished or not."""
     if draft.get("StoppingCondition.MaxRuntimeInSeconds") is None and not draft.is_serverless:
         yield _RUNTIME, "is missing, so AWS stops the job after 1 day; write how long it may run, such as 12h"
 
 
 @error("max-runtime-28-days")
 def stopping_within_28_days(draft: Draft) -> Iterator[Mistake]:
-    """A job can run for 28 days at most.
-
-    Source: StoppingCondition.MaxRuntimeInSeconds in the service model ("The maximum value is 28 days"), whose shape has no
-    maximum, so that botocore sends any number.
-    """
+    """A job can run for 28 days at most."""
     seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if seconds is not None and seconds > _LONGEST:
         yield _RUNTIME, f"is {seconds}, but AWS stops at 28 days; write {_LONGEST} or less"
@@ -43,11 +35,7 @@ def stopping_within_28_days(draft: Draft) -> Iterator[Mistake]:
 
 @warning("max-runtime-short")
 def runtime_is_long_enough(draft: Draft) -> Iterator[Mistake]:
-    """No job trains anything within a minute, since downloading data and image takes longer; hours were probably meant.
-
-    Source: StoppingCondition.MaxRuntimeInSeconds in the service model, which allows any number from 1; other launchers
-    expect minutes (shiftan/simple_sagemaker PR 19).
-    """
+    """No job trains anything within a minute, since downloading data and image takes longer; hours were probably meant."""
     seconds = draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if seconds is not None and 0 < seconds < _MINUTE:
         message = f"is {seconds} seconds, too short to train; write {seconds}h for hours, {seconds}m for minutes"
@@ -56,11 +44,7 @@ def runtime_is_long_enough(draft: Draft) -> Iterator[Mistake]:
 
 @warning("max-pending-needs-accelerators")
 def pending_time_needs_accelerators(draft: Draft) -> Iterator[Mistake]:
-    """MaxPendingTimeInSeconds takes effect only for jobs on instances with GPUs or other accelerators.
-
-    Source: StoppingCondition.MaxPendingTimeInSeconds in the service model ("It has no effect on jobs that request CPU-only
-    instance types"). Of several types one with an accelerator is enough.
-    """
+    """MaxPendingTimeInSeconds takes effect only for jobs on instances with GPUs or other accelerators."""
     accelerated = [found.is_accelerated for _, found in draft.instance_types]
     if (
         draft.get("StoppingCondition.MaxPendingTimeInSeconds") is not None
@@ -72,12 +56,7 @@ def pending_time_needs_accelerators(draft: Draft) -> Iterator[Mistake]:
 
 @error("spot-needs-max-wait")
 def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
-    """Managed spot training needs MaxWaitTimeInSeconds, at least as long as MaxRuntimeInSeconds.
-
-    The wait includes both waiting for capacity and running. The developer guide requires a longer one ("must be larger"); the
-    service model states equal or greater, and the service accepts equal ones.
-    Source: developer guide, model-managed-spot-training; StoppingCondition.MaxWaitTimeInSeconds in the service model.
-    """
+    """Managed spot training needs MaxWaitTimeInSeconds, at least as long as MaxRuntimeInSeconds."""
     wait = draft.get("StoppingCondition.MaxWaitTimeInSeconds")
     runtime = draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if draft.is_spot and wait is None:
@@ -94,21 +73,14 @@ def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
 
 @error("max-wait-needs-spot")
 def max_wait_needs_spot(draft: Draft) -> Iterator[Mistake]:
-    """The service refuses MaxWaitTimeInSeconds on a job that is not on spot instances.
-
-    It answers: "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true".
-    Source: Kenza-AI/sagify issue 111; aws/sagemaker-python-sdk issue 4140.
-    """
+    """The service refuses MaxWaitTimeInSeconds on a job that is not on spot instances."""
     if draft.get("StoppingCondition.MaxWaitTimeInSeconds") is not None and not draft.is_spot:
         yield _WAIT, "works only with spot instances; delete it or write enable_managed_spot_training: true"
 
 
 @warning("spot-without-checkpoints")
 def spot_needs_checkpoints(draft: Draft) -> Iterator[Mistake]:
-    """An interrupted spot job starts from zero if it keeps no checkpoints in S3.
-
-    Source: developer guide, model-managed-spot-training, which recommends checkpoints unless the job is short.
-    """
+    """An interrupted spot job starts from zero if it keeps no checkpoints in S3."""
     if draft.is_spot and draft.get("CheckpointConfig") is None:
         yield (
             ("enable_managed_spot_training",),
@@ -125,32 +97,21 @@ def _keep_alive(draft: Draft) -> int:
 
 @error("warm-pool-not-on-spot")
 def not_on_spot(draft: Draft) -> Iterator[Mistake]:
-    """Spot instances cannot be kept warm.
-
-    Source: developer guide, train-warm-pools, considerations ("cannot be used with spot instances"). A period of 0 keeps
-    no machine, so it is always allowed.
-    """
+    """Spot instances cannot be kept warm."""
     if _keep_alive(draft) and draft.is_spot:
         yield _KEEP_ALIVE, "cannot be used with spot instances; delete it, or enable_managed_spot_training"
 
 
 @error("warm-pool-no-instance-groups")
 def not_with_instance_groups(draft: Draft) -> Iterator[Mistake]:
-    """A heterogeneous cluster cannot be kept warm.
-
-    Source: developer guide, train-warm-pools, considerations ("cannot be used with heterogeneous cluster training").
-    """
+    """A heterogeneous cluster cannot be kept warm."""
     if _keep_alive(draft) and draft.groups:
         yield _KEEP_ALIVE, "cannot be used with instance_groups; delete it, or use one instance_type"
 
 
 @warning("warm-pool-over-an-hour")
 def within_an_hour(draft: Draft) -> Iterator[Mistake]:
-    """The developer guide allows keeping machines for an hour, the service model for six.
-
-    Source: developer guide (2023), train-warm-pools ("limited to 3600 seconds"), as did the model up to botocore 1.40;
-    ResourceConfig.KeepAlivePeriodInSeconds in the model now has a maximum of 21600. So it is a warning.
-    """
+    """The developer guide allows keeping machines for an hour, the service model for six."""
     if 3600 < _keep_alive(draft) <= shapes()["KeepAlivePeriodInSeconds"]["max"]:
         yield (
             _KEEP_ALIVE,
@@ -160,11 +121,7 @@ def within_an_hour(draft: Draft) -> Iterator[Mistake]:
 
 @warning("warm-pool-cache")
 def cache_is_kept(draft: Draft) -> Iterator[Mistake]:
-    """Without a warm pool, nothing of its cache directory is kept for the next job.
-
-    Only the settings are searched, for its path and for the value `warm-pool`; a script may ask for it, too, and then warns itself.
-    Source: developer guide, train-warm-pools, "Using persistent cache".
-    """
+    """Without a warm pool, nothing of its cache directory is kept for the next job."""
     path = f"{contract.BASE_DIR}/{contract.WARM_POOL_DIR}"
     for key, member in (("environment", "Environment"), ("hyperparameters", "HyperParameters")):
         for name, value in draft.request.get(member, {}).items():

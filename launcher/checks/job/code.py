@@ -17,18 +17,7 @@ from launcher.spec.model import aws_name
 
 @error("code-entry-point")
 def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
-    """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`.
-
-    The image's Python runs a .py file, and the program of its `#!` line, or else bash, any other file; binaries run by
-    themselves. torchrun starts .py files only. A folder with setup.py, or with a pyproject.toml that has [build-system] (or
-    [project] and a `src` folder), is installed with pip before the start, unless the entry point is a .sh file; a .py file
-    of the installed package runs as its module.
-
-    The sagemaker-training toolkit differs in three ways: with setup.py in the folder it runs every name that does not end in
-    .sh as a Python module, it installs nothing for pyproject.toml alone, and names consist of letters, digits and
-    `. _ + - /`. SDK v3's ModelTrainer accepts .py and .sh files only.
-    Source: sagemaker-training 5.1.4, _entry_point_type.py and process.py; sagemaker-train 1.27.0, basic_script_driver.py.
-    """
+    """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`."""
     code = draft.spec.code
     if code is None:
         return
@@ -45,11 +34,7 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
 
 @error("code-or-container-entrypoint")
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
-    """The launcher's own ContainerEntrypoint starts code that is sent with the job, so the spec cannot have another.
-
-    The entrypoint unpacks the code, sets the SM_* variables and forwards SIGTERM; your own one is for an image that contains
-    its code (AlgorithmSpecification.ContainerEntrypoint in the service model).
-    """
+    """The launcher's own ContainerEntrypoint starts code that is sent with the job, so the spec cannot have another."""
     if draft.spec.code is not None:
         for key in ("container_entrypoint", "container_arguments"):
             if draft.get(f"AlgorithmSpecification.{aws_name(key)}") is not None:
@@ -58,21 +43,14 @@ def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
 
 @error("code-channel-name")
 def code_channel_is_ours(draft: Draft) -> Iterator[Mistake]:
-    """The code is sent in its own channel, so no other channel may have that name.
-
-    Channels become directories, so two of one name would share one (Channel.ChannelName in the service model).
-    """
+    """The code is sent in its own channel, so no other channel may have that name."""
     if draft.spec.code is not None and any(entry.name == contract.CODE_CHANNEL for entry in draft.entries):
         yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
 
 
 @error("code-places")
 def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Mistake]:
-    """The code is sent from a folder of this machine to S3, so `directory` is a local path and `s3_uri` is in S3.
-
-    For code that is in S3 already, use a channel, or sagemaker_submit_directory of the toolkit in the image.
-    Source: S3DataSource.S3Uri in the service model, which becomes the code channel's.
-    """
+    """The code is sent from a folder of this machine to S3, so `directory` is a local path and `s3_uri` is in S3."""
     code = draft.spec.code
     if code is not None and code.s3_uri is not None and not re.match(r"s3://[^/]+", code.s3_uri):
         message = f"{code.s3_uri!r} is not an S3 URI; write where to send the code, such as s3://bucket/code"
@@ -97,11 +75,7 @@ def _uses_all_channels(draft: Draft) -> bool:
 
 @error("code-needs-channel")
 def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
-    """`delivery: channel` needs one of the 20 channels.
-
-    Source: CreateTrainingJobRequest.InputDataConfig in the service model (at most 20). With `delivery: auto` the code is then
-    sent by the toolkit's own hyperparameters.
-    """
+    """`delivery: channel` needs one of the 20 channels."""
     if draft.spec.code is not None and draft.spec.code.delivery == "channel" and _uses_all_channels(draft):
         message = f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory"
         yield ("code", "delivery"), message
@@ -109,13 +83,7 @@ def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
 
 @warning("code-needs-toolkit")
 def toolkit_fetches_the_code(draft: Draft) -> Iterator[Mistake]:
-    """Without its own channel, the code is fetched by sagemaker-training, which the image must then contain.
-
-    AWS's images for training contain it; others fail immediately, since nothing in them reads `sagemaker_program`. The toolkit
-    unpacks the whole archive into /opt/ml/code, so the launcher's modules stay there, in launcher_bundle, beside your files;
-    with a code channel they are moved to /opt/ml/launcher_bundle.
-    Source: aws/sagemaker-training-toolkit, params.py and entry_point.py.
-    """
+    """Without its own channel, the code is fetched by sagemaker-training, which the image must then contain."""
     if code := code_by_toolkit(draft):
         why = "as asked" if code.delivery == "submit_directory" else f"since all {MAX_CHANNELS} channels are taken"
         message = f"is sent by sagemaker_submit_directory, {why}; the image must hold the sagemaker-training toolkit"
@@ -124,10 +92,7 @@ def toolkit_fetches_the_code(draft: Draft) -> Iterator[Mistake]:
 
 @error("code-requirements-toolkit")
 def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
-    """The toolkit installs a requirements.txt at the top of the code, and no file of another name.
-
-    Source: aws/sagemaker-training-toolkit, modules.py and entry_point.py.
-    """
+    """The toolkit installs a requirements.txt at the top of the code, and no file of another name."""
     code = code_by_toolkit(draft)
     if code and code.requirements not in (None, "requirements.txt"):
         why = "is not installed by the toolkit, which fetches this code"
@@ -136,12 +101,7 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
 
 @warning("submit-directory-archive")
 def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
-    """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; it cannot be a folder in S3.
-
-    It fails with "An error occurred (404) when calling the HeadObject operation: Not Found". A path in the container is also
-    allowed.
-    Source: aws/sagemaker-python-sdk issue 835; aws/sagemaker-training-toolkit, files.py.
-    """
+    """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; it cannot be a folder in S3."""
     given = draft.request.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
     if given.startswith("s3://") and not re.search(r"\.(tar\.gz|tgz)$", given):
         message = "is not an archive; write the URI of a .tar.gz of the folder, or use code: {directory: FOLDER}"
@@ -150,10 +110,7 @@ def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
 
 @error("code-arguments-toolkit")
 def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Mistake]:
-    """The toolkit passes hyperparameters in Python's forms; it does not know `code.argument_style`.
-
-    Source: aws/sagemaker-training-toolkit, mapping.py.
-    """
+    """The toolkit passes hyperparameters in Python's forms; it does not know `code.argument_style`."""
     code = code_by_toolkit(draft)
     if code and code.argument_style != "toolkit":
         message = "needs the launcher's boot.py, but the toolkit starts this code; free a channel, or write toolkit"
@@ -162,14 +119,7 @@ def toolkit_passes_arguments_in_its_own_style(draft: Draft) -> Iterator[Mistake]
 
 @warning("hyperparameter-changed")
 def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
-    """A script gets hyperparameters as AWS's launchers pass them: parsed as JSON and formatted again, so some texts change.
-
-    By default (`code.argument_style: toolkit`) they get Python's forms, as in SDK v2: `1e-3` becomes `0.001`, `["a"]` becomes
-    `['a']`, `{a: 1}` becomes `a=1`. With `json`, as in SDK v3's ModelTrainer, `["a"]` and `{"a": 1}` stay, and `1e-3` becomes
-    `0.001`. The same holds for SM_HP_*; hyperparameters.json has each text as written. `true` gets no warning: it becomes
-    Python's `True` by default and stays `true` with `json`.
-    Source: sagemaker-training 5.1.4, mapping.py; sagemaker-train 1.27.0, container_drivers/common/utils.py.
-    """
+    """A script gets hyperparameters as AWS's launchers pass them: parsed as JSON and formatted again, so some texts change."""
     code = draft.spec.code
     if code is None:
         return

@@ -20,12 +20,7 @@ _OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(trainin
 
 @error("image-uri")
 def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
-    """An image is written as for `docker pull`: without a scheme or spaces, and not as the ARN of its repository.
-
-    The service answers: "Invalid training image. Please provide a valid Amazon Elastic Container Registry path".
-    Source: aws/sagemaker-python-sdk issue 2063; AlgorithmSpecification.TrainingImage in the service model
-    (registry/repository[:tag] or registry/repository[@digest]), whose pattern takes any text.
-    """
+    """An image is written as for `docker pull`: without a scheme or spaces, and not as the ARN of its repository."""
     image = draft.image
     arn = re.fullmatch(r"arn:aws[a-z-]*:ecr:([a-z0-9-]+):(\d{12}):repository/(.+)", image)
     if re.match(r"arn:aws[a-z-]*:sagemaker:", image):
@@ -43,13 +38,7 @@ def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
 
 @warning("image-registry")
 def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
-    """SageMaker pulls from private repositories of ECR, and from other registries only through the job's VPC.
-
-    Images of public registries have to be copied. An account has twelve digits, and a repository no capitals. A
-    placeholder can be filled in later, so this is a warning.
-    Source: as for image-uri; developer guide, docker-containers-adapt-your-own-private-registry; aws/sagemaker-python-sdk issue
-    57 (an account of ten digits); ECR API reference, CreateRepository.
-    """
+    """SageMaker pulls from private repositories of ECR, and from other registries only through the job's VPC."""
     image, mode = draft.image, draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAccessMode")
     in_ecr = re.match(r"([^./]*)\.dkr[.-]ecr[^/]*/([^:@]*)", image)
     if not image or mode == "Vpc" or re.search("[{<$]", image) or any(image_is_a_registry_path.find(draft)):
@@ -71,10 +60,7 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
 
 @warning("image-tag")
 def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
-    """AWS's images for frameworks have tags of versions only; without a tag `latest` is meant, which does not exist.
-
-    Source: aws/deep-learning-containers, available_images.md.
-    """
+    """AWS's images for frameworks have tags of versions only; without a tag `latest` is meant, which does not exist."""
     repository = draft.image.rpartition("/")[2]
     framework = re.fullmatch(
         r"(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(?:training|inference)[a-z0-9-]*", repository
@@ -86,11 +72,7 @@ def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
 
 @error("region-partition")
 def role_and_image_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
-    """China's regions and GovCloud's are separate partitions: a role there is arn:aws-cn:... or arn:aws-us-gov:...
-
-    In China the host of a registry ends in .cn, too.
-    Source: IAM user guide, reference-arns (partitions); botocore's partitions.json.
-    """
+    """China's regions and GovCloud's are separate partitions: a role there is arn:aws-cn:... or arn:aws-us-gov:..."""
     region = draft.spec.region or image_region(draft.image) or ""
     host, image_is_in = draft.image.partition("/")[0], image_region(draft.image)
     if image_is_in and host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
@@ -109,10 +91,7 @@ def role_and_image_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
 
 @error("region-name")
 def region_has_a_regions_name(draft: Draft) -> Iterator[Mistake]:
-    """A region is named as in us-east-1; us-east-1a is a zone of it.
-
-    Source: AWS General Reference, regional endpoints.
-    """
+    """A region is named as in us-east-1; us-east-1a is a zone of it."""
     region = draft.spec.region
     if region is None or _REGION.fullmatch(region) or isinstance(draft.spec.image, Image):
         return  # image-unknown reports it for an image to look up
@@ -123,11 +102,7 @@ def region_has_a_regions_name(draft: Draft) -> Iterator[Mistake]:
 
 @error("image-region")
 def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
-    """A job pulls its image, and the images of its debugger and profiler rules, from its own region's registry.
-
-    The service refuses or cannot pull an image of ECR in another region. Checked if the spec has `region`.
-    Source: developer guide, sagemaker-algo-docker-registry-paths (a registry for each region).
-    """
+    """A job pulls its image, and the images of its debugger and profiler rules, from its own region's registry."""
     region = draft.spec.region
     if region is not None and not _REGION.fullmatch(region):
         return  # region-name
@@ -140,12 +115,7 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
 
 @error("resource-region")
 def resources_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
-    """Algorithms, training plans and keys must be in the region of the job.
-
-    Their ARNs contain it. Checked if the spec has `region`.
-    Source: AlgorithmSpecification.AlgorithmName, ResourceConfig.TrainingPlanArn and .VolumeKmsKeyId in the service model; KMS
-    developer guide: a key can be used only in the region where it was created.
-    """
+    """Algorithms, training plans and keys must be in the region of the job."""
     region = draft.spec.region
     if region and _REGION.fullmatch(region):
         for path, other in _elsewhere(draft, region):
@@ -154,11 +124,7 @@ def resources_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
 
 @warning("resource-region-of-image")
 def resources_of_the_images_region(draft: Draft) -> Iterator[Mistake]:
-    """If the spec has no `region`, the image's registry implies it, and resources of other regions do not fit.
-
-    It is a warning, since the region is inferred: a job pulls its image from the registry of its own region.
-    Source: as for image-region and resource-region.
-    """
+    """If the spec has no `region`, the image's registry implies it, and resources of other regions do not fit."""
     region = image_region(draft.image)
     if region and draft.spec.region is None:
         for path, other in _elsewhere(draft, region):
@@ -176,10 +142,7 @@ def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
 
 @warning("image-for-inference")
 def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
-    """AWS's images for inference have no training toolkit, so a job with one trains nothing.
-
-    Source: aws/deep-learning-containers, available_images.md (`pytorch-training`, `pytorch-inference`).
-    """
+    """AWS's images for inference have no training toolkit, so a job with one trains nothing."""
     found = _OF_AWS.fullmatch(draft.image)
     if found and found[1] == "inference":
         message = "is AWS's image for inference; use the one for training, with -training in place of -inference"
@@ -188,10 +151,7 @@ def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
 
 @warning("image-processor")
 def image_fits_the_processor(draft: Draft) -> Iterator[Mistake]:
-    """AWS has images for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without a GPU.
-
-    Source: aws/deep-learning-containers, available_images.md (`-cpu-` and `-gpu-` in the tags).
-    """
+    """AWS has images for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without a GPU."""
     found = _OF_AWS.fullmatch(draft.image)
     made_for = re.search(r"-(cpu|gpu)-", found[2]) if found else None
     if made_for is None:

@@ -32,11 +32,7 @@ MARKETPLACE = {
 
 @error("marketplace-needs-isolation")
 def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
-    """Algorithms of AWS Marketplace run only without a network.
-
-    The service answers: "EnableNetworkIsolation must be true for jobs using SageMaker Marketplace algorithms".
-    Source: developer guide, mkt-algo-model-internet-free; aws/aws-cdk issue 16779.
-    """
+    """Algorithms of AWS Marketplace run only without a network."""
     if is_of_marketplace(draft) and not draft.get("EnableNetworkIsolation"):
         message = "is of AWS Marketplace, which runs without a network; add enable_network_isolation: true"
         yield ("algorithm_name",), message
@@ -44,12 +40,7 @@ def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
 
 @warning("algorithm-may-need-isolation")
 def other_accounts_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
-    """An algorithm of another account may be of AWS Marketplace, whose algorithms run only without a network.
-
-    This tool knows the accounts of some regions only. An algorithm's bare name, or an ARN of the role's account, is the
-    user's own.
-    Source: as for marketplace-needs-isolation.
-    """
+    """An algorithm of another account may be of AWS Marketplace, whose algorithms run only without a network."""
     account, own = _account(draft.get("AlgorithmSpecification.AlgorithmName")), _account(draft.get("RoleArn"))
     stranger = account and own and account != own and not is_of_marketplace(draft)
     if stranger and not draft.get("EnableNetworkIsolation"):
@@ -70,10 +61,7 @@ def _account(arn: str | None) -> str | None:
 
 @error("private-registry-needs-vpc")
 def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
-    """An image of a private registry is pulled through the job's own network.
-
-    Source: TrainingImageConfig in the service model; developer guide, docker-containers-adapt-your-own-private-registry.
-    """
+    """An image of a private registry is pulled through the job's own network."""
     if _access_mode(draft) == "Vpc" and draft.get("VpcConfig") is None:
         remedy = "add vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}"
         place = ("training_image_config", "training_repository_access_mode")
@@ -82,10 +70,7 @@ def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
 
 @error("registry-credentials-need-vpc")
 def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Mistake]:
-    """Registry credentials are for private registries, which need the access mode Vpc; ECR uses the job's role.
-
-    Source: TrainingImageConfig in the service model ("authentication information for a private Docker registry").
-    """
+    """Registry credentials are for private registries, which need the access mode Vpc; ECR uses the job's role."""
     given = draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAuthConfig")
     if given and _access_mode(draft) not in (None, "Vpc"):
         message = "is for private registries; delete it, or write training_repository_access_mode: Vpc"
@@ -99,10 +84,7 @@ def _access_mode(draft: Draft) -> str | None:
 
 @error("vpc-config-ids")
 def ids_are_of_their_kind(draft: Draft) -> Iterator[Mistake]:
-    """Ids of subnets begin with `subnet-`, those of security groups with `sg-`; the patterns allow either for both.
-
-    Source: VpcConfig in the service model ("The VPC security group IDs, in the form sg-xxxxxxxx").
-    """
+    """Ids of subnets begin with `subnet-`, those of security groups with `sg-`; the patterns allow either for both."""
     for path, name in draft.each("VpcConfig.Subnets"):
         if name.startswith(("sg-", "vpc-")):
             yield path, f"{name!r} is not a subnet; write an id such as subnet-0123456789abcdef0"
@@ -113,11 +95,7 @@ def ids_are_of_their_kind(draft: Draft) -> Iterator[Mistake]:
 
 @warning("vpc-config-id-form")
 def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
-    """Subnets and security groups are given by id, not by their names or a zone.
-
-    Placeholders can be filled in later, so this is a warning.
-    Source: VpcConfig in the service model, whose patterns allow any word.
-    """
+    """Subnets and security groups are given by id, not by their names or a zone."""
     for member, form in (("Subnets", "subnet-"), ("SecurityGroupIds", "sg-")):
         for path, name in draft.each(f"VpcConfig.{member}"):
             # vpc-config-ids reports ids of another kind; templates are filled in later.
@@ -127,21 +105,14 @@ def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
 
 @warning("traffic-encryption-of-one")
 def encryption_between_several(draft: Draft) -> Iterator[Mistake]:
-    """Only traffic between instances is encrypted, so the key has no effect on one instance.
-
-    Source: developer guide, train-encrypt ("doesn't affect training jobs with a single compute instance").
-    """
+    """Only traffic between instances is encrypted, so the key has no effect on one instance."""
     if draft.get("EnableInterContainerTrafficEncryption") and draft.instance_count == 1:
         yield ("enable_inter_container_traffic_encryption",), "has no effect on one instance; delete it"
 
 
 @error("connector-needs-network")
 def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
-    """A script that reads S3 by itself needs a network and credentials, and an isolated container has neither.
-
-    Source: developer guide, mkt-algo-model-internet-free ("the containers can't make any outbound network calls, even to
-    other AWS services such as Amazon S3. Additionally, no AWS credentials are made available").
-    """
+    """A script that reads S3 by itself needs a network and credentials, and an isolated container has neither."""
     if draft.get("EnableNetworkIsolation"):
         for name, channel in draft.spec.all_channels.items():
             if channel.connector(name) is not None:
@@ -151,10 +122,7 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
 
 @warning("requirements-need-network")
 def requirements_need_the_network(draft: Draft) -> Iterator[Mistake]:
-    """A requirements file is installed from a package index, which an isolated container cannot reach.
-
-    Source: as for connector-needs-network. It is a warning, since a file can name wheels that are sent with the code.
-    """
+    """A requirements file is installed from a package index, which an isolated container cannot reach."""
     code = draft.spec.code
     if draft.get("EnableNetworkIsolation") and code is not None and code.requirements is not None:
         remedy = "add the packages to the image, or send them with the code"

@@ -13,11 +13,7 @@ from launcher.request.view import Draft
 
 @error("output-kms-key-in-one-zone")
 def one_zone_buckets_take_no_key(draft: Draft) -> Iterator[Mistake]:
-    """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it.
-
-    Its directory buckets have names that end in `--x-s3`.
-    Source: OutputDataConfig.KmsKeyId in the service model ("KMS key is not supported for Amazon S3 Express One Zone").
-    """
+    """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it."""
     place = draft.get("OutputDataConfig.S3OutputPath") or ""
     if draft.get("OutputDataConfig.KmsKeyId") and bucket(place).endswith("--x-s3"):
         message = f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it"
@@ -26,11 +22,7 @@ def one_zone_buckets_take_no_key(draft: Draft) -> Iterator[Mistake]:
 
 @warning("kms-key-form")
 def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
-    """A KMS key is given by its id, its ARN, or an alias that begins with `alias/`; the pattern allows any word.
-
-    Placeholders can be filled in later, so this is a warning.
-    Source: OutputDataConfig.KmsKeyId in the service model, which lists the four forms; KMS developer guide, find-cmk-id-arn.
-    """
+    """A KMS key is given by its id, its ARN, or an alias that begins with `alias/`; the pattern allows any word."""
     form = r"arn:|alias/|mrk-[0-9a-f]{32}$|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|[{<$]"
     for path, name in draft.each("OutputDataConfig.KmsKeyId", "ResourceConfig.VolumeKmsKeyId"):
         if name and not re.match(form, name):
@@ -39,11 +31,7 @@ def key_has_a_form_of_kms(draft: Draft) -> Iterator[Mistake]:
 
 @warning("checkpoint-folder")
 def checkpoints_have_their_own_folder(draft: Draft) -> Iterator[Mistake]:
-    """Checkpoints in the model's folder are packed into model.tar.gz too, and those in the input folder mix with the data.
-
-    With both in one folder the archive grows until "Artifact upload failed".
-    Source: huggingface/notebooks PR 138; CheckpointConfig.LocalPath in the service model (by default /opt/ml/checkpoints/).
-    """
+    """Checkpoints in the model's folder are packed into model.tar.gz too, and those in the input folder mix with the data."""
     path = f"{draft.get('CheckpointConfig.LocalPath') or ''}/"
     for folder in ("model", "input"):
         if path.startswith(f"{contract.BASE_DIR}/{folder}/"):
@@ -55,21 +43,14 @@ def checkpoints_have_their_own_folder(draft: Draft) -> Iterator[Mistake]:
 
 @error("tag-keys-differ")
 def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
-    """A tag's key can be given once.
-
-    A mapping cannot have one key twice, but the list under `request: {Tags: ...}` can.
-    Source: Tag.Key in the service model ("Tag keys must be unique per resource").
-    """
+    """A tag's key can be given once."""
     for (_, index, _), key in repeated(draft.each("Tags.Key")):
         yield ("request", "Tags", index, "Key"), f"{key!r} is the key of an earlier tag, too; delete one"
 
 
 @error("tag-keys-of-aws")
 def tag_keys_are_not_of_aws(draft: Draft) -> Iterator[Mistake]:
-    """Tag keys that begin with `aws:` are reserved for AWS.
-
-    Source: AWS General Reference, tagging conventions ("The aws: prefix is reserved for AWS use").
-    """
+    """Tag keys that begin with `aws:` are reserved for AWS."""
     for _, key in draft.each("Tags.Key"):
         if key.lower().startswith("aws:"):
             yield ("tags", key), "begins with aws:, which is reserved for AWS; choose another key"
@@ -81,11 +62,7 @@ _LISTS = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
 
 @error("profiling-interval")
 def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
-    """The profiler samples at one of six intervals.
-
-    Source: ProfilerConfig.ProfilingIntervalInMilliseconds in the service model ("Available values are 100, 200, 500, 1000 (1
-    second), 5000 (5 seconds), and 60000 (1 minute)"), whose shape allows any number.
-    """
+    """The profiler samples at one of six intervals."""
     interval = draft.get("ProfilerConfig.ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in _INTERVALS:
         nearest = min(_INTERVALS, key=lambda known: abs(known - interval))
@@ -95,21 +72,14 @@ def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
 
 @error("rule-configuration-names")
 def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
-    """Each rule of the debugger and the profiler has a unique name.
-
-    Source: DebugRuleConfiguration.RuleConfigurationName and ProfilerRuleConfiguration's in the service model ("It must be
-    unique relative to other rule configuration names").
-    """
+    """Each rule of the debugger and the profiler has a unique name."""
     for path, name in repeated(draft.each(*(f"{rules}.RuleConfigurationName" for rules in _LISTS))):
         yield path, f"{name!r} is the name of an earlier rule, too; rename one"
 
 
 @error("profiler-rules-need-profiler")
 def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
-    """Rules of the profiler have no data to evaluate if it is turned off.
-
-    Source: aws/sagemaker-python-sdk PR 6189 ("an invalid request shape (a profiler rule with profiling disabled)").
-    """
+    """Rules of the profiler have no data to evaluate if it is turned off."""
     if draft.get("ProfilerConfig.DisableProfiler") and draft.request.get("ProfilerRuleConfigurations"):
         message = "turns off the profiler, whose data profiler_rule_configurations need; delete one of them"
         yield ("profiler_config", "disable_profiler"), message
@@ -117,12 +87,7 @@ def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
 
 @warning("debugger-with-checkpoints")
 def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
-    """The debugger does not work in distributed training that keeps checkpoints.
-
-    Its library fails in the container: "SMDebug Does Not Currently Support Distributed Training Jobs With Checkpointing
-    Enabled". The SageMaker SDK turns it off in this case.
-    Source: developer guide, debugger-considerations.
-    """
+    """The debugger does not work in distributed training that keeps checkpoints."""
     several = (draft.instance_count or 0) > 1
     if draft.get("DebugHookConfig") and draft.get("CheckpointConfig") and several:
         yield ("debug_hook_config",), "does not work on several instances with checkpoint_config; delete one of them"
@@ -130,11 +95,7 @@ def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
 
 @warning("debugger-parameters")
 def parameters_are_named(draft: Draft) -> Iterator[Mistake]:
-    """Parameters of the debugger and of rules are written as `name: value`.
-
-    `{name: save_interval, value: 10}` would be two parameters, called `name` and `value`, which have no meaning.
-    Source: DebugHookConfig and DebugRuleConfiguration in the service model (maps of names to values).
-    """
+    """Parameters of the debugger and of rules are written as `name: value`."""
     places = ("DebugHookConfig.HookParameters", "DebugHookConfig.CollectionConfigurations.CollectionParameters")
     for path, parameters in draft.each(*places, *(f"{rules}.RuleParameters" for rules in _LISTS)):
         given = {name.lower(): value for name, value in parameters.items()}

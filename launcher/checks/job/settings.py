@@ -20,11 +20,7 @@ _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated charac
 
 @error("job-name")
 def name_given_once(draft: Draft) -> Iterator[Mistake]:
-    """A job's name is `training_job_name` as it is, or `base_name` with the time and random characters added.
-
-    A job's name can never be used again in an account and region (CreateTrainingJobRequest.TrainingJobName), so a fixed name
-    works once. Hence the two keys, of which only one may be written.
-    """
+    """A job's name is `training_job_name` as it is, or `base_name` with the time and random characters added."""
     if draft.spec.training_job_name is not None and draft.spec.base_name is not None:
         yield ("base_name",), "names the job a second time; keep either training_job_name (used as it is) or base_name"
     if draft.spec.training_job_name is None and draft.spec.base_name is None and not draft.is_named:
@@ -33,11 +29,7 @@ def name_given_once(draft: Draft) -> Iterator[Mistake]:
 
 @warning("base-name-room")
 def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
-    """A job's name has room for 42 characters of its base name, before the time and the random characters.
-
-    Names have 63 characters at most (TrainingJobName in the service model). Jobs whose base names differ only after the 42nd
-    would look alike.
-    """
+    """A job's name has room for 42 characters of its base name, before the time and the random characters."""
     base = draft.spec.base_name or ""
     if len(beginning(base)) < len(base.rstrip("-")) and draft.spec.training_job_name is None and not draft.is_named:
         message = f"has {len(base):,} characters, but a job's name has room for {MAX_BASE} of them; write a shorter one"
@@ -46,11 +38,7 @@ def base_name_has_room(draft: Draft) -> Iterator[Mistake]:
 
 @error("image-or-algorithm")
 def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
-    """The service accepts exactly one of TrainingImage and AlgorithmName, and refuses both or neither.
-
-    The service model requires neither, since serverless jobs do not use them, so botocore sends a job without both.
-    Source: AlgorithmSpecification.AlgorithmName in the service model ("mutually exclusive"; neither gives a null error).
-    """
+    """The service accepts exactly one of TrainingImage and AlgorithmName, and refuses both or neither."""
     image, algorithm = map(draft.get, ("AlgorithmSpecification.TrainingImage", "AlgorithmSpecification.AlgorithmName"))
     if image is None and algorithm is None and not draft.is_serverless:
         yield ("image",), "is missing; write the container image to train in, or algorithm_name"
@@ -60,11 +48,7 @@ def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
 
 @warning("metric-regex-group")
 def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
-    """A metric's value is the match of the first group of its regular expression; without a group it has no value.
-
-    Source: developer guide, training-metrics: the expression is searched in the log, and the text inside its parentheses
-    becomes the value.
-    """
+    """A metric's value is the match of the first group of its regular expression; without a group it has no value."""
     for path, regex in _regexes(draft):
         if regex and _regex_error(regex) is None and not re.search(r"(?<!\\)\((?!\?[:=!<])|\(\?<[A-Za-z]", regex):
             message = "has no group, so no value can be read; put the number's pattern in parentheses: loss=([0-9.]+)"
@@ -73,11 +57,7 @@ def metrics_have_a_group(draft: Draft) -> Iterator[Mistake]:
 
 @warning("metric-regex")
 def metrics_compile(draft: Draft) -> Iterator[Mistake]:
-    """A metric's regular expression must be valid: with an unpaired bracket, for example, it matches nothing.
-
-    Only errors in every dialect are reported, since the service's is not Python's.
-    Source: developer guide, training-metrics; MetricDefinition.Regex in the service model allows any text.
-    """
+    """A metric's regular expression must be valid: with an unpaired bracket, for example, it matches nothing."""
     for path, regex in _regexes(draft):
         if broken := _regex_error(regex):
             remedy = "fix it, or put a backslash before a literal character"
@@ -107,11 +87,7 @@ def _regex_error(regex: str) -> str | None:
 
 @warning("credentials-in-settings")
 def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
-    """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job.
-
-    Source: CreateTrainingJobRequest.Environment and .HyperParameters in the service model ("Do not include any
-    security-sensitive information including account access IDs, secrets, or tokens").
-    """
+    """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job."""
     for key, member in (("environment", "Environment"), ("hyperparameters", "HyperParameters")):
         for name in draft.request.get(member, ()):
             if name.lower() in ("aws_secret_access_key", "aws_session_token"):
@@ -121,12 +97,7 @@ def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
 
 @warning("tensor-board-path")
 def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
-    """TensorBoard's files cannot be written to folders of SageMaker, the system or the GPU driver.
-
-    The service has answered: "LocalPath" of "TensorBoardOutputConfig" cannot start with the following reserved path:
-    [/opt/ml, /tmp, /usr/local/nvidia]. It is a warning because the API reference's own default is below /opt/ml.
-    Source: aws/amazon-sagemaker-examples issue 3620.
-    """
+    """TensorBoard's files cannot be written to folders of SageMaker, the system or the GPU driver."""
     path = draft.get("TensorBoardOutputConfig.LocalPath") or ""
     if path.rstrip("/") == f"{contract.BASE_DIR}/output/tensorboard":  # the default, written out
         return
@@ -140,11 +111,7 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
 
 @warning("local-path-absolute")
 def local_paths_are_absolute(draft: Draft) -> Iterator[Mistake]:
-    """A path in the container that SageMaker copies from or to is a full path; no folder is defined to start from.
-
-    Source: CheckpointConfig, DebugHookConfig and TensorBoardOutputConfig in the service model, whose defaults are all full
-    paths; the model's pattern allows any text.
-    """
+    """A path in the container that SageMaker copies from or to is a full path; no folder is defined to start from."""
     places = ("CheckpointConfig.LocalPath", "DebugHookConfig.LocalPath", "TensorBoardOutputConfig.LocalPath")
     for path, folder in draft.each(*places):
         if folder and not folder.startswith("/"):
