@@ -146,16 +146,8 @@ def _s3fs_with_folders(view: View) -> list[str]:
 def _goofys(view: View) -> list[str]:
     bucket, key = view.folder
     endpoint = ["--endpoint", view.endpoint] if view.endpoint else []  # by path, unless --subdomain is given
-    return [
-        "-f",
-        "-o",
-        "ro,allow_other" if view.other_users else "ro",
-        "--region",
-        view.region,
-        *endpoint,
-        f"{bucket}:{key}" if key else bucket,
-        str(view.directory),
-    ]
+    mode, place = "ro,allow_other" if view.other_users else "ro", f"{bucket}:{key}" if key else bucket
+    return ["-f", "-o", mode, "--region", view.region, *endpoint, place, str(view.directory)]
 
 
 TOOLS = (  # in the order of preference; the next is tried if one fails

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints.ways.card import Need, Source, Way, paths
+from entrypoints.ways.ours import FOLDERS
 
 
 def _open(source: Source) -> Any:
@@ -41,7 +42,7 @@ WAY = Way(
     name="energon",
     title="Energon over a folder of shards",
     row=12,
-    arrivals=("fast_file", "file", "efs", "fsx"),
+    arrivals=FOLDERS,
     needs=(Need("megatron", "pip install megatron-energon"),),
     formats=("tar",),
     open=_open,

@@ -11,6 +11,8 @@ from entrypoints.ways.card import Need, Source, Way, paths
 CONNECTOR = Need("s3torchconnector", "pip install s3torchconnector")
 OBJECTS = (objects.FORMAT.name,)
 SHARDS = tuple(name for name in SHORT_NAMES if name not in OBJECTS)
+FOLDERS = ("fast_file", "file", "efs", "fsx")  # the arrivals with a folder
+BY_CONNECTOR = partial(Way, arrivals=("s3",), needs=(CONNECTOR,))
 
 
 def _iterable(source: Source) -> Any:
@@ -39,37 +41,11 @@ FAST_FILE = Way(name="fast-file", title="FastFile mode", row=2, arrivals=("fast_
 PIPE = Way(name="pipe", title="Pipe mode", row=3, arrivals=("pipe",), open=_iterable)
 EFS = Way(name="efs", title="Amazon EFS", row=4, arrivals=("efs",), open=_iterable)
 FSX = Way(name="fsx", title="Amazon FSx for Lustre", row=5, arrivals=("fsx",), open=_iterable)
-CONNECTOR_MAP = Way(
-    name="connector-map",
-    title="S3 Connector, map style",
-    row=7,
-    arrivals=("s3",),
-    needs=(CONNECTOR,),
-    formats=OBJECTS,
-    open=_map,
+PLAIN_FILE = Way(name="plain-file", title="plain open() over a folder", row=16, arrivals=FOLDERS, open=plain_files)
+CONNECTOR_MAP = BY_CONNECTOR(name="connector-map", title="S3 Connector, map style", row=7, formats=OBJECTS, open=_map)
+CONNECTOR_ITERABLE = BY_CONNECTOR(
+    name="connector-iterable", title="S3 Connector, iterable style", row=8, formats=OBJECTS, open=_iterable
 )
-CONNECTOR_ITERABLE = Way(
-    name="connector-iterable",
-    title="S3 Connector, iterable style",
-    row=8,
-    arrivals=("s3",),
-    needs=(CONNECTOR,),
-    formats=OBJECTS,
-    open=_iterable,
-)
-CONNECTOR_TAR = Way(
-    name="connector-tar",
-    title="S3 Connector + shards",
-    row=10,
-    arrivals=("s3",),
-    needs=(CONNECTOR,),
-    formats=SHARDS,
-    open=_iterable,
-)
-PLAIN_FILE = Way(
-    name="plain-file",
-    title="plain open() over a folder",
-    row=16,
-    arrivals=("fast_file", "file", "efs", "fsx"),
-    open=plain_files,
+CONNECTOR_TAR = BY_CONNECTOR(
+    name="connector-tar", title="S3 Connector + shards", row=10, formats=SHARDS, open=_iterable
 )

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from entrypoints.readers.s3_settings import place
-from entrypoints.ways.card import Source, Way
-from entrypoints.ways.ours import CONNECTOR, OBJECTS
+from entrypoints.ways.card import Source
+from entrypoints.ways.ours import BY_CONNECTOR, OBJECTS
 
 
 def _read(reader: Any) -> bytes:
@@ -25,21 +25,17 @@ def _dataset(source: Source, name: str, **options: Any) -> Any:
     )
 
 
-ITERABLE = Way(
+ITERABLE = BY_CONNECTOR(
     name="s3-iterable-dataset",
     title="plain S3IterableDataset",
     row=8,
-    arrivals=("s3",),
-    needs=(CONNECTOR,),
     formats=OBJECTS,
     open=lambda source: _dataset(source, "S3IterableDataset", enable_sharding=True),
 )
-MAP = Way(
+MAP = BY_CONNECTOR(
     name="s3-map-dataset",
     title="plain S3MapDataset",
     row=7,
-    arrivals=("s3",),
-    needs=(CONNECTOR,),
     formats=OBJECTS,
     open=lambda source: _dataset(source, "S3MapDataset"),
 )

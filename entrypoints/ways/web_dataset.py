@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from entrypoints.ways.card import Need, Way, paths, urls
-from entrypoints.ways.ours import CONNECTOR
+from entrypoints.ways.ours import CONNECTOR, FOLDERS
 
 WEBDATASET = Need("webdataset", "pip install webdataset")
 AWS = Need("aws", "pip install awscli", is_program=True)
@@ -80,7 +80,7 @@ FOLDER = Way(
     name="webdataset-folder",
     title="WebDataset over a folder",
     row=12,
-    arrivals=("fast_file", "file", "efs", "fsx"),
+    arrivals=FOLDERS,
     needs=(WEBDATASET,),
     formats=("tar",),
     open=lambda source: _dataset(paths(source)),

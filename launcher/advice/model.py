@@ -69,11 +69,11 @@ def _corrected(constants: Constants, inventory: Inventory, observed: Observed) -
     }
     # A rate that these streams reach without waiting for each other is no limit: more streams would be faster.
     known |= {name: rate for name, (rate, free) in limits.items() if rate and rate < _FREE * free}
-    for name, most in {
-        "copy_bytes": "network_bytes",
-        "reader_bytes": "network_bytes",
-        "reader_objects": "requests",
-    }.items():
+    for name, most in (
+        ("copy_bytes", "network_bytes"),
+        ("reader_bytes", "network_bytes"),
+        ("reader_objects", "requests"),
+    ):
         known[f"{name}_per_s"] = min(known[f"{name}_per_s"], known[f"{most}_per_s"])
     return known
 

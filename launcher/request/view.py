@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple, cast
 
 from entrypoints import contract
 from launcher.errors import SpecPath
@@ -24,33 +24,16 @@ ALGORITHM = "AlgorithmSpecification"  # its members are top-level keys of a spec
 _MANY_CHANNELS = 200  # AWS takes 20
 
 
-class S3Source(TypedDict, total=False):
-    """The S3DataSource of a channel."""
-
-    S3DataType: str
-    S3Uri: str
-    S3DataDistributionType: str
-    AttributeNames: list[str]
-    InstanceGroupNames: list[str]
+def s3_source(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the S3DataSource of an InputDataConfig entry; an empty one if it has none."""
+    source: dict[str, Any] = entry.get("DataSource", {}).get("S3DataSource", {})
+    return source
 
 
-class FileSystemSource(TypedDict, total=False):
-    """The FileSystemDataSource of a channel."""
-
-    FileSystemId: str
-    FileSystemType: str
-    FileSystemAccessMode: str
-    DirectoryPath: str
-
-
-def s3_source(entry: Mapping[str, Any]) -> S3Source:
-    """Return the S3 source of an InputDataConfig entry; an empty one if it has none."""
-    return cast(S3Source, entry.get("DataSource", {}).get("S3DataSource", {}))
-
-
-def file_system_source(entry: Mapping[str, Any]) -> FileSystemSource:
-    """Return the file system of an InputDataConfig entry; an empty one if it has none."""
-    return cast(FileSystemSource, entry.get("DataSource", {}).get("FileSystemDataSource", {}))
+def file_system_source(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the FileSystemDataSource of an InputDataConfig entry; an empty one if it has none."""
+    source: dict[str, Any] = entry.get("DataSource", {}).get("FileSystemDataSource", {})
+    return source
 
 
 def with_source(entry: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -61,7 +44,8 @@ def with_source(entry: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 
 def groups_of(entry: Mapping[str, Any]) -> list[str]:
     """Return the instance groups that an InputDataConfig entry names; without any, all of the job's get the channel."""
-    return s3_source(entry).get("InstanceGroupNames", [])
+    names: list[str] = s3_source(entry).get("InstanceGroupNames", [])
+    return names
 
 
 def is_sharded(entry: Mapping[str, Any]) -> bool:
@@ -95,7 +79,7 @@ class Entry(NamedTuple):
         """Return a member of the entry itself or of its data source; None if it is missing."""
         for level in (self.request, s3_source(self.request), file_system_source(self.request)):
             if member in level:
-                return level[member]  # type: ignore[literal-required]
+                return level[member]
         return self.job.get("TrainingInputMode") if member == "InputMode" else None
 
     @property

@@ -76,12 +76,8 @@ def take_inventory(
             unknown.append(f"there are more than {count:,} objects; --full lists them all")
             break
         count, total, recent = count + 1, total + size, recent + (now - changed < _RECENT)
-        least, largest, oldest, newest = (
-            min(least, size),
-            max(largest, size),
-            min(oldest, changed),
-            max(newest, changed),
-        )
+        least, largest = min(least, size), max(largest, size)
+        oldest, newest = min(oldest, changed), max(newest, changed)
         classes[storage_class] += 1
         if len(sample) < _SAMPLE:
             sample.append((key, size))

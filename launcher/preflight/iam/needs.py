@@ -63,10 +63,8 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
             yield Need(("vpc_config",), action, interfaces, "network interfaces", action in _CREATE_INTERFACES)
         for action in _DESCRIBE_NETWORK:
             yield Need(("vpc_config",), action, "*", "the network", False)
-    group, name = (
-        f"arn:{partition}:logs:{region}:{account}:log-group:{_LOG_GROUP}",
-        subject.draft.request["TrainingJobName"],
-    )
+    group = f"arn:{partition}:logs:{region}:{account}:log-group:{_LOG_GROUP}"
+    name = subject.draft.request["TrainingJobName"]
     for action in _LOG:
         yield Need(ROLE, action, f"{group}:log-stream:{name}/a", f"the log group {_LOG_GROUP}", False)
 
