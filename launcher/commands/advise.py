@@ -103,7 +103,7 @@ class Advise(SpecOptions, AccountOptions, Command):
     def _look(self, console: Console) -> tuple[list[Findings], dict[str, RefusedError]]:
         """Return what was found out about each channel, after printing its section, and the errors of the others."""
         from launcher.survey.findings import Question, look_at
-        from launcher.survey.measured import read_measured
+        from launcher.survey.observed import read_measured
         from launcher.survey.use import recent_jobs
 
         measured = read_measured(self.measured) if self.measured else Observed()

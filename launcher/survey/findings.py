@@ -20,7 +20,7 @@ from launcher.preflight.check import Subject, why_not
 from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, named_keys, objects_of
 from launcher.survey.inventory import MAX_KEYS, take_inventory
-from launcher.survey.probe import Probe
+from launcher.survey.observed import Probe
 from launcher.survey.use import DAYS, PastJob, observed_in, past_jobs, use_of, with_answers
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from launcher.advice.facts import Observed
 from launcher.errors import InputError
-from launcher.survey.measured import read_measured
+from launcher.survey.observed import read_measured
 
 
 def way(name: str, seconds: float, **more: Any) -> dict[str, Any]:

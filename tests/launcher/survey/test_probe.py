@@ -16,7 +16,7 @@ from launcher.errors import RefusedError
 from launcher.local.data.object_stores import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.inventory import Sampled
-from launcher.survey.probe import Probe
+from launcher.survey.observed import Probe
 from served_bucket import served_bucket
 
 SECONDS = 0.1

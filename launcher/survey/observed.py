@@ -1,25 +1,34 @@
-"""A probe: a sample of the real objects is read for some time, from here.
+"""What was observed of the data: by a probe, or by `launch measure` in its measure.json.
 
-Here is rarely the job's instance, or even its region; `Observed.source` says so.
+A probe reads a sample of the real objects for some time, from here. Here is rarely the job's instance, or even its region;
+`Observed.source` says so.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import replace
 from datetime import datetime, timezone
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
 
+from entrypoints.ways.results import FILE, summary
+from launcher.advice.constants import VALUES
 from launcher.advice.facts import Observed
 from launcher.aws.threads import start
+from launcher.errors import InputError
 from launcher.local.data.object_stores import Objects
 from launcher.survey.inventory import Sampled
 
 STREAMS = 16
 _LARGE = 1 << 20  # bytes; a request for less takes longer than its bytes
+_NOT_S3 = ("file", "plain-file", "efs", "fsx")  # ways that read a disk or a file system
 _PARTS = 4
 
 
@@ -90,3 +99,39 @@ class Probe:
             if time.monotonic() > self._end:
                 break
         return count
+
+
+def read_measured(file: Path) -> Observed:
+    """Return what was measured: time per object or bytes per second, and with a step how fast the model is.
+
+    Raises:
+        InputError: The file cannot be read, or is no measure.json with a measured way.
+    """
+    try:
+        results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        rows = {row["name"]: row for row in summary(results) if "rounds" in row and row["name"] not in _NOT_S3}
+        steps = [run["cached_step"] for way in results["ways"] for run in way["runs"] if run.get("cached_step")]
+        sizes = [way["bytes"] / way["samples"] for way in results["ways"] if way.get("samples")]
+        date, workers, batch = results["machine"]["date"], max(results["num_workers"], 1), results["batch_size"]
+        form, is_empty = results["format"], not results["step"]
+    except OSError as error:
+        raise InputError(f"--measured {file}: cannot be read: {error.strerror}; correct the path") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"--measured {file}: is no {FILE} of `launch measure`; it is among the outputs of its job"
+        ) from None
+    if not rows and not steps:
+        raise InputError(
+            f"--measured {file}: no way that reads S3 was measured; measure fast-file or connector-iterable"
+        )
+    seen: dict[str, float] = {}
+    streams = 0
+    if steps:
+        seen["samples_per_s"] = batch / statistics.median(steps)
+    if is_empty and form == "objects" and statistics.median(sizes) < _LARGE:
+        if "fast-file" in rows:  # each worker reads one object at a time
+            seen["latency_s"] = workers / rows["fast-file"]["samples_per_second"]
+    elif is_empty:
+        name, rate = max(((name, row["megabytes_per_second"] * 1e6) for name, row in rows.items()), key=itemgetter(1))
+        seen["bytes_per_s"], streams = rate, workers if name == "fast-file" else int(VALUES["reader_streams"])
+    return Observed(source=f"{file}, measured on {date}", streams=streams, **seen)
