@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from launcher.checks.built_in import channels as built_in_channels
-from launcher.checks.built_in import job as built_in_job
-from launcher.checks.channels import content_types, entries, file_systems, modes, prefixes, uris
+from launcher.checks.built_in import rules as built_in
+from launcher.checks.channels import content_types, entries, modes, places, uris
 from launcher.checks.instances import resources, stopping
 from launcher.checks.job import code, container_image, network, output, settings
 from launcher.checks.remedies import remedy
@@ -30,8 +29,8 @@ _IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("
 SUBJECTS = (
     *(settings, code, container_image, network, output),
     *(resources, stopping),
-    *(uris, entries, content_types, modes, prefixes, file_systems),
-    *(built_in_channels, built_in_job),
+    *(uris, entries, content_types, modes, places),
+    built_in,
 )
 RULES = tuple(rule for subject in SUBJECTS for rule in vars(subject).values() if isinstance(rule, Rule))
 
