@@ -24,15 +24,10 @@ def fits(loader: Any, saved: Any) -> bool:
 
 
 def load(loader: Any, own: Any, everyone: list[Any] | None) -> None:
-    """Continue at this rank's own position, or with a part of what all ranks have left.
+    """Continue at this rank's own position, or with a part of what all ranks have left, if `everyone` has their positions.
 
-    Args:
-        loader: A ThreadLoader, dataset or StatefulDataLoader, or with its own position anything that loads a state.
-        own: The position of this rank.
-        everyone: The positions of all ranks if its own does not fit; else None.
-
-    Raises:
-        ChannelError: The positions cannot be merged.
+    `loader` is a ThreadLoader, dataset or StatefulDataLoader, or with its own position anything that loads a state. Raises
+    ChannelError if the positions cannot be merged.
     """
     from entrypoints.torch_data.ranks import load_state
 

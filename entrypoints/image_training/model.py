@@ -28,15 +28,10 @@ def _stage(before: int, after: int) -> tuple[nn.Module, ...]:
 
 
 def build_model(factory: str | None, channels: int, classes: int) -> nn.Module:
-    """Return the network of a factory.
+    """Return the network of a factory, `package.module:function` such as torchvision.models:resnet18, or of `small_cnn`.
 
-    Args:
-        factory: `package.module:function`, called with `num_classes`, such as torchvision.models:resnet18; None for `small_cnn`.
-        channels: The numbers of a pixel, for `small_cnn`.
-        classes: The number of classes.
-
-    Raises:
-        ImportError: There is no such factory, or it does not return a module.
+    The factory is called with `num_classes`; `channels` are the numbers of a pixel, for `small_cnn`. Raises ImportError if there
+    is no such factory, or it does not return a module.
     """
     if factory is None:
         return small_cnn(channels, classes)

@@ -125,13 +125,7 @@ def replace_files(
     From when that folder is renamed to `_READY`, a change of one folder's files is certain: if the process is killed before it has
     moved all of them, `complete` moves the others. Ctrl-C has no effect in these milliseconds.
 
-    Args:
-        lists: The new lines of each list.
-        names: The new names of each class file.
-        stamps: The `stamp` of a file when it was read; if it has changed, nothing is replaced.
-
-    Raises:
-        RefusedError: A file cannot be written or has changed; then all are as they were.
+    Raises RefusedError if a file cannot be written, or has another `stamp` than when it was read; then all are as they were.
     """
     written: set[Path] = set()  # the folders of new files
     usual = signal.getsignal(signal.SIGINT)

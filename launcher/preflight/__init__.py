@@ -6,13 +6,13 @@ derived from the table, and tests ask for a world that breaks each of its codes 
 
 from __future__ import annotations
 
-from launcher.preflight import image, job
+from launcher.preflight import job
 from launcher.preflight.check import Check
 from launcher.preflight.iam import bucket_policies, keys, permissions, role
 from launcher.preflight.network import s3_route, subnets
 from launcher.preflight.quota import quotas, training_plans
 from launcher.preflight.s3 import buckets, manifests, pipes, prefixes, shares
-from launcher.preflight.storage import disk, efs, fsx
+from launcher.preflight.storage import disk, file_systems
 
 CHECKS: tuple[Check, ...] = (
     *(buckets.CHECK, buckets.DIRECTORY_BUCKETS, prefixes.CHECK, prefixes.READABLE, manifests.CHECK, shares.CHECK),
@@ -20,8 +20,8 @@ CHECKS: tuple[Check, ...] = (
     *(disk.CHECK, disk.CHECKPOINTS),
     *(job.ACCOUNT, job.NAME),
     *(role.CHECK, permissions.CHECK, bucket_policies.CHECK, keys.CHECK, keys.OF_BUCKETS),
-    image.CHECK,
+    job.IMAGE,
     *(quotas.CHECK, quotas.IN_USE, training_plans.CHECK),
     *(subnets.CHECK, subnets.ZONES, subnets.SECURITY_GROUPS, s3_route.CHECK, s3_route.NETWORK_ACLS),
-    *(efs.CHECK, efs.MOUNT_TARGETS, fsx.CHECK, fsx.NETWORK),
+    *(file_systems.EFS, file_systems.EFS_MOUNT_TARGETS, file_systems.FSX, file_systems.FSX_NETWORK),
 )

@@ -1,10 +1,19 @@
-"""The account, region and name that the job gets. AWS keeps the names of all training jobs for ever."""
+"""The account, region and name that the job gets, and whether its images exist. AWS keeps the names of all jobs for ever.
+
+Registries of ECR in other accounts, AWS's own included, answer only those they allow. A repository that one of them does not know
+may only be hidden, so only a missing tag or digest in a repository that answers is reported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from launcher.aws.account import AwsError
+from launcher.errors import SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
+from launcher.preflight.quota.machines import debugger_rules
+from launcher.request.image_uris import image_region
 from launcher.spec.names import place_of_name
 
 
@@ -31,3 +40,70 @@ def _name(subject: Subject) -> Iterator[Finding]:
 
 
 NAME = Check("job name", _name)
+
+
+class _EcrImage(NamedTuple):
+    """The parts of `ACCOUNT.dkr.ecr.REGION.amazonaws.com/repository:tag`."""
+
+    account: str
+    region: str
+    repository: str
+    tag: str
+    digest: str
+
+
+def _ecr_image(uri: str) -> _EcrImage | None:
+    """Return the parts of an image in ECR; None for other registries."""
+    region = image_region(uri)
+    if region is None:
+        return None
+    name, _, digest = uri.partition("/")[2].partition("@")
+    repository, _, tag = name.partition(":")
+    return _EcrImage(uri[:12], region, repository, tag if tag or digest else "latest", digest)
+
+
+def training_image(subject: Subject) -> _EcrImage | None:
+    """Return the job's own image, if SageMaker pulls it from ECR and not from a registry in the VPC."""
+    config = "AlgorithmSpecification.TrainingImageConfig"
+    in_vpc = subject.draft.get(f"{config}.TrainingRepositoryAccessMode") == "Vpc"
+    return None if in_vpc else _ecr_image(subject.draft.image)
+
+
+def _images(subject: Subject) -> Iterator[tuple[SpecPath, _EcrImage]]:
+    """Yield the training image and the images of the debugger's and profiler's rules."""
+    if image := training_image(subject):
+        yield ("image",), image
+    for path, rule in debugger_rules(subject.draft):
+        if image := _ecr_image(rule.get("RuleEvaluatorImage", "")):
+            yield (*path, "rule_evaluator_image"), image
+
+
+def _ask_image(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[Finding]:
+    here = subject.account.region
+    if image.region != here:
+        if subject.draft.spec.region is None:  # else the rule image-region reports it
+            yield path, "image-elsewhere", f"is in {image.region}, but the job runs in {here}; use an image in {here}"
+        return
+    is_own = image.account == subject.own_account
+    repository = {"registryId": image.account, "repositoryName": image.repository}
+    wanted = {"imageDigest": image.digest} if image.digest else {"imageTag": image.tag}
+    try:
+        subject.ask("ecr", "describe_images", **repository, imageIds=[wanted])
+    except AwsError as error:
+        if error.code == "RepositoryNotFoundException" and is_own:
+            known = subject.try_to_ask("ecr", "describe_repositories").get("repositories", ())
+            hint = did_you_mean(image.repository, [each["repositoryName"] for each in known]) or "; push the image"
+            yield path, "image-missing", f"the registry has no repository {image.repository!r} in {here}{hint}"
+        elif error.code != "ImageNotFoundException":
+            raise
+        elif image.digest:
+            message = f"the repository {image.repository!r} has no image {image.digest[:19]}..."
+            yield path, "image-missing", f"{message}; push the image, or correct the digest"
+        else:
+            answer = subject.try_to_ask("ecr", "list_images", **repository, filter={"tagStatus": "TAGGED"})
+            tags = [each["imageTag"] for each in answer.get("imageIds", ()) if "imageTag" in each]
+            hint = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
+            yield path, "image-missing", f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
+
+
+IMAGE = Check("image", _ask_image, _images)

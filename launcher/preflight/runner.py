@@ -65,18 +65,11 @@ def preflight(
     deadline: float | None = DEADLINE,
     console: Console | None = None,
 ) -> Report:
-    """Run the checks of a plan with read-only calls.
+    """Run the checks of a plan with read-only calls, and suppress the codes to ignore, besides those of the spec.
 
-    Args:
-        plan: The plan to check.
-        account: The account to ask.
-        ignore: Codes to suppress, besides those of the spec.
-        checks: The checks to run.
-        deadline: Seconds after which unfinished checks are reported as not asked. None lists each prefix to its end.
-        console: Where progress is printed if there is no deadline.
-
-    Raises:
-        RefusedError: No question can be answered: there are no credentials, no region, or the credentials have expired.
+    Checks that have not finished after `deadline` seconds are reported as not asked. Without one, each prefix is listed to its
+    end, and progress is printed. Raises RefusedError if no question can be answered: there are no credentials, no region, or the
+    credentials have expired.
     """
     account.require_credentials()  # before the deadline counts, which a busy machine may need for that
     began = time.monotonic()

@@ -15,7 +15,7 @@ from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
 from launcher.preflight.iam.keys import OUTPUT_KEY, default_keys, keys_of_data, named_keys, visible_arn
 from launcher.preflight.iam.role import ROLE
-from launcher.preflight.image import training_image
+from launcher.preflight.job import training_image
 from launcher.preflight.s3.buckets import directory_buckets
 from launcher.preflight.uses import as_folder, channels, code_path, place_of, prefixes_read
 from launcher.s3.uri import S3Location

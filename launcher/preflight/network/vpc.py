@@ -78,7 +78,7 @@ def closed(
 ) -> str | None:
     """Return why the job cannot reach `what`, and what to do; None if it can, or if that is not known. Raises AwsError.
 
-    It can if the security groups, the job's and those that protect the resource, have its TCP ports open.
+    It can if the job's security groups and those that protect the resource have its TCP ports open.
     """
     theirs, ours = described(subject, "security_groups", "group-id", its_groups), groups(subject)
     own = group_ids(subject)

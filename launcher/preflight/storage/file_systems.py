@@ -1,7 +1,8 @@
-"""FSx for Lustre channels: whether the file system exists, has the path's mount name, and lets the job in, in its VPC and zone.
+"""Channels on EFS and FSx for Lustre: whether the file system exists, and lets the job in where its machines will be.
 
-Lustre uses port 988, and ports 1018-1023 for what servers ask of clients (FSx user guide, limit-access-security-groups). A job
-can run without the latter, so only the former is an error.
+A machine mounts EFS through the mount target in its own availability zone, whose security groups must allow port 2049. Lustre uses
+port 988, and ports 1018-1023 for what servers ask of clients (FSx user guide, limit-access-security-groups). A job can run without
+the latter, so only the former is an error.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from launcher.preflight.storage import channels_of
 from launcher.request.view import Entry
 
 _NEAR = 0.75  # similarity of a misspelt mount name: two of eight characters may differ
-_READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
+_FSX_READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
 
 
-def _ask_file_system(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
+def _ask_fsx(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
     name, known = entry.get("FileSystemId"), described_file_system(subject, entry)
     if known is None:
         hint = "; name one of `aws fsx describe-file-systems`"
@@ -33,7 +34,7 @@ def _ask_file_system(subject: Subject, path: SpecPath, entry: Entry) -> Iterator
     if kind != "LUSTRE":
         remedy = "but a job mounts only Lustre; name an FSx for Lustre file system"
         yield path, "fsx-not-lustre", f"{name} is a {kind} file system, {remedy}"
-    elif state not in _READY:
+    elif state not in _FSX_READY:
         yield path, "fsx-not-ready", f"{name} is {state}, not AVAILABLE; wait until it is, or name another"
     yield from _name_fits(entry, known)
 
@@ -61,7 +62,7 @@ def _name_fits(entry: Entry, known: Mapping[str, Any]) -> Iterator[Finding]:
     yield entry.path("directory_path"), "fsx-mount-name-wrong", f"{wrong}; {remedy}"
 
 
-CHECK = Check("FSx", _ask_file_system, channels_of("FSx"))
+FSX = Check("FSx", _ask_fsx, channels_of("FSx"))
 
 
 _PORTS = (("security-group-closed", [988]), ("security-group-ports", range(1018, 1024)))
@@ -101,4 +102,74 @@ def _is_open(subject: Subject, path: SpecPath, known: Mapping[str, Any]) -> Iter
             return
 
 
-NETWORK = Check("FSx network", _ask_network, channels_of("FSx network"))
+FSX_NETWORK = Check("FSx network", _ask_network, channels_of("FSx network"))
+
+
+_LIKE_S3_FILES = re.compile(r"fs-[0-9a-f]{17,}")
+_EFS_READY = ("available", "updating")
+
+
+def _ask_efs(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
+    name = entry.get("FileSystemId")
+    known = (subject.find("efs", "describe_file_systems", FileSystemId=name) or {}).get("FileSystems")
+    if not known:
+        hint = "; name one of `aws efs describe-file-systems`"
+        if subject.try_to_ask("fsx", "describe_file_systems", FileSystemIds=[name]).get("FileSystems"):
+            hint = "; it is an FSx file system, so write source: FSxLustre"
+        elif _LIKE_S3_FILES.fullmatch(name):
+            hint += (
+                ". If it belongs to S3 Files, whose IDs look the same, read the bucket: training jobs cannot mount it"
+            )
+        yield path, "efs-missing", f"there is no EFS file system {name} in {subject.account.region}{hint}"
+    elif (state := known[0].get("LifeCycleState", "available")) not in _EFS_READY:
+        yield path, "efs-not-ready", f"{name} is {state!r}, not available; wait until it is, or name another"
+
+
+EFS = Check("EFS", _ask_efs, channels_of("EFS"))
+
+
+_NFS = 2049
+
+
+def _ask_mount_targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
+    name, vpc = entry.get("FileSystemId"), vpc_id(subject)
+    answer = subject.find("efs", "describe_mount_targets", FileSystemId=name) if vpc is not None else None
+    if answer is None:
+        return  # the check `EFS` reports a missing file system
+    every = [each for each in answer.get("MountTargets", ()) if each.get("LifeCycleState", "available") in _EFS_READY]
+    here = [each for each in every if each.get("VpcId", vpc) == vpc]
+    if every and not here:
+        others = joined(sorted({each["VpcId"] for each in every}))
+        message = f"{name} has mount targets in {others}, but the job is in {vpc}; use subnets of {others}"
+        yield path, "efs-other-vpc", message
+        return
+    by_zone = {zone(each): each for each in here} | {str(each.get("AvailabilityZoneName")): each for each in here}
+    by_subnet = [
+        (each, by_zone.get(zone(each)) or by_zone.get(str(each.get("AvailabilityZone")))) for each in subnets(subject)
+    ]
+    targets = list({each["MountTargetId"]: each for _, each in by_subnet if each is not None}.values())
+    wrong = [found for each in targets if (found := _closed_target(subject, each)) is not None]
+    if wrong:
+        others = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
+        code = "security-group-closed" if len(wrong) == len(targets) else "security-group-closed-in-some"
+        yield path, code, wrong[0] + others
+    lacking = [subnet for subnet, target in by_subnet if target is None]
+    if lacking:
+        zones = joined(f"{zone(subnet)} ({subnet['SubnetId']})" for subnet in lacking)
+        has = "it has none at all;"
+        if here:
+            has = f"it has some in {joined(sorted(zone(each) for each in here))}; use a subnet there, or"
+        remedy = f"create one: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
+        code = "efs-no-mount-target-in-some" if targets else "efs-no-mount-target"
+        yield path, code, f"{name} has no mount target in {zones}; {has} {remedy}"
+
+
+def _closed_target(subject: Subject, target: Mapping[str, Any]) -> str | None:
+    """Return why the job cannot reach a mount target; None if it can. Raises AwsError."""
+    name = target["MountTargetId"]
+    its = subject.ask("efs", "describe_mount_target_security_groups", MountTargetId=name).get("SecurityGroups", ())
+    addresses = [target["IpAddress"]] if target.get("IpAddress") else []
+    return closed(subject, f"the mount target {name} ({zone(target)})", its, [_NFS], addresses) if its else None
+
+
+EFS_MOUNT_TARGETS = Check("EFS mount targets", _ask_mount_targets, channels_of("EFS mount targets"))

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.advice.editing import drop_key, set_key
 from launcher.errors import RefusedError
+from launcher.survey.applying import drop_key, set_key
 
 TEXT = """\
 # a job
