@@ -11,12 +11,12 @@ from launcher.preflight.check import Check
 from launcher.preflight.iam import bucket_policies, keys, permissions, role
 from launcher.preflight.network import s3_route, subnets
 from launcher.preflight.quota import quotas, training_plans
-from launcher.preflight.s3 import buckets, manifests, pipes, prefixes, shares
+from launcher.preflight.s3 import buckets, delivery, manifests, prefixes
 from launcher.preflight.storage import disk, file_systems
 
 CHECKS: tuple[Check, ...] = (
-    *(buckets.CHECK, buckets.DIRECTORY_BUCKETS, prefixes.CHECK, prefixes.READABLE, manifests.CHECK, shares.CHECK),
-    *(pipes.COMPRESSION, pipes.LINE_ENDS),
+    *(buckets.CHECK, buckets.DIRECTORY_BUCKETS, prefixes.CHECK, prefixes.READABLE, manifests.CHECK, delivery.SHARES),
+    *(delivery.COMPRESSION, delivery.LINE_ENDS),
     *(disk.CHECK, disk.CHECKPOINTS),
     *(job.ACCOUNT, job.NAME),
     *(role.CHECK, permissions.CHECK, bucket_policies.CHECK, keys.CHECK, keys.OF_BUCKETS),

@@ -1,16 +1,62 @@
-"""Rules on the channels, hyperparameters, metrics and machines of AWS's built-in algorithms. The image shows which one runs."""
+"""Rules on the channels, hyperparameters, metrics and machines of AWS's built-in algorithms. The image shows which one runs.
+
+algorithms.yaml is the table of their requirements.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
-from launcher.checks.built_in.facts import facts
+import yaml
+
 from launcher.checks.job.network import is_of_marketplace
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.image_uris import built_in_algorithm
 from launcher.request.view import Draft, Entry
 
 _HOUR = 3600  # seconds
+
+
+class BuiltIn(NamedTuple):
+    """One algorithm, named like the repository of its image."""
+
+    needs: Sequence[str] = ("train",)  # channels that it requires
+    takes: Sequence[str] = ()  # optional channels; others may be refused
+    hyperparameters: Sequence[str] = ()  # hyperparameters that it requires
+    replicated: Sequence[str] = ()  # channels that must be FullyReplicated
+    sharded: Sequence[str] = ()  # channels that must be ShardedByS3Key
+    content_types: Sequence[str] = ()  # the MIME types that it reads; empty if it ignores them
+    file_only: bool = False  # whether it reads File mode only
+    gpu_only: bool = False
+    cpu_only: bool = False
+    one_instance: bool = False
+    keeps_checkpoints: bool = False
+    unlabelled: bool = (
+        False  # whether its CSV has no column of labels, which the content type has to state: label_size=0
+    )
+
+    @property
+    def channels(self) -> Sequence[str]:
+        """The channels that it is known to read."""
+        return (*self.needs, *self.takes)
+
+
+_NONE = BuiltIn(needs=())
+
+
+@cache
+def built_ins() -> dict[str, BuiltIn]:
+    """Return the requirements of each algorithm, from algorithms.yaml."""
+    table = yaml.safe_load(Path(__file__).with_name("algorithms.yaml").read_text(encoding="utf-8"))
+    return {name: BuiltIn(**known) for name, known in table.items()}
+
+
+def facts(draft: Draft) -> BuiltIn:
+    """Return the requirements of the built-in algorithm that runs; those of a script or another image are empty."""
+    return _NONE if draft.built_in is None else built_ins().get(draft.built_in, _NONE)
 
 
 def is_augmented(entry: Entry | None) -> bool:

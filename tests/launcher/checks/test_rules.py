@@ -10,7 +10,7 @@ import pytest
 
 from launcher import checks, parse_spec
 from launcher.checks import RULES, check_spec
-from launcher.checks.built_in.facts import built_ins
+from launcher.checks.built_in.rules import built_ins
 from launcher.checks.examples import BASE, details, examples, laid_over_base
 from launcher.checks.rule import Rule
 from launcher.request.aws_model import shapes

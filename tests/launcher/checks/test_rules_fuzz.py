@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from launcher import SpecError, make_plan
 from launcher.checks import RULES, check_spec
-from launcher.checks.built_in.facts import built_ins
+from launcher.checks.built_in.rules import built_ins
 from launcher.code.archive import CodeArchive, CodeFile
 from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.view import Draft
