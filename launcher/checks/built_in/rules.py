@@ -34,9 +34,7 @@ class BuiltIn(NamedTuple):
     cpu_only: bool = False
     one_instance: bool = False
     keeps_checkpoints: bool = False
-    unlabelled: bool = (
-        False  # whether its CSV has no column of labels, which the content type has to state: label_size=0
-    )
+    unlabelled: bool = False  # whether its CSV has no column of labels; the content type then needs label_size=0
 
     @property
     def channels(self) -> Sequence[str]:
