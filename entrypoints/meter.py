@@ -64,12 +64,8 @@ _current = _Current()
 class Meter:
     """Counts what the thread that uses it does, in one Work for each channel.
 
-    Args:
-        publish: Receives the works of a stretch, and how long each of its items was waited for.
-        channels: The number of channels.
-        seconds: Time after which a stretch ends, too.
-        clock: Returns the time in seconds.
-        cpu: Returns the thread's own time, for threads that make samples rather than wait for others.
+    `publish` receives the works of a stretch, and how long each of its items was waited for; a stretch also ends after `seconds`.
+    `cpu` returns the thread's own time, for threads that make samples rather than wait for others.
     """
 
     def __init__(

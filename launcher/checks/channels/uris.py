@@ -83,10 +83,8 @@ def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
         elif not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name) or ".." in name or len(name) > 63:
             better = re.sub(r"[_.-]+", "-", name.lower()).strip("-")
             hint = f", such as {better}" if 0 < len(better) < 64 else ""
-            yield (
-                path,
-                f"{shown(name)} cannot be a bucket's name; write at most 63 lower-case letters, digits, dots and hyphens{hint}",
-            )
+            remedy = f"write at most 63 lower-case letters, digits, dots and hyphens{hint}"
+            yield path, f"{shown(name)} cannot be a bucket's name; {remedy}"
 
 
 @warning("debugger-s3-uri")
@@ -124,7 +122,5 @@ def uri_is_no_pattern(draft: Draft) -> Iterator[Mistake]:
             yield path, f"{uri!r} begins or ends with a space, which would be part of it; delete the space"
         elif re.search(r"/[^/]*\*", uri) and path[0] == "channels":
             folder = uri[: uri.index("*")].rpartition("/")[0]
-            yield (
-                path,
-                f"{uri!r} has a '*', which is a plain character in S3, not a pattern; write the folder, {folder + '/'!r}",
-            )
+            what = f"{uri!r} has a '*', which is a plain character in S3, not a pattern"
+            yield path, f"{what}; write the folder, {folder + '/'!r}"

@@ -60,15 +60,11 @@ def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
     wait = draft.get("StoppingCondition.MaxWaitTimeInSeconds")
     runtime = draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if draft.is_spot and wait is None:
-        yield (
-            ("enable_managed_spot_training",),
-            "needs stopping_condition.max_wait_time_in_seconds; write how long to run and wait for capacity together",
-        )
+        remedy = "write how long to run and wait for capacity together"
+        yield ("enable_managed_spot_training",), f"needs stopping_condition.max_wait_time_in_seconds; {remedy}"
     if draft.is_spot and wait is not None and runtime is not None and wait < runtime:
-        yield (
-            _WAIT,
-            f"is {wait}, less than max_runtime_in_seconds ({runtime}); waiting includes running: write {runtime} or more",
-        )
+        remedy = f"waiting includes running: write {runtime} or more"
+        yield _WAIT, f"is {wait}, less than max_runtime_in_seconds ({runtime}); {remedy}"
 
 
 @error("max-wait-needs-spot")
@@ -82,10 +78,8 @@ def max_wait_needs_spot(draft: Draft) -> Iterator[Mistake]:
 def spot_needs_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """An interrupted spot job starts from zero if it keeps no checkpoints in S3."""
     if draft.is_spot and draft.get("CheckpointConfig") is None:
-        yield (
-            ("enable_managed_spot_training",),
-            "restarts the training from zero after an interruption; add checkpoint_config: {s3_uri: s3://bucket/folder/}",
-        )
+        remedy = "add checkpoint_config: {s3_uri: s3://bucket/folder/}"
+        yield ("enable_managed_spot_training",), f"restarts the training from zero after an interruption; {remedy}"
 
 
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
@@ -113,10 +107,8 @@ def not_with_instance_groups(draft: Draft) -> Iterator[Mistake]:
 def within_an_hour(draft: Draft) -> Iterator[Mistake]:
     """The developer guide allows keeping machines for an hour, the service model for six."""
     if 3600 < _keep_alive(draft) <= shapes()["KeepAlivePeriodInSeconds"]["max"]:
-        yield (
-            _KEEP_ALIVE,
-            f"is {_keep_alive(draft)}, but the developer guide allows 3600, so AWS may refuse it; write 3600 or less",
-        )
+        what = f"is {_keep_alive(draft)}, but the developer guide allows 3600, so AWS may refuse it"
+        yield _KEEP_ALIVE, f"{what}; write 3600 or less"
 
 
 @warning("warm-pool-cache")

@@ -78,10 +78,8 @@ def role_and_image_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
     if image_is_in and host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
         domain = registry_domain(image_is_in)
         if domain.startswith("amazonaws.com") and not host.endswith(f".{domain}"):
-            yield (
-                ("image",),
-                f"is in {image_is_in}, where hosts end in {domain}; write {host.partition('.amazonaws')[0]}.{domain}/...",
-            )
+            better = f"{host.partition('.amazonaws')[0]}.{domain}/..."
+            yield ("image",), f"is in {image_is_in}, where hosts end in {domain}; write {better}"
     role = re.match(r"arn:(aws(?:-cn|-us-gov)?):", draft.get("RoleArn") or "")
     partition = "aws" + ("-cn" if region.startswith("cn-") else "-us-gov" if region.startswith("us-gov-") else "")
     if role and role[1] != partition and re.fullmatch(r"(us|us-gov|cn|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d", region):

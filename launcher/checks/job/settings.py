@@ -103,10 +103,8 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
         return
     for reserved in (contract.BASE_DIR, "/tmp", "/usr/local/nvidia"):
         if path == reserved or path.startswith(f"{reserved}/"):
-            yield (
-                ("tensor_board_output_config", "local_path"),
-                f"{path!r} is below {reserved}, which AWS has refused as reserved; write another such as /tensorboard",
-            )
+            what = f"{path!r} is below {reserved}, which AWS has refused as reserved"
+            yield ("tensor_board_output_config", "local_path"), f"{what}; write another such as /tensorboard"
 
 
 @warning("local-path-absolute")
