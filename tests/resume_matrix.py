@@ -117,12 +117,14 @@ class Job:
         loaders = [self._rank(environment, layout, rank) for rank in range(layout.ranks)]
         [begin] = {loader_dataset(loader).epoch for loader in loaders}
         stop = EPOCHS if last else self.chance.randrange(begin, EPOCHS + 1)
-        steps = self.chance.choice([None, 0, 1, 2, self.chance.randrange(12)])
+        steps = [self.chance.choice([None, 0, 1, 2, self.chance.randrange(12)]) for _ in loaders]
+        if self.together:
+            steps = steps[:1] * layout.ranks
         self.story.append(f"{layout} from epoch {begin} to {steps} steps of {stop}")
         states: list[Any] = [None] * layout.ranks
 
         def read(rank: int) -> None:
-            self.found += _read(loaders[rank], begin, stop, steps)
+            self.found += _read(loaders[rank], begin, stop, steps[rank])
             states[rank] = loaders[rank].state_dict()
 
         if self.together:

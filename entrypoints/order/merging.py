@@ -158,10 +158,11 @@ def _layout(reader: State) -> tuple[int, bool]:
 
 def united(readers: Sequence[State]) -> State:
     """Return the state of some readers of one reading, which may have further ones. Raises ChannelError as merge_states does."""
-    first, ended, listing = readers[0], set[int](), dict[int, int]()
+    first, ended, listing = max(readers, key=_is_read), set[int](), dict[int, int]()
     shards, loaded = dict[str, Any](), dict[str, Any]()
     for reader in readers:
-        differ = [name for name in ("count", "assigned", "left") if reader[name] != first[name]]
+        names = ("count", "assigned", "left") if _is_read(reader) else ("count", "assigned")
+        differ = [name for name in names if reader[name] != first[name]]
         if differ:
             raise _unmergeable(
                 f"they are of different numbers of readers, or were resumed differently ({differ[0]} differs)"
@@ -180,6 +181,11 @@ def united(readers: Sequence[State]) -> State:
         "ended": sorted(ended),
         "listing": [list(pair) for pair in sorted(listing.items())],
     }
+
+
+def _is_read(reader: State) -> bool:
+    """Return whether a reader has not passed over its shard, which was finished when its state was loaded."""
+    return not reader["finished"] or bool(reader["left"] or reader["listing"])
 
 
 def _unmergeable(reason: str) -> ChannelError:

@@ -96,7 +96,8 @@ class Mixture:
 
     def finish(self) -> None:
         """Treat all sources as read to their ends, without opening anything."""
-        self.close()
+        for source in self._sources:
+            source.finish()
         self._ended.update(range(len(self._sources)))
         self.finished = True
 

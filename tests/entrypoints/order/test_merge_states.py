@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment
@@ -16,7 +17,9 @@ from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
-from shuffled_channels import SHUFFLED, as_stored, make_environment
+from entrypoints.torch_data.mixed import MixedDataset
+from entrypoints.torch_data.ranks import load_state
+from shuffled_channels import EVERY, SHUFFLED, as_stored, make_environment, text_of
 
 
 def test_shards_that_ranks_do_not_divide_are_refused(environment: Environment) -> None:
@@ -95,6 +98,36 @@ def test_epoch_that_was_finished_when_it_was_loaded_stays_finished(
     dataset.set_epoch(0)
     assert list(dataset) == []
     assert merge_states([dataset.state_dict(), merged]) == merged
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated", "ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_rank_that_passes_over_a_finished_epoch_leaves_nothing(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, is_mixed: bool
+) -> None:
+    """The others have resumed in its middle, after it was divided among another number of ranks. A StatefulDataLoader does."""
+
+    found: list[str] = []
+
+    def read(rank: int, ranks: int, state: Any, most: int | None) -> Any:
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", str(ranks))
+        part = ChannelDataset("tar", transform=text_of, environment=environment)
+        dataset = MixedDataset({part: 1.0}) if is_mixed else part
+        loader: Any = StatefulDataLoader(dataset, 1, num_workers=1, collate_fn=list)
+        if state is not None:
+            load_state(loader, state)
+        dataset.set_epoch(0)
+        for batch in islice(iter(loader), most):
+            found.extend(batch)
+        return loader.state_dict()
+
+    merged = merge_states([read(0, 1, None, 20)])
+    states = [merged, merged]
+    for most in (9, 3):
+        states = [read(0, 2, states[0], None), read(1, 2, states[1], most)]
+    read(0, 1, merge_states(states), None)
+    assert sorted(found) == EVERY
 
 
 def test_old_state_is_refused(environment: Environment) -> None:
