@@ -35,6 +35,7 @@ FAILURE_LIMIT = 1024  # characters of FAILURE_FILE that become FailureReason
 STOP_SECONDS = 120  # between SIGTERM and SIGKILL
 HOMOGENEOUS_GROUP = "homogeneousCluster"  # the instance group's name if the request names none
 SHARDED = "ShardedByS3Key"
+DIRECTORY_BUCKET = "--x-s3"  # ends the names of S3 Express's directory buckets, which do not list in the order of keys
 
 # The channel of our code. It holds BOOT_FILE and CODE_ARCHIVE.
 CODE_CHANNEL = "launcher_code"
@@ -49,7 +50,7 @@ BUNDLED_PACKAGE = "entrypoints"  # the package in it; the entry point `entrypoin
 #   LAUNCHER_CHANNEL_GROUPS  JSON {channel: [instance groups]} of the channels that not all of the job's groups get
 #   LAUNCHER_ATTRIBUTE_NAMES_<n>  JSON {channel: [attributes]} of the augmented manifests' channels, the attributes in the order
 #                            in which they are sent; cut where a variable's value is full, and whole again in <n>'s order
-#   LAUNCHER_SHUFFLED_CHANNELS_<n>  JSON [channels]: the Pipes with a ShuffleConfig, cut likewise
+#   LAUNCHER_SHUFFLED_CHANNELS_<n>  JSON [channels]: the Pipes with a ShuffleConfig or from a directory bucket, cut likewise
 CHANNEL_GROUPS_VARIABLE = "LAUNCHER_CHANNEL_GROUPS"
 ATTRIBUTE_NAMES_VARIABLE = "LAUNCHER_ATTRIBUTE_NAMES_"
 SHUFFLED_CHANNELS_VARIABLE = "LAUNCHER_SHUFFLED_CHANNELS_"

@@ -84,6 +84,8 @@ ROWS: list[tuple[str, str, str]] = [
     (train("s3_uri: s3://bucket/train/*.csv  # <-"), "s3-uri-literal", "write the folder, 's3://bucket/train/'"),
     (train("s3_uri: 's3://bucket/train/ '  # <-"), "s3-uri-literal", "delete the space"),
     ("channels:\n  train: s3://bucket  # <-", "channel-whole-bucket", "add the folder"),
+    (train("s3_uri: s3://b--use1-az4--x-s3/train  # <-"), "channel-directory-bucket-folder", "train/'"),
+    (train("source: S3Connector", "s3_uri: s3://b--use1-az4--x-s3/train  # <-"), "channel-directory-bucket-folder", "train/'"),
     ("output_data_config:\n  s3_output_path: bucket/out  # <-", "aws-pattern", "write s3://bucket/out"),
     ("output_data_config: s3://bucket/out/  # <-", "wrong-type", "write {s3_output_path: ...}"),
     (

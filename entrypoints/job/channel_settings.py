@@ -5,8 +5,8 @@ The launcher passes them in environment variables: JSON, in pieces that fit into
 - The attributes that an augmented manifest's channel sends: without their names any record could be any attribute of any line.
 - The instance groups that receive a channel, if they are not all: without them samples would be assigned to hosts without the
   channel.
-- The Pipes that SageMaker shuffles. It counts epochs from 0 in every container, so a resumed job gets other orders than the
-  interrupted one, and cannot find the middle of an epoch again.
+- The Pipes whose order is another in each job, so that a resumed job cannot find the middle of an epoch again: those that SageMaker
+  shuffles, since it counts epochs from 0 in every container, and those from a directory bucket, which lists in no defined order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def attribute_names(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def shuffled_channels(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the Pipes that SageMaker shuffles. Raises ConfigError if the variables are damaged, or one is missing."""
+    """Return the Pipes whose order is another in each job. Raises ConfigError if the variables are damaged, or one is missing."""
     try:
         return _names(_joined(environ, SHUFFLED_CHANNELS_VARIABLE, []))
     except (ValueError, TypeError) as error:

@@ -44,7 +44,7 @@ class Channel:
     host_shard: tuple[int, int] | None = None
     attribute_names: tuple[str, ...] = ()  # of an augmented manifest's lines, in order, if they are known
     hosts: int | None = None  # hosts that receive the channel; None if that is unknown
-    shuffled: bool = False  # a Pipe that SageMaker shuffles, in other orders after each start of the job
+    shuffled: bool = False  # a Pipe that is in another order after each start of the job
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from contextlib import closing
 from functools import partial
 from hashlib import md5
 
+from entrypoints.contract import DIRECTORY_BUCKET
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.listing import Listing, Store
 from entrypoints.fetching.pages import Listed, version_of
@@ -39,7 +40,6 @@ WHOLE_BYTES = 4 << 20
 HELD_BYTES, FAR_BYTES = 24 << 20, 48 << 20
 _LIMITS = Limits(held_bytes=HELD_BYTES, far_bytes=FAR_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
-_EXPRESS = "--x-s3"  # ends the names of S3 Express's directory buckets, which do not list in the order of keys
 _ASKED_EVERY = 16
 _counting = threading.Lock()  # guards the counts of fetched bytes
 
@@ -134,7 +134,7 @@ def objects(channel: Channel, epoch: int = 0) -> Listing:
         f"channel {channel.name!r}: {channel.s3_uri}",
         partial(_next_page, channel),
         partial(s3_pages.rest, bucket, prefix) if channel.max_objects is None else None,
-        not bucket.endswith(_EXPRESS),
+        not bucket.endswith(DIRECTORY_BUCKET),
         channel.max_objects,
     )
     return shared_listing([*place(os.environ), channel.s3_uri, str(channel.max_objects)], store)

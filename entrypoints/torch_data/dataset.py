@@ -179,8 +179,8 @@ class StreamDataset(IterableDataset[Any]):
         info = get_worker_info()
         if self.restarts_epoch and not finished and info is None:
             warn_once(
-                "SageMaker shuffles this Pipe differently in each job, so the epoch of the state begins again; to resume in its"
-                " middle, remove shuffle_config and use Reading(seed=...)"
+                "SageMaker sends this Pipe in another order in each job, so the epoch of the state begins again; to resume in its"
+                " middle, remove shuffle_config and use Reading(seed=...), or for a directory bucket use input_mode: FastFile"
             )
         self.iterations.load(state, finished, info.id if info else None)
 

@@ -80,13 +80,21 @@ def _merged(
 def channel_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the environment variables with channel settings that SageMaker's config files lack.
 
-    These are an augmented manifest's attribute names, and which Pipes are shuffled; entrypoints reads them.
+    These are an augmented manifest's attribute names, and the Pipes without a fixed order; entrypoints reads them.
     """
     known = {entry["ChannelName"]: entry for entry in entries}
     attributes = {name: names for name, entry in known.items() if (names := s3_source(entry).get("AttributeNames"))}
-    shuffled = [name for name, entry in known.items() if "ShuffleConfig" in entry and entry.get("InputMode") == "Pipe"]
+    pipes = {name: entry for name, entry in known.items() if entry.get("InputMode") == "Pipe"}
+    shuffled = [name for name, entry in pipes.items() if "ShuffleConfig" in entry or _is_unsorted(entry)]
     variables = _in_pieces(contract.ATTRIBUTE_NAMES_VARIABLE, attributes)
     return variables | _in_pieces(contract.SHUFFLED_CHANNELS_VARIABLE, shuffled)
+
+
+def _is_unsorted(entry: Mapping[str, Any]) -> bool:
+    """Return whether a channel's objects are those of a directory bucket, in the order of its listing."""
+    source = s3_source(entry)
+    bucket = source.get("S3Uri", "").partition("://")[2].partition("/")[0]
+    return source.get("S3DataType") == "S3Prefix" and bucket.endswith(contract.DIRECTORY_BUCKET)
 
 
 def _in_pieces(prefix: str, value: Any) -> dict[str, str]:

@@ -28,12 +28,6 @@ def a_role_without_a_session(world: World) -> dict[str, str]:
 
 
 BROKEN = {
-    "a prefix in a directory bucket that is not a folder": Broken(
-        an_express_bucket(NEAR),
-        ON_EXPRESS % (NEAR, ""),
-        [("directory-bucket-prefix", "channels.train.s3_uri")],
-        (f"write s3://{NEAR}/train/",),
-    ),
     "a directory bucket in another zone": Broken(
         an_express_bucket(EXPRESS),
         ON_EXPRESS % (EXPRESS, "/"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.channels.uris import bucket, object_key
+from entrypoints import contract
+from launcher.checks.channels.uris import bucket, object_key, uris
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
 
@@ -53,6 +54,16 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
             fixed = uri[: len("s3://")] + re.sub("/{2,}", "/", uri[len("s3://") :])
             message = f"{uri!r} has '//' in its key, which {entry.mode} mode cannot provide as a file; write {fixed!r}"
             yield entry.path("s3_uri"), message
+
+
+@error("channel-directory-bucket-folder")
+def directory_buckets_list_folders(draft: Draft) -> Iterator[Mistake]:
+    """A directory bucket (S3 Express One Zone) lists only folders: prefixes that end in `/`."""
+    manifests = [each.path("s3_uri") for each in draft.entries if str(each.get("S3DataType")).endswith("ManifestFile")]
+    for path, uri in uris(draft):
+        is_part = bucket(uri).endswith(contract.DIRECTORY_BUCKET) and object_key(uri) and not uri.endswith("/")
+        if is_part and path[0] == "channels" and path not in manifests:
+            yield path, f"{uri!r} is in a directory bucket, which lists only folders; write {uri + '/'!r}"
 
 
 @error("channel-manifest-is-object")

@@ -15,7 +15,7 @@ from launcher.request.view import Draft
 def one_zone_buckets_take_no_key(draft: Draft) -> Iterator[Mistake]:
     """S3 Express One Zone encrypts its objects itself, and SageMaker accepts no KMS key for it."""
     place = draft.get("OutputDataConfig.S3OutputPath") or ""
-    if draft.get("OutputDataConfig.KmsKeyId") and bucket(place).endswith("--x-s3"):
+    if draft.get("OutputDataConfig.KmsKeyId") and bucket(place).endswith(contract.DIRECTORY_BUCKET):
         message = f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it"
         yield ("output_data_config", "kms_key_id"), message
 

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from entrypoints.contract import DIRECTORY_BUCKET
 from launcher.console import shown_path
 from launcher.errors import RefusedError, did_you_mean
 from launcher.s3.reading import CHUNK, Stream, read_object, refusals
@@ -112,7 +113,12 @@ class FolderObjects:
         with self._refusals(place):
             if not self._store.has_bucket(place.bucket):
                 return
-            for key, path in self._store.keys(place.bucket, place.key, ""):
+            found: Iterable[tuple[str, str]] = self._store.keys(place.bucket, place.key, "")
+            if place.bucket.endswith(DIRECTORY_BUCKET):
+                from launcher.local.s3_server.storage.walker import scattered
+
+                found = sorted(found, key=lambda pair: scattered(pair[0]))
+            for key, path in found:
                 with suppress(FileNotFoundError):  # removed since it was listed
                     state = os.stat(path)  # noqa: PTH116 - a Path costs more than the call itself
                     yield key, state.st_size, state.st_mtime, ""

@@ -7,6 +7,7 @@ It answers boto3, the AWS CRT, rclone and s3fs as S3 does, path-style only, and 
 Unlike S3, it checks no signatures (it listens on 127.0.0.1 only, but any process there can read the data); CRC32C and
 CRC64NVME are compared only if a package computes them; the ETag of a file in the data folder is made of inode, size and time;
 encryption and storage class are stored without effect; there are no versions, ACLs, tags or locks, and one region, us-east-1.
+A bucket with the name of a directory bucket (S3 Express) lists only folders, and not in the order of keys.
 """
 
 from __future__ import annotations

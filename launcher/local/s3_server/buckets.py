@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from urllib.parse import quote
 
+from entrypoints.contract import DIRECTORY_BUCKET
 from launcher.local.s3_server.call import Call, xml
 from launcher.local.s3_server.documents import NO_VERSION, S3Error, Value, read_deletions, timestamp
 from launcher.local.s3_server.http_server import Response
-from launcher.local.s3_server.storage.walker import Page, make_page
+from launcher.local.s3_server.storage.walker import Page, make_page, make_scattered_page
 
 _REGION = "us-east-1"  # a bucket there has no LocationConstraint
 _PAGE = 1000  # keys, as in S3
@@ -125,8 +126,16 @@ def delete_objects(call: Call) -> Response:
 def _page(call: Call, marker: str) -> Page:
     call.store.require_bucket(call.bucket)
     prefix, limit = call.query.get("prefix", ""), min(call.number("max-keys", _PAGE), _PAGE)
-    keys_from = partial(call.store.keys, call.bucket, prefix)
-    return make_page(keys_from, prefix, call.query.get("delimiter", ""), marker, limit)
+    delimiter = call.query.get("delimiter", "")
+    if not call.bucket.endswith(DIRECTORY_BUCKET):
+        return make_page(partial(call.store.keys, call.bucket, prefix), prefix, delimiter, marker, limit)
+    if call.query.get("list-type") != "2" or "start-after" in call.query:
+        raise S3Error("NotImplemented", Message="directory buckets have only ListObjectsV2, without StartAfter")
+    if delimiter not in ("", "/") or not f"/{prefix}".endswith("/"):
+        raise S3Error(
+            "InvalidRequest", Message="directory buckets list only folders: prefixes that end in /, the delimiter"
+        )
+    return make_scattered_page(call.store.keys(call.bucket, prefix, ""), prefix, delimiter, marker, limit)
 
 
 def _described(call: Call, page: Page) -> list[tuple[str, Value]]:

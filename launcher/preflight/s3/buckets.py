@@ -4,8 +4,8 @@ One question per bucket (HeadBucket). The answer is an existing bucket's region,
 may not look at it. None of this concerns the job's role, which the check `role` covers. But a bucket that is not even among the
 account's own belongs to another account, and then its name is often misspelt.
 
-The prefixes of directory buckets (S3 Express One Zone) are folders, and each is in one availability zone.
-Source: S3 user guide, directory-bucket-naming-rules and s3-express-differences.
+Each directory bucket (S3 Express One Zone) is in one availability zone.
+Source: S3 user guide, directory-bucket-naming-rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, did_you_mean, dotted
 from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.network.vpc import subnets, zone
-from launcher.preflight.uses import Use, as_folder, channels, uses
+from launcher.preflight.uses import Use, uses
 
 
 def _buckets(subject: Subject) -> Iterable[tuple[SpecPath, list[Use]]]:
@@ -110,11 +110,6 @@ def directory_buckets(subject: Subject) -> dict[str, Use]:
 
 
 def _ask_directory_buckets(subject: Subject) -> Iterator[Finding]:
-    for entry, place in channels(subject, "S3Prefix"):
-        if zone_of(place.bucket) is not None and place.key != as_folder(place.key):
-            wrong = f"{place} is in a directory bucket, which lists only folders"
-            remedy = f"write {place}/, or list the keys in a manifest"
-            yield entry.path("s3_uri"), "directory-bucket-prefix", f"{wrong}; {remedy}"
     for bucket, use in directory_buckets(subject).items():
         zones = sorted({zone(subnet) for subnet in subnets(subject)})
         if zones and zone_of(bucket) not in zones:

@@ -27,7 +27,7 @@ CHOICES = {
     "AlgorithmImage": IMAGES,
     "InstanceType": ["", "ml.m5.large", "ml.g5.xlarge", "ml.p3.2xlarge", "ml.p6e-gb200.36xlarge", "ml.q1.large", "local"],
     "S3OutputPath": ["", "s3://b/k", "https://s3.amazonaws.com/b/k", "https://b.s3.amazonaws.com/k"],
-    "S3Uri": ["", "/", "s3://My_B/k", "s3://b/*", "s3://b", "s3://b/k", "s3://b//k/", "s3://s3://b/", "s3://b--x-s3/",
+    "S3Uri": ["", "/", "s3://My_B/k", "s3://b/*", "s3://b", "s3://b/k", "s3://b//k/", "s3://s3://b/", "s3://b--x-s3/k",
               "https://console.aws.amazon.com/"],
     "ContentType": ["", "text/csv", "csv", "application/x-image", "application/x-recordio; a=b", "text/csv;label_size=0"],
     "ChannelName": ["", "..", "train", "Train", "train_0", "validation", "train_lst", "train_annotation", "model"],

@@ -200,6 +200,32 @@ print(os.environ["SM_RESOURCE_CONFIG"])
     assert "small a" not in output
 
 
+def test_directory_bucket_is_read_alike_in_every_mode(here: Path) -> None:
+    """S3 Express lists in no order, so only a Pipe, which sends its objects as they are listed, has another one."""
+    (here / "data/s3/bucket").rename(here / "data/s3/b--use1-az4--x-s3")
+    script = """
+import os
+from entrypoints import open_channel
+for name in "file", "fast", "connector", "pipe":
+    print(name, [int(sample["data"].split()[1]) for sample in open_channel(name)])
+print(os.environ["LAUNCHER_SHUFFLED_CHANNELS_0"])
+"""
+    kinds = {
+        "file": "input_mode: File",
+        "fast": "input_mode: FastFile",
+        "pipe": "input_mode: Pipe, content_type: text/plain",
+    }
+    kinds["connector"] = "source: S3Connector"
+    channels = (f"  {name}: {{s3_uri: s3://b--use1-az4--x-s3/train/, {how}}}\n" for name, how in kinds.items())
+    write_job(here, script, f"channels:\n{''.join(channels)}")
+    output = launch(here)
+    for name in ("file", "fast", "connector"):
+        assert f"| {name} [0, 1, 2, 3, 4, 5]" in output
+    [order] = re.findall(r"\| pipe \[(.*)\]", output)
+    assert sorted(order.split(", ")) == list("012345") != order.split(", ")
+    assert '| ["pipe"]' in output
+
+
 def test_channel_of_some_groups_is_read_once_by_their_hosts(here: Path) -> None:
     overlay = (
         "resource_config: {volume_size_in_gb: 9, instance_groups: ["

@@ -13,9 +13,10 @@ import os
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 _MAX_NAME = 255  # bytes, on all common file systems
 _LAST = "\U0010ffff"  # no character sorts after it
@@ -188,6 +189,25 @@ def make_page(
         else:
             break
     return Page(keys, common, last, False)
+
+
+def scattered(key: str) -> tuple[int, str]:
+    """Return what the keys of a directory bucket are sorted by here: S3 lists them in an order that it does not define."""
+    return crc32(key.encode()), key
+
+
+def make_scattered_page(pairs: Iterable[tuple[str, str]], prefix: str, delimiter: str, marker: str, limit: int) -> Page:
+    """Return a page as `make_page` does, of all keys and paths that begin with `prefix`, in the order of a directory bucket."""
+    paths: dict[str, str | None] = {}
+    for key, path in pairs:
+        rolled = _rolled_up(key, prefix, delimiter)
+        paths[rolled or key] = None if rolled else path
+    left = [each for each in sorted(paths, key=scattered) if not marker or scattered(each) > scattered(marker)]
+    shown = {each: paths[each] for each in left[:limit]}
+    keys = [(key, path) for key, path in shown.items() if path is not None]
+    return Page(
+        keys, [each for each, path in shown.items() if path is None], [marker, *shown][-1], len(left) > limit > 0
+    )
 
 
 def _rolled_up(key: str, prefix: str, delimiter: str) -> str | None:
