@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, compress, count, islice
 from typing import Any
 
@@ -45,6 +44,7 @@ class Pipeline:
     cache: ObjectCache | None
     damage: Damage | None = None
     _key: str | None = None  # of the object that is being read, for errors
+    _objects: Items[Any] | None = None  # that were counted: reading lists nothing again
     _missing: int = 0  # samples of the present block that an earlier reader began
 
     @property
@@ -85,8 +85,9 @@ class Pipeline:
             raise TypeError(f"{unknown}: {why}")
         total = 0
         try:
-            objects = self._objects
+            objects = reader.objects(self.channel, self.epoch) if self._objects is None else self._objects
             numbers = self.shard.of(self.reading.order_of(len(objects), self.epoch) or range(len(objects)))
+            self._objects = objects  # not before: after an error or Ctrl-C, a part would look like the whole
             if isinstance(count, int):
                 return sum(count for _ in numbers)
             with closing(reader.open_objects(self.channel, _chosen(objects, numbers))) as opened:
@@ -97,15 +98,9 @@ class Pipeline:
             raise TypeError(f"{unknown}: {error}") from error
         return total
 
-    @cached_property
-    def _objects(self) -> Items[Any]:
-        """All objects of the channel. Samples that were counted are read from the same listing."""
-        assert self.reader is not None
-        return self.reader.objects(self.channel, self.epoch)
-
     def _of_objects(self, reader: Reader, cursor: ShardCursor) -> Generator[Sample, None, None]:
         begin = time.perf_counter()
-        objects = self._objects
+        objects = reader.objects(self.channel, self.epoch) if self._objects is None else self._objects
         # A shuffled order depends on all objects, so they are listed.
         order = None if self.reading.seed is None else self.reading.order_of(len(objects), self.epoch)
         self._compare(objects, cursor.resumption.listing, is_whole=order is not None)

@@ -12,6 +12,7 @@ import pytest
 from pyarrow import parquet
 from torch.utils.data import DataLoader
 
+from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
@@ -125,6 +126,22 @@ def test_length_of_a_mixture_is_that_of_its_channels(environment: Environment) -
     assert len(MixedDataset(dict.fromkeys(parts, 1.0))) == 15
     with pytest.raises(TypeError, match="stops at its first channel's end"):
         len(MixedDataset(dict.fromkeys(parts, 1.0), stop_at_first=True))
+
+
+def test_listing_that_fails_while_it_is_counted_fails_again_when_it_is_read(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`list` ignores the first error; what was listed before it must not look like all."""
+
+    def failing(root: bytes) -> Iterator[bytes]:
+        yield b"0"
+        raise OSError("the mount is gone")
+
+    monkeypatch.setattr(mounted, "walk", failing)
+    dataset = ChannelDataset("objects", environment=environment)
+    for loader in (dataset, ThreadLoader(dataset), DataLoader(dataset)):
+        with pytest.raises(ChannelError, match="the mount is gone"):
+            list(loader)
 
 
 def test_damaged_index_does_not_keep_a_list_from_being_made(environment: Environment) -> None:
