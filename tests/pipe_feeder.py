@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +121,16 @@ def brokers(root: Path) -> list[int]:
 
 
 def kill_brokers(root: Path) -> None:
-    """Kill the brokers of this root and wait for their ends."""
-    for process in brokers(root):
-        os.kill(process, signal.SIGKILL)
-    wait_for(lambda: not brokers(root))
+    """Kill the brokers of this root until there are none: a thread of a loop that was left may start another."""
+
+    def are_gone() -> bool:
+        left = brokers(root)
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        return not left
+
+    wait_for(are_gone)
 
 
 LINES = [b"%06d" % number for number in range(5000)]
