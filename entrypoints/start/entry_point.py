@@ -40,6 +40,7 @@ class StartOptions:
     entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
     launcher: str = "python"  # python | torchrun
     requirements: str | None = None  # a path in the code
+    shell: bool = False  # in place of the entry point
     argument_style: str = "toolkit"  # or "json": see job/hyperparameters.py
 
 
@@ -65,6 +66,11 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
                 return pip.exit_code
         machine = count_machine(environment.current_instance_type)
         variables = sagemaker_variables(environment, environ, machine, options.entry_point, options.argument_style)
+        child = _child_environ(environment, environ, variables, packages)
+        if options.shell:
+            os.chdir(environment.code_dir)
+            shell = shutil.which("bash", path=child.get("PATH")) or "/bin/sh"
+            os.execve(shell, [shell], child)
         command = _program(environment, options, packages, bundled=bundled)
         if options.launcher == "torchrun":
             _check_torch(packages)
@@ -72,7 +78,7 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
                 wait_for_hosts(environment.hosts, _HOST_SECONDS)
             command[1:1] = _torchrun(variables, machine)
         command += command_line_arguments(environment.hyperparameters, options.argument_style)
-        result = _run(command, _child_environ(environment, environ, variables, packages), environment.code_dir)
+        result = _run(command, child, environment.code_dir)
     except (StartError, ConfigError) as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)
         write_failure(failure_file, fit_to_limit(str(error), ""))

@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "rerun": "launcher.commands.rerun:Rerun",
     "diff": "launcher.commands.diff:Diff",
     "cost": "launcher.commands.cost:Cost",
+    "shell": "launcher.commands.shell:Shell",
     "measure": "launcher.commands.measure:Measure",
     "advise": "launcher.commands.advise:Advise",
     "reshard": "launcher.commands.reshard:Reshard",

@@ -55,7 +55,7 @@ def run_attempts(
                 with ExitStack() as stack:
                     run.transitions.begin("Downloading")
                     failures: list[Exception] = []
-                    hosts = _delivered(run, store, file_systems, checkpoints, failures.append, stack)
+                    hosts = delivered(run, store, file_systems, checkpoints, failures.append, stack)
                     undone.pop_all()
                     if not started:
                         note_facts(run, store, hosts[0])
@@ -128,7 +128,7 @@ def _restarted(run: LocalRun, interruptions: int) -> LocalRun:
     return replace(run, hosts=hosts)
 
 
-def _delivered(
+def delivered(
     run: LocalRun,
     store: Store,
     file_systems: Mapping[str, Path],

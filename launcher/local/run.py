@@ -30,6 +30,7 @@ from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.providers import provider_of
 from launcher.local.report import report
 from launcher.local.runners import opened
+from launcher.local.shell import open_shell
 from launcher.local.watch import stop_signals
 from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of
 from launcher.planning import Plan
@@ -80,6 +81,8 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             store = stack.enter_context(folder_of_s3 or remote_store(plan.spec))
             _ask_about_size(run, store)
             _make_folder(folder)
+            if options.shell:
+                return open_shell(run, store, file_systems, stops)
             run, outcome = run_attempts(run, store, file_systems, stops)
         by_sigterm = outcome.exit_code == 130 and signal.SIGTERM in stops.received
         exit_code = StoppedError.exit_code if by_sigterm else outcome.exit_code

@@ -69,6 +69,10 @@ class Local(Effect):
     no_namespaces: bool = flag(help="With --local: run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.")
 
     def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:
-        names = (each.name for each in fields(launcher.LocalOptions) if each.name != "runner")
-        options = launcher.LocalOptions(runner=self.local, **{name: getattr(self, name) for name in names})
-        return launcher.run_local(plan, options=options)
+        return launcher.run_local(plan, options=self.options())
+
+    def options(self, *, shell: bool = False) -> launcher.LocalOptions:
+        """Return the options of the run."""
+        names = (each.name for each in fields(launcher.LocalOptions) if each.name in self.declared())
+        values = {name: getattr(self, name) for name in names}
+        return launcher.LocalOptions(runner=self.local or "process", shell=shell, **values)

@@ -66,6 +66,9 @@ class Runner(Protocol):
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         """Start a host's process; its `stdout` and `stderr` are pipes."""
 
+    def enter(self, host: HostProcess, stdout: int | None) -> subprocess.Popen[bytes]:
+        """Start a program in a prepared host, in place of `start`, on this process's terminal or standard input."""
+
     def terminate(self, process: subprocess.Popen[bytes]) -> bool:
         """Send SIGTERM to the host's PID 1; return whether it was sent, which is only done if PID 1 handles it."""
 

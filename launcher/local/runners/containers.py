@@ -16,10 +16,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import ClassVar
 
 from entrypoints import contract
@@ -35,6 +37,7 @@ from launcher.planning import Plan
 LABEL = "sagemaker-launcher.run"
 _KILL_SECONDS = 10  # for the engine to end a container
 _NVIDIA = Path("/dev/nvidiactl")
+_EXEC = b'exec "$@" </dev/null\n'  # with which `sh -s PROGRAM ...` becomes the program
 # Waits for the end of its standard input, which the launcher never closes before its own, and removes what has the label.
 _REMOVE = """
 read -r _
@@ -79,10 +82,9 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
             _warn_of_leftovers(engine, label, console)
 
 
-def _exec_with(environ: Mapping[str, str]) -> bytes:
-    """Return what `sh -s PROGRAM ...` reads to become the program with these variables."""
-    exports = [f"export {name}={shlex.quote(value)}\n" for name, value in environ.items()]
-    return "".join([*exports, 'exec "$@" </dev/null\n']).encode()
+def _exports(environ: Mapping[str, str]) -> bytes:
+    """Return a script of a shell that sets the variables."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environ.items()).encode()
 
 
 def _warn_of_leftovers(engine: Engine, label: str, console: Console) -> None:
@@ -225,7 +227,7 @@ class Containers:
     def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
         program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s", *command]
         return subprocess.check_output(
-            program, input=_exec_with(host.environ), stderr=subprocess.DEVNULL, timeout=ASK_SECONDS
+            program, input=_exports(host.environ) + _EXEC, stderr=subprocess.DEVNULL, timeout=ASK_SECONDS
         )
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
@@ -238,8 +240,20 @@ class Containers:
         )
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as stdin:  # its exit code shows that the container has ended
-            stdin.write(_exec_with(host.environ))
+            stdin.write(_exports(host.environ) + _EXEC)
         return process
+
+    def enter(self, host: HostProcess, stdout: int | None) -> subprocess.Popen[bytes]:
+        # The program keeps the terminal, so it gets its variables by a FIFO.
+        variables = host.root / ".variables"
+        os.mkfifo(variables)
+        variables.chmod(0o644)  # for the image's user; other users of this machine cannot enter the folder
+        Thread(target=variables.write_bytes, args=[_exports(host.environ)], daemon=True).start()
+        terminal = ["--tty"] if sys.stdin.isatty() else []
+        script = f'. {contract.BASE_DIR}/{variables.name} && exec "$@"'
+        options = ("--interactive", *terminal, self._name(host))
+        command = [self.engine.program, "exec", *options, "/bin/sh", "-c", script, "sh", *host.command]
+        return subprocess.Popen(command, stdout=stdout)
 
     def terminate(self, process: subprocess.Popen[bytes]) -> bool:
         with suppress(RefusedError):

@@ -36,7 +36,11 @@ _PASSED_ON = (
 @contextlib.contextmanager
 def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Processes]:
     """Yield the runner. Raises RefusedError if only the image knows what to run."""
-    if plan.code is None and "ContainerEntrypoint" not in plan.request.get("AlgorithmSpecification", {}):
+    if (
+        not options.shell
+        and plan.code is None
+        and "ContainerEntrypoint" not in plan.request.get("AlgorithmSpecification", {})
+    ):
         remedy = "write code: {directory: src, entry_point: train.py}, or run the image: --local docker"
         what = (
             "--local without docker needs code or container_entrypoint: without them only the image knows what to run"
@@ -93,9 +97,10 @@ class Processes:
         algorithm = run.plan.request.get("AlgorithmSpecification", {})
         if "ContainerEntrypoint" in algorithm:
             command = [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", ())]
+        elif run.plan.spec.code is None:
+            command = ["train"]  # never started: `opened` refuses such a job, unless it is for a shell
         else:
             run.note("start of the code", contract.BOOT_FILE, "the image's toolkit", same=False)
-            assert run.plan.spec.code is not None, "`opened` refuses plans with neither code nor entrypoint"
             boot = f"{contract.BASE_DIR}/{contract.DATA_DIR}/{contract.CODE_CHANNEL}/{contract.BOOT_FILE}"
             command = ["python3", boot, *boot_arguments(run.plan.spec.code)]
         if not self.mounts:
@@ -120,6 +125,22 @@ class Processes:
         )
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command(host),
+            cwd="/",
+            env={"TMPDIR": host.temporary, **host.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # the launcher forwards the terminal's Ctrl-C
+        )
+
+    def enter(self, host: HostProcess, stdout: int | None) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command(host), cwd="/", env={"TMPDIR": host.temporary, **host.environ}, stdout=stdout
+        )
+
+    def _command(self, host: HostProcess) -> Sequence[str | Path]:
         command: Sequence[str | Path] = host.command
         if self.mounts:
             stage = host.root.parent / "stage"
@@ -140,15 +161,7 @@ class Processes:
         if setpriv := shutil.which("setpriv"):
             # The job ends even if the launcher is killed; without namespaces it is boot.py that ends the training (see `kill`).
             command = [setpriv, "--pdeathsig", "KILL" if self.mounts else "QUIT", *command]
-        return subprocess.Popen(
-            command,
-            cwd="/",
-            env={"TMPDIR": host.temporary, **host.environ},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # the launcher forwards the terminal's Ctrl-C
-        )
+        return command
 
     def terminate(self, process: subprocess.Popen[bytes]) -> bool:
         try:

@@ -17,6 +17,7 @@ from launcher.checks.examples import laid_over_base
 from launcher.local.runners.containers import LABEL
 from local_jobs import EFS, assert_nothing_is_left, command, launch, result, write_job
 from patience import PATIENCE, wait_for
+from terminals import on_terminal
 
 # Prints a line, then waits to be stopped.
 WAITING = """
@@ -261,3 +262,21 @@ def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, dock
     output = launch(here, *in_docker("127.0.0.1:1/image:1"), code=3)
     assert "or log in: `docker login 127.0.0.1:1`" in output
     assert not (here / ".launch").exists()
+
+
+def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, docker: Engine) -> None:
+    docker.make_image("shell:1", "USER 1234")
+    overlay = 'channels: {train: s3://bucket/train/}\nenvironment: {SECRET: "it\'s $HOME\\nhidden"}\n'
+    (here / "job.yaml").write_text(laid_over_base(overlay))
+    shell = [*command(*in_docker("shell:1"))[:3], "shell", *command(*in_docker("shell:1"))[3:]]
+    typed = 'echo "$SECRET"; cat /opt/ml/input/data/train/3.txt /etc/hostname; ls -A /opt/ml 2>&1; exit 7\n'
+    done = subprocess.run(shell, cwd=here, input=typed, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.startswith("it's $HOME\nhidden\ntrain 3\nalgo-1\n")
+    with on_terminal(shell, here) as terminal:
+        terminal.wait_for("a shell on algo-1; the job runs: train")
+        terminal.type("echo $((6 * 7)) $SECRET\n")
+        terminal.wait_for("42 it's $HOME hidden")
+        terminal.type("exit 7\n")
+        assert terminal.end() == 7, terminal.shown
+    assert not (here / ".launch/job").exists()

@@ -1,0 +1,87 @@
+"""`launch shell`: a shell in the first host of a job, with everything that the job finds there, in place of the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import sys
+import termios
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from entrypoints import contract
+from entrypoints.start.failure import shell_code
+from launcher.local.attempts import delivered
+from launcher.local.checkpoints import Checkpoints
+from launcher.local.data.delivery import Store
+from launcher.local.fidelity import as_data, note_facts
+from launcher.local.report import announce
+from launcher.local.runners import HostProcess
+from launcher.local.watch import Stops
+from launcher.local.workspace import LocalRun
+
+_BEST_SHELL: tuple[str, ...] = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
+
+
+def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], stops: Stops) -> int:
+    """Open the shell on this process's terminal, or let it read commands from standard input; return its exit code.
+
+    Nothing remains of the run.
+
+    Raises:
+        RefusedError: The job cannot run here.
+    """
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, run.folder, ignore_errors=True)
+        run.stored(run.plan.request["OutputDataConfig"]["S3OutputPath"]).mkdir(parents=True)
+        announce(run)
+        hosts = delivered(
+            run, store, file_systems, Checkpoints(run, store), lambda error: run.console.warn(str(error)), stack
+        )
+        note_facts(run, store, hosts[0])
+        code = _shell(run, hosts[0])
+        stops.held = True
+        run.runner.finish(run.folder)
+    if run.options.as_json:
+        result = {"TrainingJobName": run.folder.name, "ExitCode": code, "Fidelity": as_data(run.facts)}
+        print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json
+    return code
+
+
+def _shell(run: LocalRun, host: HostProcess) -> int:
+    command = _BEST_SHELL
+    if contract.BOOT_FILE in [Path(word).name for word in host.command[:2]]:
+        command = (*host.command, "--shell")  # it unpacks the code, and sets the variables
+    if sys.stdin.isatty():
+        run.console.say(f"a shell on {host.name}; the job runs: {shlex.join(host.command)}", "cyan")
+    with _terminal_restored():
+        # With --json, only the result is printed on stdout.
+        process = run.runner.enter(replace(host, command=command), 2 if run.options.as_json else None)
+        try:
+            return shell_code(process.wait())
+        except KeyboardInterrupt:
+            process.kill()
+            process.wait()
+            raise
+
+
+@contextmanager
+def _terminal_restored() -> Iterator[None]:
+    """Make the terminal this process's again, which a killed shell leaves in its own mode and process group."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    mode, group = termios.tcgetattr(terminal), os.tcgetpgrp(terminal)
+    try:
+        yield
+    finally:
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # sent to who changes a terminal from the background
+        os.tcsetpgrp(terminal, group)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, mode)
+        signal.signal(signal.SIGTTOU, before)

@@ -1,0 +1,81 @@
+"""`launch shell`: a shell where the job would run, on a terminal and without one, and nothing left after it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.checks.examples import laid_over_base
+from local_jobs import assert_nothing_is_left, namespaces, write_job
+from patience import PATIENCE
+from terminals import on_terminal
+
+CHANNELS = (
+    "channels: {train: {s3_uri: s3://bucket/train/, input_mode: FastFile}, pipe: {s3_uri: s3://bucket/train/, "
+    "input_mode: Pipe}}\nhyperparameters: {text: it's $HOME}\n"
+)
+COMMAND = [sys.executable, "-m", "launcher.cli", "shell", "job.yaml", "--data", "data", "--name", "job"]
+
+
+def shell(here: Path, typed: str, *options: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*COMMAND, *options], cwd=here, input=typed, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert not (here / ".launch/job").exists()
+    assert_nothing_is_left(here)
+    return done
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_shell_without_terminal_runs_commands_where_the_job_would(here: Path, options: list[str], fuse: None) -> None:
+    write_job(here, "import os\nprint('trained', os.environ['SM_HP_TEXT'])", CHANNELS)
+    typed = "cat $SM_CHANNEL_TRAIN/3.txt\nhead -n 1 ../input/data/pipe_0\npython3 train.py\nexit 7\n"
+    done = shell(here, typed, *options)
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == "train 3\ntrain 0\ntrained it's $HOME\n"
+
+
+def test_shell_of_a_job_with_its_own_entrypoint_prints_json_alone(here: Path) -> None:
+    namespaces()
+    (here / "job.yaml").write_text(laid_over_base("container_entrypoint: [/no/such]\nchannels: null"))
+    done = shell(here, "echo $TRAINING_JOB_NAME; kill -9 $$", "--json", "--no-namespaces")
+    result = json.loads(done.stdout)
+    assert result["ExitCode"] == 137
+    assert result["Fidelity"]["hosts"]["Same"] is True
+    assert "job\n" in done.stderr
+
+
+def test_shell_on_a_terminal_keeps_ctrl_c_for_its_programs(here: Path, fuse: None) -> None:
+    namespaces()
+    write_job(here, "", CHANNELS)
+    with on_terminal(COMMAND, here) as terminal:
+        terminal.wait_for("a shell on algo-1; the job runs: python3 /opt/ml/input/data/launcher_code/boot.py train.py")
+        program = """sh -c 'trap "echo $((6 * 7)) caught; exit 3" INT; echo $((6 * 8)) waits; while :; do sleep 0.1; done'\n"""
+        terminal.type(f"ls -d $SM_CHANNEL_TRAIN; {program}")
+        terminal.wait_for("48 waits")
+        terminal.type("\x03")
+        terminal.wait_for("42 caught")  # the terminal has dropped what was typed before
+        terminal.type("echo $((6 * 9)) $?\n")
+        terminal.wait_for("54 3")
+        terminal.type("exit 7\n")
+        assert terminal.end() == 7, terminal.shown
+    assert not (here / ".launch/job").exists()
+    assert_nothing_is_left(here)
+
+
+def test_shell_ends_with_the_launcher(here: Path) -> None:
+    namespaces()
+    write_job(here, "", "channels: {train: s3://bucket/train/}\n")
+    with on_terminal(COMMAND, here) as terminal:
+        terminal.wait_for("a shell on")
+        terminal.type("echo $((6 * 7))\n")
+        terminal.wait_for("42")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.end() == 130, terminal.shown
+    assert not (here / ".launch/job").exists()
+    assert_nothing_is_left(here)
