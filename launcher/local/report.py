@@ -18,7 +18,7 @@ from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
 from launcher.local import fidelity
 from launcher.local.watch import RunResult
-from launcher.local.workspace import LocalRun
+from launcher.local.workspace import Host, LocalRun
 
 _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
 
@@ -83,7 +83,7 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
     place = run.stored(config["S3OutputPath"]) / run.plan.request["TrainingJobName"] / "output"
     artifacts = {}
     for name, folder, plain in (("model", contract.MODEL_DIR, "model"), ("output", contract.OUTPUT_DATA_DIR, "data")):
-        paths = [run.root(host) / folder for host in run.hosts]
+        paths = [path for host in run.hosts if (path := _of_job(run, host, folder))]
         folders = [path for path in paths if path.is_dir() and any(path.iterdir())]
         if not folders or (failed and name == "model"):
             continue
@@ -96,6 +96,12 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
             _archive(folders, target)
         artifacts[name] = str(target)
     return artifacts
+
+
+def _of_job(run: LocalRun, host: Host, name: str) -> Path | None:
+    """Return a path below the host's /opt/ml; None if the job has put a link there that leads to this machine's other files."""
+    path = run.root(host) / name
+    return path if Path(os.path.realpath(path)).is_relative_to(run.root(host).resolve()) else None
 
 
 def _merged(folders: Sequence[Path]) -> dict[Path, Path]:
@@ -135,8 +141,8 @@ def _failure_reason(run: LocalRun, exit_codes: Sequence[int]) -> str:
     """Return FailureReason: the first failed host's `failure` file, else its exit code."""
     for host, code in zip(run.hosts, exit_codes, strict=True):
         if code:
-            file = run.root(host) / contract.FAILURE_FILE
-            text = file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
+            file = _of_job(run, host, contract.FAILURE_FILE)
+            text = file.read_text(encoding="utf-8", errors="replace").strip() if file and file.is_file() else ""
             shown = f"signal {-code}" if code < 0 else f"exit code {code}"
             return text[: contract.FAILURE_LIMIT] or f"the entrypoint ended with {shown} and wrote no failure file"
     return ""

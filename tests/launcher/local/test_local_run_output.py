@@ -84,6 +84,26 @@ def test_failure_file_becomes_the_failure_reason(here: Path) -> None:
     assert not (here / ".launch/job/s3/bucket/out/job/output/model.tar.gz").exists()
 
 
+@pytest.mark.parametrize("link", ["output/failure", "output", "output/data"])
+def test_links_out_of_the_jobs_folder_are_not_followed(here: Path, link: str) -> None:
+    """In a container, a link names a file of the container, but outside it one of this machine."""
+    for name in ("secret/failure", "secret/data/secret"):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text("a secret")
+    target = here / "secret" / link.removeprefix("output").removeprefix("/")
+    script = f"""
+import os, shutil
+path = os.path.join(os.path.dirname(os.environ["SM_MODEL_DIR"]), {link!r})
+shutil.rmtree(path, ignore_errors=True)
+os.symlink({str(target)!r}, path)
+os.kill(os.getppid(), 9)
+"""
+    write_job(here, script)
+    output = launch(here, "--no-namespaces", code=4)
+    assert "a secret" not in output + str(result(here))
+    assert "output" not in result(here)["Artifacts"]
+
+
 def test_failure_is_printed_once_with_its_likely_cause(here: Path) -> None:
     write_job(here, "import no_such_module_of_ours")
     output = launch(here, code=4)
