@@ -83,8 +83,8 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
 
 
 def _exports(environ: Mapping[str, str]) -> bytes:
-    """Return a script of a shell that sets the variables."""
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environ.items()).encode()
+    """Return a script of a shell that sets the variables; `command` lets it go on after one that it refuses, such as bash's UID."""
+    return "".join(f"command export {name}={shlex.quote(value)}\n" for name, value in environ.items()).encode()
 
 
 def _warn_of_leftovers(engine: Engine, label: str, console: Console) -> None:

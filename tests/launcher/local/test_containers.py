@@ -266,7 +266,7 @@ def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, dock
 
 def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, docker: Engine) -> None:
     docker.make_image("shell:1", "USER 1234")
-    overlay = 'channels: {train: s3://bucket/train/}\nenvironment: {SECRET: "it\'s $HOME\\nhidden"}\n'
+    overlay = 'channels: {train: s3://bucket/train/}\nenvironment: {OPTIND: x, SECRET: "it\'s $HOME\\nhidden"}\n'
     (here / "job.yaml").write_text(laid_over_base(overlay))
     shell = [*command(*in_docker("shell:1"))[:3], "shell", *command(*in_docker("shell:1"))[3:]]
     typed = 'echo "$SECRET"; cat /opt/ml/input/data/train/3.txt /etc/hostname; ls -A /opt/ml 2>&1; exit 7\n'
