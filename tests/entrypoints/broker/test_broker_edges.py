@@ -86,6 +86,10 @@ TRAINING = """
         if number == 5:
             sys.stdout.write("begun\\n")
             sys.stdout.flush()
+            if sys.argv[1] == "workers":
+                # A step, for the interrupt to come in: in DataLoader's own code it can come just after the entry of
+                # a `with` has acquired a queue's lock (python/cpython#74174), for which Python's exit then waits.
+                time.sleep(600)
         if number > 5:
             time.sleep(0.02)
 """
