@@ -11,7 +11,7 @@ from launcher.commands.options import SPEC, SpecOptions, option
 class Shell(SpecOptions, Command):
     """Open a shell where a job would run on this machine.
 
-    Open a shell in the first host of SPEC's job, with its channels, code, requirements and variables, for trying a script: in the
+    Open a shell in a host of SPEC's job, with its channels, code, requirements and variables, for trying a script: in the
     Python that runs `launch`, or with --local docker in the image. Without a terminal, it reads commands from standard input. When
     the shell ends, everything that was made for it is removed, and its exit code is that of the command.
     """
@@ -22,7 +22,8 @@ class Shell(SpecOptions, Command):
 
     spec: str = SPEC
     name: str | None = option(help="The job's full name, instead of the spec's.")
+    host: str = option(metavar="HOST", default="algo-1", help="The host, such as algo-2; algo-1 by default.")
 
     def run(self) -> int:
         assert isinstance(self.effect, Local)
-        return launcher.run_local(self.plan(self.spec, self.name), options=self.effect.options(shell=True))
+        return launcher.run_local(self.plan(self.spec, self.name), options=self.effect.options(shell=self.host))

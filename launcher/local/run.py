@@ -54,6 +54,12 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         provider_of(entry)  # refuses a channel without one
     if folder.exists():
         raise _existing_run(folder)
+    hosts = hosts_of(plan.request, options.instance_count)
+    if options.shell not in (None, *(host.name for host in hosts)):
+        known = ", ".join(host.name for host in hosts)
+        raise InputError(
+            f"--host {options.shell}: the job runs on {known}; name one of them, or raise --instance-count"
+        )
     if options.interrupt_after is None and (options.times > 1 or options.restart_hosts or options.rename_hosts):
         raise InputError(
             "--times, --restart-hosts, --rename-hosts: these describe interruptions; add --interrupt-after"
@@ -66,7 +72,6 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
     with stop_signals() as stops:
         with ExitStack() as stack:
             runner = stack.enter_context(opened(plan, options, console))
-            hosts = hosts_of(plan.request, options.instance_count)
             run = LocalRun(plan, options, folder, hosts, console, runner)
             links = stack.enter_context(TemporaryDirectory(prefix="launch-"))
             local = with_channel_paths(plan, options.channels, Path(links))

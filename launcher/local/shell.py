@@ -1,4 +1,4 @@
-"""`launch shell`: a shell in the first host of a job, with everything that the job finds there, in place of the job."""
+"""`launch shell`: a shell in a host of a job, with everything that the job finds there, in place of the job."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], st
         hosts = delivered(
             run, store, file_systems, Checkpoints(run, store), lambda error: run.console.warn(str(error)), stack
         )
-        note_facts(run, store, hosts[0])
-        code = _shell(run, hosts[0])
+        [host] = (each for each in hosts if each.name == run.options.shell)
+        note_facts(run, store, host)
+        code = _shell(run, host)
         stops.held = True
         run.runner.finish(run.folder)
     if run.options.as_json:

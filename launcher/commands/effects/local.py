@@ -71,8 +71,8 @@ class Local(Effect):
     def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:
         return launcher.run_local(plan, options=self.options())
 
-    def options(self, *, shell: bool = False) -> launcher.LocalOptions:
-        """Return the options of the run."""
+    def options(self, *, shell: str | None = None) -> launcher.LocalOptions:
+        """Return the options of the run; `shell` is the host in which to open a shell instead."""
         names = (each.name for each in fields(launcher.LocalOptions) if each.name in self.declared())
         values = {name: getattr(self, name) for name in names}
         return launcher.LocalOptions(runner=self.local or "process", shell=shell, **values)

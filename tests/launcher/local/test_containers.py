@@ -266,13 +266,15 @@ def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, dock
 
 def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, docker: Engine) -> None:
     docker.make_image("shell:1", "USER 1234")
-    overlay = 'channels: {train: s3://bucket/train/}\nenvironment: {OPTIND: x, SECRET: "it\'s $HOME\\nhidden"}\n'
+    channels = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key}}\n"
+    overlay = f'{channels}environment: {{OPTIND: x, SECRET: "it\'s $HOME\\nhidden"}}\n'
     (here / "job.yaml").write_text(laid_over_base(overlay))
     shell = [*command(*in_docker("shell:1"))[:3], "shell", *command(*in_docker("shell:1"))[3:]]
-    typed = 'echo "$SECRET"; cat /opt/ml/input/data/train/3.txt /etc/hostname; ls -A /opt/ml 2>&1; exit 7\n'
-    done = subprocess.run(shell, cwd=here, input=typed, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    typed = 'echo "$SECRET"; cat /opt/ml/input/data/train/[23].txt /etc/hostname; ls -A /opt/ml 2>&1; exit 7\n'
+    second = [*shell, "--instance-count", "2", "--host", "algo-2"]
+    done = subprocess.run(second, cwd=here, input=typed, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 7, done.stderr
-    assert done.stdout.startswith("it's $HOME\nhidden\ntrain 3\nalgo-1\n")
+    assert done.stdout.startswith("it's $HOME\nhidden\ntrain 3\nalgo-2\n")
     with on_terminal(shell, here) as terminal:
         terminal.wait_for("a shell on algo-1; the job runs: train")
         terminal.type("echo $((6 * 7)) $SECRET\n")

@@ -40,6 +40,28 @@ def test_shell_without_terminal_runs_commands_where_the_job_would(here: Path, op
     assert done.stdout == "train 3\ntrain 0\ntrained it's $HOME\n"
 
 
+def test_shell_in_another_host_has_its_name_and_shard(here: Path, fuse: None) -> None:
+    namespaces()
+    sharded = "s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key"
+    channels = f"channels: {{train: {{{sharded}}}, pipe: {{{sharded}, input_mode: Pipe}}}}"
+    write_job(
+        here,
+        "",
+        f"resource_config: {{instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}}\n{channels}",
+    )
+    done = shell(
+        here, "hostname; ls $SM_CHANNEL_TRAIN; cat ../input/data/pipe_0; getent hosts algo-1", "--host", "algo-2"
+    )
+    odd = (1, 3, 5)
+    files, lines = "".join(f"{each}.txt\n" for each in odd), "".join(f"train {each}\n" for each in odd)
+    assert done.stdout.startswith(f"algo-2\n{files}{lines}127.0.1.1"), done.stdout + done.stderr
+    refused = shell(here, "", "--host", "algo-3")
+    assert refused.returncode == 2
+    assert (
+        "--host algo-3: the job runs on algo-1, algo-2; name one of them, or raise --instance-count" in refused.stderr
+    )
+
+
 def test_shell_of_a_job_with_its_own_entrypoint_prints_json_alone(here: Path) -> None:
     namespaces()
     (here / "job.yaml").write_text(laid_over_base("container_entrypoint: [/no/such]\nchannels: null"))
