@@ -50,6 +50,17 @@ def archive(files: Iterable[tuple[str, bytes]], form: int = tarfile.USTAR_FORMAT
     return stream.getvalue()
 
 
+def timed_archive(count: int) -> bytes:
+    """An archive whose members follow extended headers with nothing but their times, as in webdataset's."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as output:
+        for number in range(count):
+            info = tarfile.TarInfo(f"{number:03d}.bin")
+            info.size, info.mtime = 700, 1_700_000_000.25 + number + number % 2 / 8  # of 2 or 3 digits
+            output.addfile(info, io.BytesIO(bytes([number]) * 700))
+    return stream.getvalue()
+
+
 def written(samples: Iterable[Sample]) -> bytes:
     stream = io.BytesIO()
     tar_write.write(stream, samples)

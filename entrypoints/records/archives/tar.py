@@ -127,10 +127,12 @@ def _members(window: Window, compressed: bool, key: str | None, start: int) -> I
                 block = view[header : header + BLOCK].tobytes()
             if header + BLOCK > end or block[156] != _PLAIN[0]:
                 break
+            window.position = header + BLOCK  # After a damaged header, reading continues there.
             kind, size, name = parse(block, key, window.before + header)
             stop = header + BLOCK + size
             after = stop + (-size % BLOCK)
             if after > end or name.endswith("/"):
+                window.position = place
                 break
             inside, begin = True, window.before + place
             window.position = place = after

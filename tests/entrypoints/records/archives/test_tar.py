@@ -20,7 +20,7 @@ from webdataset.tariterators import group_by_keys, tar_file_expander
 from entrypoints.errors import CorruptError
 from entrypoints.records.archives import tar
 from entrypoints.sample import Sample
-from tar_archives import BLOCK, FILES, SAMPLES, Dribble, archive, patched, read, written
+from tar_archives import BLOCK, FILES, SAMPLES, Dribble, archive, patched, read, timed_archive, written
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -70,17 +70,6 @@ def test_archive_of_gnu_tar_is_read_in_every_dialect(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_archive_read_in_small_pieces_yields_the_same_samples(seed: int) -> None:
     assert list(tar.FORMAT.split(Dribble(archive(FILES, tarfile.PAX_FORMAT), seed))) == SAMPLES
-
-
-def timed_archive(count: int) -> bytes:
-    """An archive whose members follow extended headers with nothing but their times, as in webdataset's."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as output:
-        for number in range(count):
-            info = tarfile.TarInfo(f"{number:03d}.bin")
-            info.size, info.mtime = 700, 1_700_000_000.25 + number + number % 2 / 8  # of 2 or 3 digits
-            output.addfile(info, io.BytesIO(bytes([number]) * 700))
-    return stream.getvalue()
 
 
 def test_extended_headers_with_the_time_alone_are_skipped_but_not_what_follows() -> None:

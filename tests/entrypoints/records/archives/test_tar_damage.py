@@ -13,8 +13,9 @@ import pytest
 
 from entrypoints.errors import CorruptError
 from entrypoints.records.archives import tar
+from entrypoints.records.cursor import Cursor
 from entrypoints.sample import Sample
-from tar_archives import BLOCK, FILES, archive, patched, read
+from tar_archives import BLOCK, FILES, Dribble, archive, patched, read, timed_archive
 
 
 def test_sparse_files_are_refused(tmp_path: Path) -> None:
@@ -49,6 +50,17 @@ def test_damaged_header_is_an_error() -> None:
         damaged[place] ^= 0x15
         with pytest.raises(CorruptError, match=r"object 'shard.tar', byte 0: .*checksum"):
             read(bytes(damaged))
+
+
+@pytest.mark.parametrize("stream", [io.BytesIO, Dribble], ids=["whole", "in pieces"])
+def test_damaged_header_after_an_extended_one_is_skipped_once(stream: type[io.BytesIO]) -> None:
+    data = bytearray(timed_archive(6))
+    member = 3 * BLOCK + 1024
+    data[3 * member + 2 * BLOCK] ^= 1
+    skipped: list[CorruptError] = []
+    found = list(tar.FORMAT.read(stream(bytes(data)), "shard.tar", Cursor(skips=skipped.append)))
+    assert [sample["__key__"] for sample in found] == ["000", "001", "005"]
+    assert [error.offset for error in skipped] == [3 * member + 2 * BLOCK]
 
 
 def test_damage_after_the_first_member_names_its_offset() -> None:
