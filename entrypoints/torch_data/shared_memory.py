@@ -12,6 +12,7 @@ only the training process writes it and only the worker reads it, both by system
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import mmap
 import os
@@ -95,18 +96,20 @@ class Piece:
         self.given += 1
         return start
 
-    def reserve(self, size: int) -> tuple[Piece, int, memoryview] | None:
-        """Return a place for so many bytes, aligned for every type of number, and its memory; None if it does not fit."""
+    def reserve(self, size: int) -> tuple[Piece, memoryview] | None:
+        """Return this, and memory for so many bytes, aligned for every type of number; None if it does not fit."""
         start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
         if start + size > len(self._memory):
             return None
         self._end = start + size
         self._reserved += 1
-        return self, start, memoryview(self._memory)[start : self._end]
+        return self, memoryview(self._memory)[start : self._end]
 
     def _sized(self, size: int) -> mmap.mmap:
         os.ftruncate(self.descriptor, size)
-        return mmap.mmap(self.descriptor, size)
+        memory = mmap.mmap(self.descriptor, size)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        return memory
 
 
 class _Pieces:
@@ -129,18 +132,22 @@ class _Pieces:
             assert start is not None
             return self._current, start
 
-    def reserve(self, size: int) -> tuple[Piece, int, memoryview] | None:
-        """Return a piece with a place of so many bytes, which is to be sent, and its memory; None if there is no room."""
+    def reserve(self, size: int) -> tuple[Piece, memoryview] | None:
+        """Return memory for so many bytes, and its piece; None if there is no room."""
         with self._lock:
             if self._current is not None and (room := self._current.reserve(size)) is not None:
                 return room
             self._current = self._begun(size, max(_MOST_BYTES, _MOST_TENSORS * (_HEADER + size)))
             return None if self._current is None else self._current.reserve(size)
 
-    def sent(self, piece: Piece) -> None:
-        """Note that the training process reads a reserved place."""
+    def sent(self, address: int) -> tuple[bytes, int, int, int] | None:
+        """Return how the training process finds reserved memory, and note that it reads it; None if it is not a piece's."""
         with self._lock:
-            piece.given += 1
+            for piece in self._all:
+                if 0 <= (start := address - piece.address) < len(piece):
+                    piece.given += 1
+                    return piece.token, piece.owner, piece.descriptor, start
+        return None
 
     def _begun(self, size: int, most: int) -> Piece | None:
         """Return a free piece, emptied, with room for so many bytes."""

@@ -23,9 +23,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_collate_fn_map
 
 from entrypoints.torch_data.batch_memory import room
-from entrypoints.torch_data.shared_memory import LEAST_BYTES, Piece, pieces, take_into
-
-_PLACE = "entrypoints_place"  # an attribute of tensors in shared memory
+from entrypoints.torch_data.shared_memory import LEAST_BYTES, pieces, take_into
 
 
 def install() -> None:
@@ -53,21 +51,17 @@ def _stacked_here(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) 
 
 def _stacked(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> Any:
     """Stack tensors, as torch's function for them does, in shared memory if there is room."""
-    size = len(batch) * batch[0].nbytes
     if not _are_plain(batch) or get_worker_info() is None:
         return collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
+    size = len(batch) * batch[0].nbytes
     if size < LEAST_BYTES:
         return torch.stack(list(batch))
     reserved = pieces().reserve(size)
     if reserved is None:
         return collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    piece, start, memory = reserved
+    piece, memory = reserved
     weakref.finalize(memory, piece.ended.append, None).atexit = False  # The tensor and its views keep it alive.
-    stacked = _tensor(memory, batch)
-    found = torch.stack(list(batch), 0, out=stacked)
-    if found is stacked:  # Subclasses of tensors may return another one.
-        setattr(stacked, _PLACE, (piece, start, stacked.data_ptr(), size))
-    return found
+    return torch.stack(list(batch), 0, out=_tensor(memory, batch))
 
 
 def _are_plain(batch: Sequence[torch.Tensor]) -> bool:
@@ -84,19 +78,10 @@ def _tensor(memory: Any, batch: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def _reduce(tensor: torch.Tensor) -> Any:
     """Return how a tensor is pickled for another process."""
-    if (
-        tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and not (tensor.requires_grad or tensor.is_quantized)
-    ):
-        size = tensor.nbytes
-        place: tuple[Piece, int, int, int] | None = tensor.__dict__.pop(_PLACE, None)
-        if place is not None and place[2:] == (tensor.data_ptr(), size) and tensor.is_contiguous():
-            piece, start = place[:2]
-            pieces().sent(piece)
-            where = (piece.token, piece.owner, piece.descriptor, start)
-            return _take, (tensor.dtype, tuple(tensor.shape), size, *where)
-        if 0 < size < LEAST_BYTES and get_worker_info() is not None and _is_simple(tensor):
+    if size := tensor.nbytes if _is_simple(tensor) else 0:
+        if size >= LEAST_BYTES and (place := pieces().sent(tensor.data_ptr())) is not None:
+            return _take, (tensor.dtype, tuple(tensor.shape), size, *place)
+        if size < LEAST_BYTES and get_worker_info() is not None:
             data = bytearray(ctypes.string_at(tensor.data_ptr(), size))
             return _by_value, (tensor.dtype, tuple(tensor.shape), data)
     reduce: Callable[[torch.Tensor], Any] = reductions.reduce_tensor
@@ -105,7 +90,10 @@ def _reduce(tensor: torch.Tensor) -> Any:
 
 def _is_simple(tensor: Any) -> bool:
     """Return whether a tensor is only its bytes, and no process expects to share them."""
-    return tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg() or tensor.is_shared())
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.is_contiguous():
+        return False
+    kinds = (tensor.requires_grad, tensor.is_quantized, tensor.is_conj(), tensor.is_neg(), tensor.is_shared())
+    return not any(kinds)
 
 
 def _take(dtype: torch.dtype, shape: tuple[int, ...], size: int, *place: Any) -> torch.Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +58,14 @@ def as_views(samples: list[Any]) -> Any:
     floats += 1
     grown = default_collate([each.float() for each in samples]).requires_grad_()
     return row, turned, floats, grown
+
+
+def as_copies(samples: list[Any]) -> Any:
+    """A copy, and what a script that stores its batches reads back; the batch itself is shared memory all the time."""
+    batch, stored = default_collate(samples), io.BytesIO()
+    torch.save(batch, stored)
+    stored.seek(0)
+    return copy.deepcopy(batch), torch.load(stored), pickle.loads(pickle.dumps(batch)), batch
 
 
 def number_of_pieces(samples: list[Any]) -> Any:
@@ -114,6 +125,12 @@ def test_collate_fn_may_change_the_batch() -> None:
         assert torch.equal(grown, expected.float())
 
 
+def test_collate_fn_may_copy_and_store_the_batch() -> None:
+    for number, found in enumerate(batches(Images(12), collate_fn=as_copies)):
+        expected = torch.stack([torch.full((SIZE,), 4 * number + each) for each in range(4)])
+        assert all(torch.equal(each, expected) for each in found)
+
+
 def test_batches_that_are_not_sent_leave_their_memory() -> None:
     counts = [count for _, count in batches(Images(400), collate_fn=number_of_pieces)]
     assert len(counts) == 100
@@ -133,13 +150,22 @@ def test_subclasses_arrive_as_torch_sends_them() -> None:
     assert torch.equal(batch, default_collate(list(Subclassed())))
 
 
-def test_unequal_tensors_raise_torchs_error() -> None:
-    class Unequal(Samples):
-        def __iter__(self) -> Iterator[Any]:
-            return (shared(torch.zeros(SIZE + number)) for number in range(4))
+class Unequal(Samples):
+    def __iter__(self) -> Iterator[Any]:
+        return (shared(torch.zeros(SIZE + number)) for number in range(4))
 
-    with pytest.raises(RuntimeError, match="equal size"):
-        batches(Unequal())
+
+class Sparse(Samples):
+    def __iter__(self) -> Iterator[Any]:
+        return (shared(torch.eye(9).to_sparse()) for _ in range(4))
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [(Unequal, "equal size"), (Sparse, "sparse tensors are not currently supported")]
+)
+def test_tensors_that_cannot_be_stacked_raise_torchs_error(kind: type[Samples], reason: str) -> None:
+    with pytest.raises(RuntimeError, match=reason):
+        batches(kind())
 
 
 @pytest.mark.parametrize(
