@@ -12,8 +12,8 @@ class Shell(SpecOptions, Command):
     """Open a shell where a job would run on this machine.
 
     Open a shell in a host of SPEC's job, with its channels, code, requirements and variables, for trying a script: in the
-    Python that runs `launch`, or with --local docker in the image. Without a terminal, it reads commands from standard input. When
-    the shell ends, everything that was made for it is removed, and its exit code is that of the command.
+    Python that runs `launch`, or with --local docker or podman in the image. Without a terminal, it reads commands from standard
+    input. When the shell ends, everything that was made for it is removed, and its exit code is that of the command.
     """
 
     example = "shell job.yaml --channel train=./images"

@@ -20,7 +20,7 @@ class LocalOptions:
     """The options of a local run, as `launch --local` has them.
 
     Attributes:
-        runner: What runs the hosts: "process", the Python that runs this, or "docker".
+        runner: What runs the hosts: "process", the Python that runs this, "docker" or "podman".
         image: The image to run in place of the spec's.
         data: A folder in place of AWS's storage: DATA/s3/<bucket>/... and, for file systems, DATA/efs/<fs-id>/ and so on.
         mounts: The directories in place of file systems: ("fs-0123456789abcdef0=/data",).

@@ -23,11 +23,13 @@ class Local(Effect):
     summary = "run the job on this machine"
 
     local: str = optional_choice(
-        ("docker",),
+        ("docker", "podman"),
         without="process",
-        help="Run the job on this machine, as SageMaker would: in the Python that runs `launch`, or by docker in the image.",
+        help="Run the job on this machine, as SageMaker would: in the Python that runs `launch`, or in the image.",
     )
-    image: str | None = option(metavar="IMAGE", help="With --local docker: the image to run in place of the spec's.")
+    image: str | None = option(
+        metavar="IMAGE", help="With --local docker or podman: the image to run in place of the spec's."
+    )
     data: Path | None = option(
         type=click.Path(path_type=Path),
         metavar="DIR",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from launcher.planning import Plan
 
 ASK_SECONDS = 60
-RUNNERS = {"process": "processes", "docker": "containers"}
+RUNNERS = {"process": "processes", "docker": "containers", "podman": "containers"}
 
 
 @dataclass(frozen=True)

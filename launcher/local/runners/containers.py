@@ -1,4 +1,4 @@
-"""Hosts as containers of the job's image, one each on a private network, by the command line of docker.
+"""Hosts as containers of the job's image, one each on a private network, by the command line of docker or podman.
 
 No value of the environment is part of a container's settings, which all users of the engine can read: each container
 starts with a shell as PID 1 that reads the variables from its standard input and then execs the image's program. So the names of
@@ -11,6 +11,7 @@ the launcher ends, however it ends; what this process could not remove, because 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -29,7 +30,7 @@ from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.local.runners import ASK_SECONDS, HostProcess
 from launcher.local.runners.engine import Engine, Image
-from launcher.local.runners.mounts import csv_line, let_all_users_in, mount_option
+from launcher.local.runners.mounts import csv_line, let_all_users_in, mount_options, target_of
 from launcher.local.sandbox import handles_sigterm
 from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
 from launcher.planning import Plan
@@ -38,6 +39,10 @@ LABEL = "sagemaker-launcher.run"
 _KILL_SECONDS = 10  # for the engine to end a container
 _NVIDIA = Path("/dev/nvidiactl")
 _EXEC = b'exec "$@" </dev/null\n'  # with which `sh -s PROGRAM ...` becomes the program
+# `start` of a running container only attaches, and adds no line as podman's `attach` does; it has no exit code there.
+_ATTACH = '"$1" start --attach --interactive --detach-keys= "$2"; exit "$("$1" wait "$2" 2>/dev/null || echo 125)"'
+# Run with the container's root, so that no link of the image leads out of it.
+_OPEN = "import os, sys; os.chroot(sys.argv[1]); [os.chmod(target, 0o777) for target in sys.argv[2:]]"
 # Waits for the end of its standard input, which the launcher never closes before its own, and removes what has the label.
 _REMOVE = """
 read -r _
@@ -51,11 +56,12 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
     """Yield the runner, with the image and a private network; on leaving, its containers and network are gone."""
     isolated = bool(plan.request.get("EnableNetworkIsolation"))
     if options.no_namespaces:
-        raise RefusedError("--no-namespaces: containers have namespaces; leave it out, or write --local without docker")
+        remedy = f"leave it out, or write --local without {options.runner}"
+        raise RefusedError(f"--no-namespaces: containers have namespaces; {remedy}")
     engine = Engine(options.runner)
     name = options.image or plan.request.get("AlgorithmSpecification", {}).get("TrainingImage")
     if name is None:
-        raise RefusedError("--local docker needs an image, and the spec names none; write --image IMAGE")
+        raise RefusedError(f"--local {engine.name} needs an image, and the spec names none; write --image IMAGE")
     image = engine.image(name, console)
     _remove_abandoned(engine)
     run = f"launch-{plan.request['TrainingJobName']}-{_owner(os.getpid())}"
@@ -71,9 +77,11 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
         try:
             internal = ["--internal"] if isolated else []  # only between the hosts
             engine.ask("network", "create", "--label", label, *internal, run)
-            [network] = engine.inspect("network", run)
-            address = "127.0.0.1" if isolated else network["IPAM"]["Config"][0]["Gateway"]
-            _refuse_foreign_address(address)
+            address = "127.0.0.1" if isolated else engine.gateway(run)
+            if not (isolated or engine.dialect.has_daemon):  # a container that waits, so that the address exists
+                waiting = ("--detach", "--interactive", *engine.dialect.options, "--label", label, "--network", run)
+                engine.ask("run", *waiting, "--entrypoint", "/bin/sh", image.identity, "-s")
+            _refuse_foreign_address(engine, address)
             counts = (options.instance_count, *options.restart_hosts)
             alone = isolated and all(len(hosts_of(plan.request, count)) == 1 for count in counts)
             yield Containers(engine, image, label, console, address, isolated, alone)
@@ -93,10 +101,10 @@ def _warn_of_leftovers(engine: Engine, label: str, console: Console) -> None:
     except RefusedError as error:
         left = f"containers ({error})"
     if left != "containers ":
-        console.warn(f"{left} could not be removed; the next --local docker tries again")
+        console.warn(f"{left} could not be removed; the next --local {engine.name} tries again")
 
 
-def _refuse_foreign_address(address: str) -> None:
+def _refuse_foreign_address(engine: Engine, address: str) -> None:
     """Raise RefusedError if the engine's networks are not on this machine."""
     with socket.socket() as probe:
         try:
@@ -104,7 +112,7 @@ def _refuse_foreign_address(address: str) -> None:
         except OSError as error:
             reason = f"{address}, the gateway of the containers' network, is not an address of this machine ({error.strerror})"
             remedy = "use an engine that is neither rootless nor in a virtual machine nor remote, or --local alone"
-            raise RefusedError(f"--local docker: {reason}; {remedy}") from None
+            raise RefusedError(f"--local {engine.name}: {reason}; {remedy}") from None
 
 
 def _owner(process: int | str) -> str | None:
@@ -126,8 +134,9 @@ def _scope() -> str:
 
 def _remove_abandoned(engine: Engine) -> None:
     """Remove what is left of runs whose launcher was killed while the engine was down."""
-    shown = ("--filter", f"label={LABEL}", "--format", f'{{{{.Label "{LABEL}"}}}}')
-    for run in {*engine.ask("network", "ls", *shown).split(), *engine.ask("ps", "-a", *shown).split()}:
+    shown = ("--filter", f"label={LABEL}", "--format", "{{.Labels}}")  # all labels: a=b,c=d or map[a:b c:d]
+    labels = engine.ask("network", "ls", *shown) + engine.ask("ps", "-a", *shown)
+    for run in set(re.findall(rf"\b{re.escape(LABEL)}[=:]([\w.-]+)", labels)):
         owner = run.rpartition("-")[2]
         scope, *rest = owner.rsplit(".", 2)
         if scope == _scope() and _owner(rest[0]) != owner:
@@ -199,21 +208,22 @@ class Containers:
         if earlier := self.engine.ask("ps", "-aq", "--filter", f"label={self.label}").split():
             self.engine.ask("rm", "-fv", *earlier)
         self.kept.clear()
+        dialect = self.engine.dialect
         with ExitStack() as stack:
             stack.callback(self._give_back, hosts[0].root.parent.parent)
             for host in hosts:
                 self.kept.extend(let_all_users_in(host))
-                options = [option for bind in host.binds for option in ("--mount", mount_option(host, bind))]
+                options = [option for bind in host.binds for option in mount_options(host, bind, dialect)]
                 self.engine.ask(
                     "create",
-                    "--interactive",
+                    *("--interactive", *dialect.options),
                     *("--name", self._name(host), "--label", self.label, "--hostname", host.name),
                     *self._network_options(host),
                     # The default of 64 MB is too small for DataLoaders. Half of the memory is what tmpfs has by default.
                     *("--shm-size", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)),
                     *("--log-driver", "none"),  # the run's own log is enough
                     *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
-                    *(("--gpus", "all") if _NVIDIA.exists() else ()),
+                    *(dialect.gpus if _NVIDIA.exists() else ()),
                     *(
                         "--mount",
                         csv_line("type=bind", f"source={host.root.absolute()}", f"target={contract.BASE_DIR}"),
@@ -222,7 +232,17 @@ class Containers:
                     *("--entrypoint", "/bin/sh", self.its_image.identity, "-s", *host.command),
                 )
             self.engine.ask("start", *map(self._name, hosts))
+            if not dialect.has_daemon:
+                self._open_overlays(hosts)
             stack.pop_all()
+
+    def _open_overlays(self, hosts: Sequence[HostProcess]) -> None:
+        """Let all users write in overlays, of which the container's start took the mode from the user's folder."""
+        for host in hosts:
+            if targets := [target_of(host, bind) for bind in host.binds if bind.written is not None]:
+                [container] = self.engine.inspect("container", self._name(host))
+                root = f"/proc/{container['State']['Pid']}/root"
+                subprocess.run([sys.executable, "-I", "-c", _OPEN, root, *targets], check=True)
 
     def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
         program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s", *command]
@@ -232,7 +252,7 @@ class Containers:
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [self.engine.program, "attach", "--sig-proxy=false", self._name(host)],
+            ["sh", "-c", _ATTACH, "sh", self.engine.program, self._name(host)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +18,44 @@ from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.request.image_uris import image_region
 
+
+@dataclass(frozen=True)
+class Dialect:
+    """What an engine has of its own."""
+
+    package: str
+    gpus: tuple[str, ...]  # the options for all GPUs
+    options: tuple[str, ...] = ()  # for `create`
+    has_daemon: bool = True
+    """Whether a daemon makes the network's bridge and each overlay; if not, they exist only while a container runs."""
+
+
+DIALECTS = {
+    "docker": Dialect(package="docker.io", gpus=("--gpus", "all")),
+    "podman": Dialect(
+        package="podman",
+        gpus=("--device", "nvidia.com/gpu=all"),
+        # As docker does: no proxy variables of this machine, and `rm --force` does not wait.
+        options=("--http-proxy=false", "--stop-timeout", "0"),
+        has_daemon=False,
+    ),
+}
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-# What the engine's messages contain -> what to do.
+# What the engines' messages contain -> what to do.
 _REMEDIES = {
     r"permission denied while trying to connect|connect: permission denied": "you may not use the engine:"
     " `sudo usermod -aG docker $USER`, then log in again",
     r"cannot connect to the docker daemon|failed to connect to the docker api": "no engine is running:"
     " start it (`sudo systemctl start docker`), or correct DOCKER_HOST",
-    r"no space left on device": "free space on the engine's disk: `docker system df` shows its use,"
-    " `docker system prune` removes what is unused",
+    r"no space left on device": "free space on the engine's disk: `{engine} system df` shows its use,"
+    " `{engine} system prune` removes what is unused",
     r"exec format error": "the image is for another processor; use one for this machine",
-    r"/bin/sh.*no such file": "the image has no /bin/sh, through which a local run passes the variables; add one to the image",
+    r"/bin/sh\W.*(no such file|not found)": "the image has no /bin/sh, through which a local run passes the variables;"
+    " add one to the image",
     r"could not select device driver|nvidia-container": "install the NVIDIA Container Toolkit",
-    r"address pool": "the engine's networks use all its addresses: `docker network prune` removes unused ones",
+    r"nvidia\.com/gpu": "install the NVIDIA Container Toolkit, then `sudo nvidia-ctk cdi generate --output /etc/cdi/nvidia.yaml`",
+    r"short-name": "name the image with its registry, such as docker.io/library/python:3.12",
+    r"address pool": "the engine's networks use all its addresses: `{engine} network prune` removes unused ones",
     r"bind source path does not exist": "the engine sees other files than this machine: it must run on this machine itself",
 }
 
@@ -48,13 +75,17 @@ class Engine:
     def __init__(self, name: str) -> None:
         """Find the engine. Raises RefusedError if there is none, or this user may not use it."""
         program = shutil.which(name)
+        self.dialect = DIALECTS[name]
         if not sys.platform.startswith("linux"):
             raise RefusedError(
                 f"--local {name} needs Linux, since its mounts cross into a virtual machine elsewhere; use --local"
             )
         if program is None:
-            remedy = f"install it (`apt-get install {name}.io`), or leave out {name}"
+            remedy = f"install it (`apt-get install {self.dialect.package}`), or leave out {name}"
             raise RefusedError(f"--local {name}: there is no program {name}; {remedy}")
+        if not self.dialect.has_daemon and os.geteuid():
+            reason = "without root, the gateway of its networks is not an address of this machine"
+            raise RefusedError(f"--local {name}: {reason}; use sudo, or --local alone")
         self.program = program
         self.name = name
         self.ask("ps", "--quiet")
@@ -72,6 +103,12 @@ class Engine:
         """Return what the engine knows of a container, an image or a network."""
         found: list[Any] = json.loads(self.ask(kind, "inspect", name))
         return found
+
+    def gateway(self, network: str) -> str:
+        """Return the address of this machine in a network."""
+        [found] = self.inspect("network", network)
+        subnets: list[Mapping[str, str]] = found["subnets"] if "subnets" in found else found["IPAM"]["Config"]
+        return next(value for key, value in subnets[0].items() if key.lower() == "gateway")
 
     def image(self, name: str, console: Console) -> Image:
         """Return an image, pulled if the engine does not have it. Raises RefusedError if it cannot be used."""
@@ -101,7 +138,7 @@ class Engine:
         text = " ".join(errors.split())
         found = (known for pattern, known in _REMEDIES.items() if re.search(pattern, text, re.IGNORECASE))
         reason = text.removeprefix("Error response from daemon: ").removeprefix("Error: ")
-        advice = next(found, remedy)
+        advice = next(found, remedy).replace("{engine}", self.name)
         return RefusedError(f"{self.name} {what}: {reason}{advice and '; '}{advice}")
 
 

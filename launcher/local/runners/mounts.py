@@ -1,4 +1,4 @@
-"""What containers get of this machine's folders: the values of --mount, and the rights of the image's user."""
+"""What containers get of this machine's folders: the options that mount them, and the rights of the image's user."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from entrypoints import contract
 from launcher.local.data.delivery import BindMount
 from launcher.local.hosts import WARM_POOLS
 from launcher.local.runners import HostProcess
+from launcher.local.runners.engine import Dialect
 
 
-def mount_option(host: HostProcess, bind: BindMount) -> str:
-    """Return the value of --mount for a channel; an overlay is a volume, which ends with its container."""
+def target_of(host: HostProcess, bind: BindMount) -> Path:
+    """Return the path in the container of what a channel mounts."""
     root = host.root.absolute()
-    target = bind.target
-    if target.is_relative_to(root):
-        target = Path(contract.BASE_DIR, target.relative_to(root))
+    return Path(contract.BASE_DIR, bind.target.relative_to(root)) if bind.target.is_relative_to(root) else bind.target
+
+
+def mount_options(host: HostProcess, bind: BindMount, dialect: Dialect) -> tuple[str, str]:
+    """Return the options of `create` for a channel; an overlay ends with its container."""
+    target = target_of(host, bind)
     if bind.written is None:
-        return csv_line(
-            "type=bind", f"source={bind.source}", f"target={target}", *(["readonly"] if bind.read_only else [])
-        )
+        fields = ("type=bind", f"source={bind.source}", f"target={target}", *(["readonly"] if bind.read_only else []))
+        return "--mount", csv_line(*fields)
     lower = bind.written / "lower"
     lower.symlink_to(bind.source)
     for name in ("upper", "work"):
@@ -31,9 +34,11 @@ def mount_option(host: HostProcess, bind: BindMount) -> str:
     # Paths in the options of an overlay must not contain commas or colons, so they are those of a link.
     layers = Path(host.temporary, f"layers-{len(list(Path(host.temporary).iterdir()))}")
     layers.symlink_to(bind.written.absolute())
+    if not dialect.has_daemon:
+        return "--volume", f"{layers}/lower:{target}:O,upperdir={layers}/upper,workdir={layers}/work"
     overlay = ",".join(f"{name}dir={layers}/{name}" for name in ("lower", "upper", "work"))
     options = (f"volume-opt={each}" for each in ("type=overlay", "device=overlay", f"o={overlay}"))
-    return csv_line("type=volume", f"target={target}", "volume-nocopy", "volume-driver=local", *options)
+    return "--mount", csv_line("type=volume", f"target={target}", "volume-nocopy", "volume-driver=local", *options)
 
 
 def csv_line(*fields: str) -> str:

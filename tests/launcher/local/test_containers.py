@@ -1,8 +1,9 @@
-"""Local runs by docker: real containers of an image made of this machine's Python, in an engine of the tests' own."""
+"""Local runs in containers: real ones of an image made of this machine's Python, in engines of the tests' own."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from docker_engine import IMAGE, CannotStartError, Engine, engine
+from container_engines import ENGINES, IMAGE, CannotStartError, Engine, running
 from launcher.checks.examples import laid_over_base
 from launcher.local.runners.containers import LABEL
 from local_jobs import EFS, assert_nothing_is_left, command, launch, result, write_job
@@ -28,33 +29,34 @@ time.sleep(600)
 """
 
 
-@pytest.fixture(scope="module")
-def docker_engine() -> Iterator[Engine]:
-    """The engine of all tests of this file, with the image."""
+@pytest.fixture(scope="module", params=list(ENGINES))
+def own_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Each engine in turn, with the image."""
     try:
-        with engine() as found, pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DOCKER_HOST", found.host)
+        with running(request.param) as found, pytest.MonkeyPatch.context() as patch:
+            for name, value in found.environ.items():
+                patch.setenv(name, value)
             yield found
     except CannotStartError as error:
-        pytest.skip(f"no engine: {error}")
+        pytest.skip(f"no {request.param}: {error}")
 
 
 @pytest.fixture
-def docker(docker_engine: Engine, here: Path) -> Iterator[Engine]:
+def engine(own_engine: Engine, here: Path) -> Iterator[Engine]:
     """The engine; a test must leave no container, network, volume, mount or process."""
-    yield docker_engine
-    assert wait_for(lambda: docker_engine.left() == "")
+    yield own_engine
+    assert wait_for(lambda: own_engine.left() == "")
     assert_nothing_is_left(here)
 
 
-def in_docker(image: str = IMAGE) -> tuple[str, ...]:
-    return ("--local", "docker", "--image", image)
+def in_engine(engine: Engine, image: str = IMAGE) -> tuple[str, ...]:
+    return ("--local", engine.name, "--image", image)
 
 
-def started(here: Path) -> subprocess.Popen[str]:
+def started(here: Path, engine: Engine) -> subprocess.Popen[str]:
     """Start a run and return it when its script is ready."""
     process = subprocess.Popen(
-        command(*in_docker()), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command(*in_engine(engine)), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
     lines = []
@@ -65,7 +67,7 @@ def started(here: Path) -> subprocess.Popen[str]:
     raise AssertionError("".join(lines))
 
 
-def test_hosts_in_containers_read_all_modes_and_hide_their_variables(here: Path, docker: Engine, fuse: None) -> None:
+def test_hosts_in_containers_read_all_modes_and_hide_their_variables(here: Path, engine: Engine, fuse: None) -> None:
     script = """
 import json, os, socket, time, urllib.request
 host, data = os.environ["SM_CURRENT_HOST"], "/opt/ml/input/data/"
@@ -99,12 +101,12 @@ while not os.path.exists(data + "efs/go"):
     write_job(here, script, resources + vpc + channels + 'environment: {SECRET: "it\'s $HOME\\nhidden"}\n')
     folder = here / f"data/efs/{EFS}/lists"
     with subprocess.Popen(
-        command(*in_docker()), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command(*in_engine(engine)), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as run:
         written = [folder / host for host in ("algo-1", "algo-2")]
         wait_for(lambda: run.poll() is not None or all(file.exists() for file in written))
-        names = docker.ask("ps", "--quiet").split()
-        shown = docker.ask("inspect", *names) if names else ""
+        names = engine.ask("ps", "--quiet").split()
+        shown = engine.ask("inspect", *names) if names else ""
         (folder / "go").touch()
         output, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, output
@@ -133,7 +135,7 @@ while not os.path.exists(data + "efs/go"):
     ]
 
 
-def test_users_image_gets_train_its_user_and_no_network(here: Path, docker: Engine, fuse: None) -> None:
+def test_users_image_gets_train_its_user_and_no_network(here: Path, engine: Engine, fuse: None) -> None:
     program = """
 import os, socket, sys
 config = open("/opt/ml/input/config/hyperparameters.json").read()
@@ -150,7 +152,7 @@ open("/opt/ml/output/failure", "w").write("a reason of its own")
 sys.exit(3)
 """
     entrypoint = json.dumps(["python3", "-c", program])
-    docker.make_image("users:1", f"ENTRYPOINT {entrypoint}", "USER 1234")
+    engine.make_image("users:1", f"ENTRYPOINT {entrypoint}", "USER 1234")
     channels = "channels: {fast: {s3_uri: s3://bucket/train/, input_mode: FastFile}, train: s3://bucket/train/}"
     size = "instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9"
     resources = f"resource_config: {{{size}, keep_alive_period_in_seconds: 60}}"
@@ -159,7 +161,7 @@ sys.exit(3)
     kept.parent.mkdir(parents=True)
     kept.write_text("old")
     (here / "job.yaml").write_text(laid_over_base(overlay))
-    output = launch(here, "--local", "docker", code=4)
+    output = launch(here, "--local", engine.name, code=4)
     assert """program ['train'] 1234 {"epochs": "1"} ['AWS_REGION']""" in output
     assert f"channels {[[f'{index}.txt' for index in range(6)]] * 2}" in output
     assert "outside Network is unreachable" in output
@@ -174,16 +176,16 @@ sys.exit(3)
     assert facts["channel train"] == ("files below an overlay", True)
 
 
-def test_ctrl_c_lets_the_container_save(here: Path, docker: Engine) -> None:
+def test_ctrl_c_lets_the_container_save(here: Path, engine: Engine) -> None:
     write_job(here, WAITING)
-    with started(here) as run:
+    with started(here, engine) as run:
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 130, output
     assert (here / ".launch/job/algo-1/ml/model/saved").exists()
 
 
-def test_interrupted_containers_are_replaced_by_new_ones(here: Path, docker: Engine) -> None:
+def test_interrupted_containers_are_replaced_by_new_ones(here: Path, engine: Engine) -> None:
     """The program is PID 1, which gets SIGTERM as soon as it handles it."""
     program = """
 import os, pathlib, signal, socket, sys
@@ -200,7 +202,7 @@ signal.signal(signal.SIGTERM, stop)
 while "algo-3" not in lives:
     signal.pause()
 """
-    docker.make_image("interrupted:1", f"ENTRYPOINT {json.dumps(['python3', '-c', program])}", "USER 1234")
+    engine.make_image("interrupted:1", f"ENTRYPOINT {json.dumps(['python3', '-c', program])}", "USER 1234")
     (here / "job.yaml").write_text(laid_over_base("checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"))
     options = (
         "--interrupt-after",
@@ -213,7 +215,7 @@ while "algo-3" not in lives:
         "1",
         "--rename-hosts",
     )
-    output = launch(here, *in_docker("interrupted:1"), *options)
+    output = launch(here, *in_engine(engine, "interrupted:1"), *options)
     none = [False] * 3
     assert f"algo-1 | lives [] {none} 1234" in output
     for host in ("algo-2", "algo-3"):
@@ -222,55 +224,74 @@ while "algo-3" not in lives:
     assert result(here)["Interruptions"] == 2
 
 
-def test_killed_launcher_leaves_no_container(here: Path, docker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_launcher_leaves_no_container(here: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(here))  # for the folders that it leaves
     write_job(here, WAITING)
-    with started(here) as run:
+    with started(here, engine) as run:
         run.kill()
 
 
-def test_killed_container_fails_the_run(here: Path, docker: Engine) -> None:
+def test_killed_container_fails_the_run(here: Path, engine: Engine) -> None:
     write_job(here, WAITING)
-    with started(here) as run:
-        docker.ask("kill", *docker.ask("ps", "--quiet").split())
+    with started(here, engine) as run:
+        engine.ask("kill", *engine.ask("ps", "--quiet").split())
         output, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 4, output
     assert "the entrypoint ended with exit code 137" in output
 
 
-def test_next_run_removes_what_a_stopped_engine_kept(here: Path, docker: Engine) -> None:
+@pytest.mark.parametrize("own_engine", ["docker"], indirect=True)  # podman has no daemon that stops
+def test_next_run_removes_what_a_stopped_engine_kept(here: Path, engine: Engine) -> None:
     write_job(here, WAITING)
-    with started(here) as run:
-        docker.stop()
+    with started(here, engine) as run:
+        engine.stop()
         try:
             output, _ = run.communicate(timeout=PATIENCE)
         finally:
-            docker.start()
+            engine.start()
     assert run.returncode == 4, output
     assert "could not be removed; the next --local docker tries again" in output
     assert "no engine is running: start it" in result(here)["FailureReason"]
-    name = docker.ask("network", "ls", "--filter", "type=custom", "--format", "{{.Name}}").strip()
-    assert docker.ask("ps", "--all", "--quiet") != ""
-    docker.ask("network", "rm", name)
-    docker.ask("network", "create", "--label", f"{LABEL}={name}0", f"{name}0")  # another run's, without its containers
+    name = engine.ask("network", "ls", "--filter", "type=custom", "--format", "{{.Name}}").strip()
+    assert engine.ask("ps", "--all", "--quiet") != ""
+    engine.ask("network", "rm", name)
+    engine.ask("network", "create", "--label", f"{LABEL}={name}0", f"{name}0")  # another run's, without its containers
     write_job(here, "print('done')", "channels: null")
-    launch(here, *in_docker(), "--name", "next")
+    launch(here, *in_engine(engine), "--name", "next")
 
 
-def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, docker: Engine) -> None:
+@pytest.mark.parametrize("own_engine", ["podman"], indirect=True)
+def test_next_run_removes_what_a_killed_run_kept(here: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(here))  # for the folders that it leaves
+    write_job(here, WAITING)
+    with started(here, engine) as run:
+        [children] = [file.read_text().split() for file in Path(f"/proc/{run.pid}/task").glob(f"{run.pid}/children")]
+        removers = [pid for pid in children if LABEL in Path(f"/proc/{pid}/cmdline").read_text()]
+        for pid in (*removers, run.pid):
+            os.kill(int(pid), signal.SIGKILL)
+    assert len(removers) == 1
+    assert engine.ask("ps", "--all", "--quiet") != ""
+    write_job(here, "print('done')", "channels: null")
+    launch(here, *in_engine(engine), "--name", "next")
+
+
+def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, engine: Engine) -> None:
     write_job(here, "", "channels: null")
-    output = launch(here, *in_docker("127.0.0.1:1/image:1"), code=3)
-    assert "or log in: `docker login 127.0.0.1:1`" in output
+    output = launch(here, *in_engine(engine, "127.0.0.1:1/image:1"), code=3)
+    assert f"or log in: `{engine.name} login 127.0.0.1:1`" in output
     assert not (here / ".launch").exists()
 
 
-def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, docker: Engine) -> None:
-    docker.make_image("shell:1", "USER 1234")
+def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, engine: Engine) -> None:
+    engine.make_image("shell:1", "USER 1234")
     channels = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key}}\n"
     overlay = f'{channels}environment: {{OPTIND: x, SECRET: "it\'s $HOME\\nhidden"}}\n'
     (here / "job.yaml").write_text(laid_over_base(overlay))
-    shell = [*command(*in_docker("shell:1"))[:3], "shell", *command(*in_docker("shell:1"))[3:]]
-    typed = 'echo "$SECRET"; cat /opt/ml/input/data/train/[23].txt /etc/hostname; ls -A /opt/ml 2>&1; exit 7\n'
+    words = command(*in_engine(engine, "shell:1"))
+    shell = [*words[:3], "shell", *words[3:]]
+    typed = (
+        'echo "$SECRET"; cat /opt/ml/input/data/train/[23].txt; read -r name </etc/hostname; echo $name\nls; exit 7\n'
+    )
     second = [*shell, "--instance-count", "2", "--host", "algo-2"]
     done = subprocess.run(second, cwd=here, input=typed, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 7, done.stderr

@@ -1,8 +1,9 @@
-"""What a container engine's refusals mean for the user, by a program that refuses as docker does; and what containers get."""
+"""What container engines' refusals mean for the user, by a program that refuses as they do; and what containers get."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from launcher.console import Console
 from launcher.errors import RefusedError
+from launcher.local.runners import HostProcess, containers
 from launcher.local.runners.containers import Containers
 from launcher.local.runners.engine import Engine, Image
 
@@ -27,16 +29,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_docker(folder: Path, script: str) -> None:
-    (folder / "docker").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "docker").chmod(0o755)
+def write_engine(folder: Path, script: str, name: str = "docker") -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
 
 
-def test_machine_without_docker_is_refused_with_how_to_install_it(folder: Path) -> None:
+@pytest.mark.parametrize(("name", "package"), [("docker", r"docker\.io"), ("podman", "podman")])
+def test_machine_without_the_engine_is_refused_with_how_to_install_it(folder: Path, name: str, package: str) -> None:
     with pytest.raises(
-        RefusedError, match=r"no program docker; install it \(`apt-get install docker\.io`\), or leave out"
+        RefusedError, match=rf"no program {name}; install it \(`apt-get install {package}`\), or leave out"
     ):
-        Engine("docker")
+        Engine(name)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def test_machine_without_docker_is_refused_with_how_to_install_it(folder: Path) 
     ],
 )
 def test_engine_that_does_not_answer_is_refused_with_a_remedy(folder: Path, message: str, remedy: str) -> None:
-    write_docker(folder, f"echo '{message}' >&2; exit 1")
+    write_engine(folder, f"echo '{message}' >&2; exit 1")
     with pytest.raises(RefusedError, match=remedy):
         Engine("docker")
 
@@ -71,14 +74,14 @@ def test_engine_that_does_not_answer_is_refused_with_a_remedy(folder: Path, mess
     ],
 )
 def test_image_without_access_is_refused_with_the_login_of_its_registry(folder: Path, image: str, login: str) -> None:
-    write_docker(folder, '[ "$1" = ps ] || { echo "$2: no basic auth credentials" >&2; exit 1; }')
+    write_engine(folder, '[ "$1" = ps ] || { echo "$2: no basic auth credentials" >&2; exit 1; }')
     with pytest.raises(RefusedError, match=f"no basic auth credentials; build or load it, .* or log in: {login}"):
         Engine("docker").image(image, Console())
 
 
 def test_image_of_another_processor_is_refused(folder: Path) -> None:
     found = json.dumps([{"Architecture": "pdp11", "Id": "sha256:0", "Config": {}}])
-    write_docker(folder, f"[ $1 = ps ] || echo '{found}'")
+    write_engine(folder, f"[ $1 = ps ] || echo '{found}'")
     with pytest.raises(
         RefusedError, match=rf"the image is for pdp11, this machine is {platform.machine()}; use an image"
     ):
@@ -87,15 +90,49 @@ def test_image_of_another_processor_is_refused(folder: Path) -> None:
 
 def test_full_disk_is_an_error_with_the_command_that_frees_it(folder: Path) -> None:
     message = "Error response from daemon: mkdir /var/lib/docker/overlay2/1: no space left on device"
-    write_docker(folder, f"[ $1 = ps ] || {{ echo '{message}' >&2; exit 1; }}")
+    write_engine(folder, f"[ $1 = ps ] || {{ echo '{message}' >&2; exit 1; }}")
     with pytest.raises(
         RefusedError, match=r"^docker create: mkdir .*: no space left on device; free space .* system prune"
     ):
         Engine("docker").ask("create")
 
 
+def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> None:
+    message = 'Error: short-name "a" did not resolve to an alias and no unqualified-search registries are defined'
+    write_engine(folder, f"[ $1 = ps ] || {{ echo '{message}' >&2; exit 125; }}", "podman")
+    with pytest.raises(RefusedError, match=r"^podman pull a: short-name .*; name the image with its registry"):
+        Engine("podman").image("a", Console())
+
+
+def test_rootless_podman_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_engine(folder, "", "podman")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(RefusedError, match=r"not an address of this machine; use sudo, or --local alone"):
+        Engine("podman")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("docker", "--gpus all "), ("podman", "--device nvidia.com/gpu=all "), ("docker", "")]
+)
+def test_containers_get_all_gpus_if_there_are_any(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: str
+) -> None:
+    """A program writes down its arguments in the engine's place, since machines that run tests have no GPU."""
+    monkeypatch.setattr(containers, "_NVIDIA", folder if options else folder / "none")
+    write_engine(folder, f'[ $1 != inspect ] || echo "[]"; echo "$@" >>{folder}/asked', name)
+    for place in ("input/config", "model", "output", "output/data"):
+        (folder / "run/algo-1/ml" / place).mkdir(parents=True)
+    runner = Containers(
+        Engine(name), Image("a", "a", ()), "label=run", Console(), "127.0.0.1", isolated=False, alone=False
+    )
+    runner.prepare([HostProcess("algo-1", folder / "run/algo-1/ml", ("train",), {}, (), str(folder))])
+    asked = (folder / "asked").read_text()
+    assert options in asked
+    assert ("--gpus" in asked or "nvidia" in asked) == bool(options)
+
+
 def test_container_gets_a_copy_of_the_stores_certificates(folder: Path) -> None:
-    write_docker(folder, "")
+    write_engine(folder, "")
     (folder / "ca.pem").write_text("certificates")
     (folder / "ml/input/config").mkdir(parents=True)
     run: Any = SimpleNamespace(root=lambda host: folder / "ml")

@@ -1,4 +1,4 @@
-"""A container engine of the tests' own, on a private socket, and an image of this machine's Python."""
+"""Container engines of the tests' own, in private folders, and an image of this machine's Python."""
 
 from __future__ import annotations
 
@@ -40,40 +40,83 @@ class CannotStartError(Exception):
 
 
 class Engine:
-    """`dockerd` with its own folder, without a default network and without a change of the machine's firewall and routing."""
+    """An engine that keeps everything in a folder of its own."""
+
+    name: str
+    programs: tuple[str, ...]
+    gateway: str  # the place of the gateway in what the engine knows of a network
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.host = f"unix://{folder}/socket"
+        self.environ: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
-        places = {"host": self.host, "pidfile": f"{self.folder}/pid"}
-        places |= {f"{name}-root": f"{self.folder}/{name}" for name in ("data", "exec")}
-        options = [f"--{name}={place}" for name, place in places.items()]
-        command = ["dockerd", *options, "--bridge=none", "--iptables=false", "--ip-masq=false", "--ip-forward=false"]
-        for _ in range(_ATTEMPTS):
-            with (self.folder / "log").open("wb") as log:
-                self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            if wait_for(lambda: self._answers() or self._process.poll() is not None) and self._process.poll() is None:
-                return
-        raise CannotStartError(" ".join((self.folder / "log").read_text().split("\n")[-3:]))
+        """Start it, if it is not only a program."""
 
-    def _answers(self) -> bool:
-        command = ["docker", "-H", self.host, "ps"]
-        return subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS).returncode == 0
+    def stop(self) -> None:
+        """Stop it."""
+
+    def ask(self, *arguments: str, data: bytes | None = None) -> str:
+        """Return what a command prints; fail with its errors."""
+        environ = {**os.environ, **self.environ}
+        done = subprocess.run(
+            [self.name, *arguments], env=environ, input=data, capture_output=True, check=False, timeout=PATIENCE
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
 
     def try_out(self) -> None:
         """Do once what every run needs: a container of the image that reaches this machine, on a network in which it has a name."""
         self.make_image(IMAGE)
         self.ask("network", "create", "trial")
-        gateway = self.ask("network", "inspect", "--format", "{{(index .IPAM.Config 0).Gateway}}", "trial").strip()
-        with socket.create_server((gateway, 0)) as server:
-            connect = f"socket.create_connection({server.getsockname()}, {_SECONDS})"
+        gateway = self.ask("network", "inspect", "--format", f"{{{{{self.gateway}}}}}", "trial").strip()
+        with socket.create_server(("", 0)) as server:
+            connect = f"socket.create_connection({(gateway, server.getsockname()[1])}, {_SECONDS})"
             script = f"import socket; socket.gethostbyname('host'); {connect}"
             options = ("--rm", "--network", "trial", "--network-alias", "host")
             self.ask("run", *options, IMAGE, "python3", "-c", script)
         self.ask("network", "rm", "trial")
+
+    def left(self) -> str:
+        """Return the containers, networks and volumes of runs."""
+        networks = self.ask("network", "ls", "--format", "{{.Name}}").split()
+        own = [name for name in networks if name not in ("bridge", "host", "none", "podman")]
+        return self.ask("ps", "--all", "--quiet") + " ".join(own) + self.ask("volume", "ls", "--quiet")
+
+    def make_image(self, name: str, *changes: str) -> None:
+        """Make an image of this machine's Python; each change is a line of a Dockerfile."""
+        words = [word for change in ("ENV PATH=/usr/bin:/bin", *changes) for word in ("--change", change)]
+        self.ask("import", *words, "-", name, data=_files())
+
+
+class Docker(Engine):
+    """`dockerd` on a private socket, without a default network and without a change of the machine's firewall and routing."""
+
+    name = "docker"
+    programs = ("docker", "dockerd")
+    gateway = "(index .IPAM.Config 0).Gateway"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.environ = {"DOCKER_HOST": f"unix://{self.folder}/socket"}
+        places = {"host": self.environ["DOCKER_HOST"], "pidfile": f"{self.folder}/pid"}
+        places |= {f"{name}-root": f"{self.folder}/{name}" for name in ("data", "exec")}
+        options = [f"--{name}={place}" for name, place in places.items()]
+        command = ["dockerd", *options, "--bridge=none", "--iptables=false", "--ip-masq=false", "--ip-forward=false"]
+        for _ in range(_ATTEMPTS):
+            with (self.folder / "log").open("wb") as log:
+                environ = {
+                    **os.environ,
+                    "TMPDIR": str(self.folder),
+                }  # for the stacks of a containerd that does not answer
+                self._process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            if wait_for(lambda: self._answers() or self._process.poll() is not None) and self._process.poll() is None:
+                return
+        raise CannotStartError(" ".join((self.folder / "log").read_text().split("\n")[-3:]))
+
+    def _answers(self) -> bool:
+        command, environ = ["docker", "ps"], {**os.environ, **self.environ}
+        return subprocess.run(command, env=environ, capture_output=True, check=False, timeout=_SECONDS).returncode == 0
 
     def stop(self) -> None:
         self._process.terminate()
@@ -83,35 +126,45 @@ class Engine:
             self._process.kill()
             self._process.wait()
 
-    def ask(self, *arguments: str, data: bytes | None = None) -> str:
-        """Return what a command prints; fail with its errors."""
-        command = ["docker", "-H", self.host, *arguments]
-        done = subprocess.run(command, input=data, capture_output=True, check=False, timeout=PATIENCE)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
 
-    def left(self) -> str:
-        """Return the containers, networks and volumes of runs."""
-        networks = self.ask("network", "ls", "--quiet", "--filter", "type=custom")
-        return self.ask("ps", "--all", "--quiet") + networks + self.ask("volume", "ls", "--quiet")
+class Podman(Engine):
+    """podman with containers, images and networks of its own; its networks change the machine's firewall and routing."""
 
-    def make_image(self, name: str, *changes: str) -> None:
-        """Make an image of this machine's Python; each change is a line of a Dockerfile."""
-        words = [word for change in ("ENV PATH=/usr/bin:/bin", *changes) for word in ("--change", change)]
-        self.ask("import", *words, "-", name, data=_files())
+    name = "podman"
+    programs = ("podman", "runc", "iptables")
+    gateway = "range .Subnets}}{{.Gateway}}{{end"
+
+    def start(self) -> None:
+        """Write its settings, which ask for no more than this machine may allow: no limits for processes, no systemd."""
+        conf, storage = self.folder / "containers.conf", self.folder / "storage.conf"
+        engine = '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
+        network = f'[network]\nnetwork_backend = "netavark"\nnetwork_config_dir = "{self.folder}/networks"\n'
+        conf.write_text(f"[containers]\ndefault_ulimits = []\n{engine}{network}")
+        storage.write_text(
+            f'[storage]\ndriver = "overlay"\ngraphroot = "{self.folder}/data"\nrunroot = "{self.folder}/run"\n'
+        )
+        self.environ = {"CONTAINERS_CONF": str(conf), "CONTAINERS_STORAGE_CONF": str(storage)}
+
+    def stop(self) -> None:
+        if containers := self.ask("ps", "--all", "--quiet").split():
+            self.ask("rm", "--force", *containers)
+
+
+ENGINES = {each.name: each for each in (Docker, Podman)}
 
 
 @contextmanager
-def engine() -> Iterator[Engine]:
+def running(name: str) -> Iterator[Engine]:
     """Start an engine with the image; nothing of it is left on leaving.
 
     Raises:
         CannotStartError: This machine cannot run one, or it cannot run containers.
     """
-    if os.geteuid() or any(shutil.which(program) is None for program in ("docker", "dockerd")):
-        raise CannotStartError("needs root, docker and dockerd (package docker.io)")
-    folder = Path(tempfile.mkdtemp(prefix="docker-"))
-    found = Engine(folder)
+    kind = ENGINES[name]
+    if os.geteuid() or any(shutil.which(program) is None for program in kind.programs):
+        raise CannotStartError(f"needs root, {' and '.join(kind.programs)}")
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    found = kind(folder)
     try:
         try:
             found.start()
