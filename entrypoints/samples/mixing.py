@@ -26,7 +26,7 @@ class Mixture:
         sources: The samples of each channel; each is yielded once.
         weights: The relative frequency of each source.
         seed: Seed of the draws.
-        reader: What the seed of this reader's draws has besides: epoch, rank, worker and number of workers.
+        reader: What the seed of this reader's draws has besides: epoch, rank, ranks, worker and workers.
         transforms: A function of a sample for each source.
         stop_at_first: Whether the mixture ends with the first source that ends; otherwise the others continue.
 

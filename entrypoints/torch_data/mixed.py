@@ -1,13 +1,8 @@
 """Several channels as one iterable dataset."""
 
-# ruff: noqa: TID253 - its name says that this file imports torch
-
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-
-import torch.distributed
 
 from entrypoints.errors import ChannelError, expect
 from entrypoints.samples.channel import default_shard
@@ -46,12 +41,11 @@ class MixedDataset(StreamDataset):
                 f"channel {pipes[0]!r}: a Pipe in a mixture must have one reader per host, because several would draw at different"
                 " times and wait for each other; use one rank per host and num_workers 0 or 1, or input_mode: FastFile"
             )
-        rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else os.environ.get("RANK", 0)
         return Mixture(
             [part.samples(worker, workers, epoch) for part in self._parts],
             self._weights,
             seed=str(self._seed),
-            reader=f"{epoch}/{rank}/{worker}/{workers}",
+            reader=f"{epoch}/{self.placement.rank}/{self.placement.world_size}/{worker}/{workers}",
             transforms=[timed_transform(part.transform) for part in self._parts],
             stop_at_first=self._stop_at_first,
         )

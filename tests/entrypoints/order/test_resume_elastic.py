@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -188,6 +189,43 @@ def test_mixtures_of_any_number_continue_each_other(environment: Environment, mo
             found += [text for batch in islice(loader, None if step == 4 else 4) for text in batch]
             states.append(loader.state_dict())
         merged = as_stored(merge_states(as_stored(states)))
+    assert sorted(found) == sorted([*EVERY, *(f"line {text}" for text in EVERY)])
+
+
+def test_mixture_of_fixed_shards_continues_on_other_ranks(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which channels have ended for a rank says nothing about the same rank of another number."""
+    reading = Reading(shards=12)
+    found: list[str] = []
+    merged = None
+    for ranks, most in ((2, [None, 5]), (3, [None] * 3)):
+        states = []
+        for rank in range(ranks):
+            monkeypatch.setenv("RANK", str(rank))
+            monkeypatch.setenv("WORLD_SIZE", str(ranks))
+            parts = [
+                ChannelDataset(n, None, text_of, environment=environment, reading=reading) for n in ("tar", "lines")
+            ]
+            dataset = MixedDataset(dict.fromkeys(parts, 1.0))
+            if merged is not None:
+                dataset.load_state_dict(merged)
+            found += islice(dataset, most[rank])
+            states.append(dataset.state_dict())
+        merged = as_stored(merge_states(as_stored(states)))
+    assert sorted(found) == sorted(2 * EVERY)
+
+
+def test_mixture_of_hosts_without_torchrun_continues(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    hosts = [replace(environment, hosts=("algo-1", "algo-2"), current_host=f"algo-{number}") for number in (1, 2)]
+    first = [mixture(host) for host in hosts]
+    found = [*islice(first[0], 5), *first[1]]
+    merged = as_stored(merge_states(as_stored([each.state_dict() for each in first])))
+    for host in hosts:
+        dataset = mixture(host)
+        dataset.load_state_dict(merged)
+        found += dataset
     assert sorted(found) == sorted([*EVERY, *(f"line {text}" for text in EVERY)])
 
 

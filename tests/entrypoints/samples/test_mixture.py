@@ -79,7 +79,7 @@ def test_order_follows_the_weights_of_the_remaining_channels(environment: Enviro
     weights = {"a": 3.0, "b": 5.0, "c": 1.0}
     dataset = mixed(environment, *weights.values(), seed=4)
     dataset.set_epoch(2)
-    chance = random.Random("mixture/4/2/0/0/1/0")
+    chance = random.Random("mixture/4/2/0/1/0/1/0")
     left = {name: [f"{name}{number}" for number in range(size)] for name, size in SIZES.items()}
     expected = []
     while left:
