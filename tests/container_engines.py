@@ -146,8 +146,10 @@ class Podman(Engine):
         self.environ = {"CONTAINERS_CONF": str(conf), "CONTAINERS_STORAGE_CONF": str(storage)}
 
     def stop(self) -> None:
-        if containers := self.ask("ps", "--all", "--quiet").split():
-            self.ask("rm", "--force", *containers)
+        command, environ = ["podman", "rm", "--all", "--force"], {**os.environ, **self.environ}
+        subprocess.run(
+            command, env=environ, capture_output=True, check=False, timeout=_SECONDS
+        )  # where it cannot run, none are left
 
 
 ENGINES = {each.name: each for each in (Docker, Podman)}
