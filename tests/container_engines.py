@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -83,10 +83,10 @@ class Engine:
         own = [name for name in networks if name not in ("bridge", "host", "none", "podman")]
         return self.ask("ps", "--all", "--quiet") + " ".join(own) + self.ask("volume", "ls", "--quiet")
 
-    def make_image(self, name: str, *changes: str) -> None:
-        """Make an image of this machine's Python; each change is a line of a Dockerfile."""
+    def make_image(self, name: str, *changes: str, files: Mapping[str, str] | None = None) -> None:
+        """Make an image of this machine's Python, with these programs; each change is a line of a Dockerfile."""
         words = [word for change in ("ENV PATH=/usr/bin:/bin", *changes) for word in ("--change", change)]
-        self.ask("import", *words, "-", name, data=_files())
+        self.ask("import", *words, "-", name, data=_files(files or {}))
 
 
 class Docker(Engine):
@@ -188,7 +188,7 @@ def _unmount(folder: Path) -> None:
         subprocess.run(["umount", "--lazy", target], check=False)
 
 
-def _files() -> bytes:
+def _files(own: Mapping[str, str]) -> bytes:
     """Return a tar archive: Python with its standard library, a shell, a few tools, and the libraries that they need."""
     library = Path(sysconfig.get_path("stdlib"))
     python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
@@ -204,6 +204,10 @@ def _files() -> bytes:
             for place, path in places.items():
                 tar.add(path, str(place), filter=_open_to_all)
             tar.add(library, filter=_open_to_all)
+            for name, text in own.items():
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(text.encode()), 0o755
+                tar.addfile(entry, io.BytesIO(text.encode()))
             for directory in (*reversed(library.parents), Path("/tmp")):
                 entry = tarfile.TarInfo(str(directory))
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if directory.name == "tmp" else 0o755

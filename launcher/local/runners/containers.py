@@ -30,7 +30,7 @@ from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.local.runners import ASK_SECONDS, HostProcess
 from launcher.local.runners.engine import Engine, Image
-from launcher.local.runners.mounts import csv_line, let_all_users_in, mount_options, target_of
+from launcher.local.runners.mounts import csv_line, folder_mounts, let_all_users_in, mount_options, target_of
 from launcher.local.sandbox import handles_sigterm
 from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
 from launcher.planning import Plan
@@ -74,6 +74,7 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C must not end it
     ) as remover:
+        umask = os.umask(0o022)  # The image's user, which may be any, reads the files of the channels.
         try:
             internal = ["--internal"] if isolated else []  # only between the hosts
             engine.ask("network", "create", "--label", label, *internal, run)
@@ -84,8 +85,9 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
             _refuse_foreign_address(engine, address)
             counts = (options.instance_count, *options.restart_hosts)
             alone = isolated and all(len(hosts_of(plan.request, count)) == 1 for count in counts)
-            yield Containers(engine, image, label, console, address, isolated, alone)
+            yield Containers(engine, image, label, console, address, isolated, alone, umask)
         finally:
+            os.umask(umask)
             remover.communicate()
             _warn_of_leftovers(engine, label, console)
 
@@ -155,6 +157,7 @@ class Containers:
     address: str
     isolated: bool
     alone: bool  # without any network, even one of its own
+    umask: int = 0o022  # the user's
     kept: list[Path] = field(default_factory=list)  # folders of the hosts that outlast the run
 
     mounts: ClassVar[bool] = True
@@ -209,11 +212,14 @@ class Containers:
             self.engine.ask("rm", "-fv", *earlier)
         self.kept.clear()
         dialect = self.engine.dialect
+        folder = hosts[0].root.parent.parent
+        folder.chmod(0o777 & ~self.umask)
         with ExitStack() as stack:
-            stack.callback(self._give_back, hosts[0].root.parent.parent)
+            stack.callback(self._give_back, folder)
             for host in hosts:
                 self.kept.extend(let_all_users_in(host))
-                options = [option for bind in host.binds for option in mount_options(host, bind, dialect)]
+                options = [*folder_mounts(host, self.its_image.volumes)]
+                options += [option for bind in host.binds for option in mount_options(host, bind, dialect)]
                 self.engine.ask(
                     "create",
                     *("--interactive", *dialect.options),
@@ -224,25 +230,33 @@ class Containers:
                     *("--log-driver", "none"),  # the run's own log is enough
                     *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
                     *(dialect.gpus if _NVIDIA.exists() else ()),
-                    *(
-                        "--mount",
-                        csv_line("type=bind", f"source={host.root.absolute()}", f"target={contract.BASE_DIR}"),
-                    ),
                     *options,
                     *("--entrypoint", "/bin/sh", self.its_image.identity, "-s", *host.command),
                 )
+                if dialect.has_daemon and self.its_image.is_of_other_user:
+                    self._open_base(host)
             self.engine.ask("start", *map(self._name, hosts))
             if not dialect.has_daemon:
-                self._open_overlays(hosts)
+                self._open_folders(hosts)
             stack.pop_all()
 
-    def _open_overlays(self, hosts: Sequence[HostProcess]) -> None:
-        """Let all users write in overlays, of which the container's start took the mode from the user's folder."""
+    def _open_folders(self, hosts: Sequence[HostProcess]) -> None:
+        """Let all users write in /opt/ml, as boot.py does, and in overlays, which have other modes after the start."""
+        base = [Path(contract.BASE_DIR)] if self.its_image.is_of_other_user else []
         for host in hosts:
-            if targets := [target_of(host, bind) for bind in host.binds if bind.written is not None]:
+            overlays = [target_of(host, bind.target) for bind in host.binds if bind.written is not None]
+            if targets := [*base, *overlays]:
                 [container] = self.engine.inspect("container", self._name(host))
                 root = f"/proc/{container['State']['Pid']}/root"
                 subprocess.run([sys.executable, "-I", "-c", _OPEN, root, *targets], check=True)
+
+    def _open_base(self, host: HostProcess) -> None:
+        """Let all users write in /opt/ml, by a copy of an empty folder with this mode."""
+        base = Path(contract.BASE_DIR)
+        opened = Path(host.temporary, base.name)
+        opened.mkdir()
+        opened.chmod(0o777)
+        self.engine.ask("cp", str(opened), f"{self._name(host)}:{base.parent}")
 
     def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
         program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s", *command]
@@ -265,12 +279,12 @@ class Containers:
 
     def enter(self, host: HostProcess, stdout: int | None) -> subprocess.Popen[bytes]:
         # The program keeps the terminal, so it gets its variables by a FIFO.
-        variables = host.root / ".variables"
+        variables = host.root / contract.CONFIG_DIR / ".variables"
         os.mkfifo(variables)
         variables.chmod(0o644)  # for the image's user; other users of this machine cannot enter the folder
         Thread(target=variables.write_bytes, args=[_exports(host.environ)], daemon=True).start()
         terminal = ["--tty"] if sys.stdin.isatty() else []
-        script = f'. {contract.BASE_DIR}/{variables.name} && exec "$@"'
+        script = f'. {contract.BASE_DIR}/{variables.relative_to(host.root)} && exec "$@"'
         options = ("--interactive", *terminal, self._name(host))
         command = [self.engine.program, "exec", *options, "/bin/sh", "-c", script, "sh", *host.command]
         return subprocess.Popen(command, stdout=stdout)

@@ -67,6 +67,8 @@ class Image:
     name: str
     identity: str
     entrypoint: tuple[str, ...]
+    is_of_other_user: bool = False  # than root
+    volumes: tuple[str, ...] = ()
 
 
 class Engine:
@@ -122,7 +124,10 @@ class Engine:
         if found["Architecture"] != _ARCHITECTURES.get(machine, machine) and not _is_emulated(found["Architecture"]):
             remedy = "use an image for this machine, or install qemu-user-static, with which it runs slowly"
             raise RefusedError(f"{name}: the image is for {found['Architecture']}, this machine is {machine}; {remedy}")
-        return Image(name, found["Id"], tuple(found["Config"].get("Entrypoint") or ()))
+        config = found["Config"]
+        entrypoint, volumes = (tuple(config.get(key) or ()) for key in ("Entrypoint", "Volumes"))
+        is_of_other_user = (config.get("User") or "root").partition(":")[0] not in ("root", "0")
+        return Image(name, found["Id"], entrypoint, is_of_other_user, volumes)
 
     def _pull(self, name: str) -> None:
         command = [self.program, "pull", name]

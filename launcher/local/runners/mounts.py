@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from entrypoints import contract
@@ -14,15 +15,32 @@ from launcher.local.runners import HostProcess
 from launcher.local.runners.engine import Dialect
 
 
-def target_of(host: HostProcess, bind: BindMount) -> Path:
-    """Return the path in the container of what a channel mounts."""
+def target_of(host: HostProcess, path: Path) -> Path:
+    """Return the path in the container of a mount's target."""
     root = host.root.absolute()
-    return Path(contract.BASE_DIR, bind.target.relative_to(root)) if bind.target.is_relative_to(root) else bind.target
+    return Path(contract.BASE_DIR, path.relative_to(root)) if path.is_relative_to(root) else path
+
+
+def folder_mounts(host: HostProcess, volumes: Sequence[str]) -> Iterator[str]:
+    """Yield the options that mount SageMaker's own folders, and the image's volumes inside them, which would hide files.
+
+    The rest of /opt/ml is the image's, which may have its code there. A mount also cannot be replaced by a link, which would lead
+    to another file of this machine than of the container.
+    """
+    names = [contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DIR]
+    places = [Path(volume) for volume in volumes if ".." not in Path(volume).parts]
+    inside = [place.relative_to(contract.BASE_DIR) for place in places if place.is_relative_to(contract.BASE_DIR)]
+    names += [str(place) for place in inside if not {*names}.isdisjoint(map(str, place.parents))]
+    bound = {bind.target for bind in host.binds}
+    for folder in (host.root.absolute() / name for name in names):
+        if folder not in bound:
+            folder.mkdir(parents=True, exist_ok=True)
+            yield from ("--mount", csv_line("type=bind", f"source={folder}", f"target={target_of(host, folder)}"))
 
 
 def mount_options(host: HostProcess, bind: BindMount, dialect: Dialect) -> tuple[str, str]:
     """Return the options of `create` for a channel; an overlay ends with its container."""
-    target = target_of(host, bind)
+    target = target_of(host, bind.target)
     if bind.written is None:
         fields = ("type=bind", f"source={bind.source}", f"target={target}", *(["readonly"] if bind.read_only else []))
         return "--mount", csv_line(*fields)

@@ -85,6 +85,11 @@ except OSError as error:
     print("fast", error.strerror)
 for folder in (data + "file", "/opt/ml/model"):
     open(f"{folder}/{host}", "w").write(host)
+for folder in ("input/config", "input/data", "model", "output"):
+    try:
+        os.rename(f"/opt/ml/{folder}", f"/opt/ml/{folder}-moved")
+    except OSError as error:
+        print("moved", folder, error.strerror)
 open(data + f"efs/{host}", "w").close()
 while not os.path.exists(data + "efs/go"):
     time.sleep(0.02)
@@ -119,6 +124,8 @@ while not os.path.exists(data + "efs/go"):
         assert f"{host} | s3 b'train 2\\n'" in output
         assert f"{host} | environ it's $HOME" in output
         assert f"{host} | fast Read-only file system" in output
+        # A link in place of such a folder would lead outside to another file of this machine than in the container.
+        assert output.count(f"{host} | moved ") == output.count("Device or resource busy") // 2 == 4
     assert "hidden pid ['python3', '/opt/ml/input/data/launcher_code/boot.py']" in output
     pipes = [
         json.loads(line.partition(" pipe 0 ")[2].replace("'", '"')) for line in output.split("\n") if " pipe 0 " in line
@@ -135,7 +142,9 @@ while not os.path.exists(data + "efs/go"):
     ]
 
 
-def test_users_image_gets_train_its_user_and_no_network(here: Path, engine: Engine, fuse: None) -> None:
+def test_users_image_keeps_its_code_and_gets_train_its_user_and_no_network(
+    here: Path, engine: Engine, fuse: None
+) -> None:
     program = """
 import os, socket, sys
 config = open("/opt/ml/input/config/hyperparameters.json").read()
@@ -148,11 +157,12 @@ except OSError as error:
     print("outside", error.strerror)
 open("/opt/ml/input/data/train/new", "w").close()
 open(os.environ["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] + "/kept", "a").write(" and new")
+open("/opt/ml/output/data/written", "w").close()
 open("/opt/ml/output/failure", "w").write("a reason of its own")
 sys.exit(3)
 """
-    entrypoint = json.dumps(["python3", "-c", program])
-    engine.make_image("users:1", f"ENTRYPOINT {entrypoint}", "USER 1234")
+    changes = ('ENTRYPOINT ["python3", "/opt/ml/code/program.py"]', "VOLUME /opt/ml/output/data", "USER 1234")
+    engine.make_image("users:1", *changes, files={"/opt/ml/code/program.py": program})
     channels = "channels: {fast: {s3_uri: s3://bucket/train/, input_mode: FastFile}, train: s3://bucket/train/}"
     size = "instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9"
     resources = f"resource_config: {{{size}, keep_alive_period_in_seconds: 60}}"
@@ -161,12 +171,19 @@ sys.exit(3)
     kept.parent.mkdir(parents=True)
     kept.write_text("old")
     (here / "job.yaml").write_text(laid_over_base(overlay))
-    output = launch(here, "--local", engine.name, code=4)
+    umask = os.umask(0o077)
+    try:
+        output = launch(here, "--local", engine.name, code=4)
+    finally:
+        os.umask(umask)
+    assert (here / ".launch/job").stat().st_mode & 0o777 == 0o700
     assert """program ['train'] 1234 {"epochs": "1"} ['AWS_REGION']""" in output
     assert f"channels {[[f'{index}.txt' for index in range(6)]] * 2}" in output
     assert "outside Network is unreachable" in output
     assert "shared memory True" in output
     assert result(here)["FailureReason"] == "a reason of its own"
+    with tarfile.open(result(here)["Artifacts"]["output"]) as tar:
+        assert tar.getnames() == ["written"]
     assert kept.read_text() == "old and new"
     facts = {what: (fact["Here"], fact["Same"]) for what, fact in result(here)["Fidelity"].items()}
     assert facts["image"] == ("users:1", True)
@@ -286,7 +303,7 @@ def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, engi
     engine.make_image("shell:1", "USER 1234")
     channels = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key}}\n"
     overlay = f'{channels}environment: {{OPTIND: x, SECRET: "it\'s $HOME\\nhidden"}}\n'
-    (here / "job.yaml").write_text(laid_over_base(overlay))
+    write_job(here, "", overlay)  # boot.py makes folders beside SageMaker's, also as a user of the image
     words = command(*in_engine(engine, "shell:1"))
     shell = [*words[:3], "shell", *words[3:]]
     typed = (
@@ -297,7 +314,7 @@ def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, engi
     assert done.returncode == 7, done.stderr
     assert done.stdout.startswith("it's $HOME\nhidden\ntrain 3\nalgo-2\n")
     with on_terminal(shell, here) as terminal:
-        terminal.wait_for("a shell on algo-1; the job runs: train")
+        terminal.wait_for("a shell on algo-1; the job runs: python3 /opt/ml/input/data/launcher_code/boot.py")
         terminal.type("echo $((6 * 7)) $SECRET\n")
         terminal.wait_for("42 it's $HOME hidden")
         terminal.type("exit 7\n")
