@@ -34,7 +34,7 @@ class Samples:
         self.about = {**about, **order.described()}
         source = open_samples(self._at)
         # Unshuffled, the caller iterates over the reader itself: another call for each sample would be noticeable.
-        self._blocks = None if order.reading.seed is None else _Blocks(order, self._at)
+        self._blocks = None if order.reading.seed is None else _Blocks(order, self._at, self.channel)
         self._samples = source if self._blocks is None else self._blocks.shuffled(source)
 
     def __iter__(self) -> Iterator[Sample]:
@@ -150,8 +150,8 @@ class _Blocks:
 
     # It has no reference to its Samples: a reference cycle would keep the source open until garbage collection.
 
-    def __init__(self, order: Order, at: ShardCursor) -> None:
-        self._order, self._at = order, at
+    def __init__(self, order: Order, at: ShardCursor, channel: str) -> None:
+        self._order, self._at, self._channel = order, at, channel
         self.finished = False
         self._left = False
         self.resume(Position())
@@ -174,6 +174,8 @@ class _Blocks:
                 shuffled = in_order(block, piece.seed) if piece else self._order.of_block(block, self._number)
                 samples: list[Any] = list(shuffled)
                 block.clear()
+                if self._given and (self._count, self._end) != (len(samples), after):
+                    raise self._changed()
                 self._count, self._end = len(samples), after
                 last = len(samples) - 1
                 for number in range(max(self._given, piece.given if piece else 0), len(samples)):
@@ -183,7 +185,15 @@ class _Blocks:
                         self._number += 1
                     sample, samples[number] = samples[number], None  # frees memory for the next block
                     yield sample
+            if self._given:
+                raise self._changed()
             self.finished = True
+
+    def _changed(self) -> ChannelError:
+        return ChannelError(
+            f"channel {self._channel!r}: block {self._number} of the shuffled samples has another size or another end than it"
+            " had when the state was taken: an object was rewritten; restart the epoch"
+        )
 
     def _from_reader(self, source: Generator[Sample, None, None]) -> Generator[_Block, None, None]:
         with closing(source):

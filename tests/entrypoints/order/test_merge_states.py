@@ -19,7 +19,7 @@ from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.mixed import MixedDataset
 from entrypoints.torch_data.ranks import load_state
-from shuffled_channels import EVERY, SHUFFLED, as_stored, make_environment, text_of
+from shuffled_channels import EVERY, SHUFFLED, as_stored, make_environment, text_of, texts
 
 
 def test_shards_that_ranks_do_not_divide_are_refused(environment: Environment) -> None:
@@ -149,3 +149,22 @@ def test_changed_objects_are_refused_by_any_number_of_readers(tmp_path: Path) ->
     ):
         samples.load_state_dict(merged)
         list(samples)
+
+
+@pytest.mark.parametrize("lines", [5, 15])
+@pytest.mark.parametrize("block", [25, 1000])
+def test_object_that_is_rewritten_in_a_begun_block_is_named(environment: Environment, block: int, lines: int) -> None:
+    """The block is read again to resume in it: with other samples it would have another order."""
+    reading = Reading(seed=7, block=block)
+    state = state_of(environment, "lines", 0, 1, 14, reading=reading)
+    for number in {text.partition("-")[0] for text in texts(environment, "lines", reading=reading)[:block]}:
+        path = environment.channels["lines"].path / f"{number}.txt"
+        before = path.read_bytes()
+        path.write_text("new\n" * lines)
+        with (
+            closing(open_channel("lines", environment=environment, reading=reading)) as samples,
+            pytest.raises(ChannelError, match=r"^channel 'lines': .* when the state was taken: .*; restart the epoch$"),
+        ):
+            samples.load_state_dict(state)
+            next(samples)
+        path.write_bytes(before)
