@@ -258,7 +258,7 @@ def _forget() -> None:
     global _pieces, _lock, _last
     _pieces, _lock, _last = _Pieces(), threading.Lock(), None
     for each in _opened.values():
-        each.close()
+        os.close(each.descriptor)  # Not the memory: another thread of the parent may have been copying from it.
     _opened.clear()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,28 @@ def test_forked_process_has_its_own_memory() -> None:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert hand_over.ForkingPickler.loads(message) == data
+
+
+def test_process_may_be_forked_while_another_thread_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the thread of pin_memory reads while another loader starts its workers."""
+
+    class Forking(bytearray):
+        status = -1
+
+        def __setitem__(self, place: Any, data: Any) -> None:
+            if not (child := os.fork()):
+                os._exit(0)
+            self.status = os.waitpid(child, 0)[1]
+            super().__setitem__(place, data)
+
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: os._exit(1))
+    data, array = os.urandom(LEAST_BYTES), Forking(LEAST_BYTES)
+    piece = hand_over.Piece()
+    start = piece.put(data)
+    assert start is not None
+    hand_over.take_into(array, piece.token, piece.owner, piece.descriptor, start)
+    assert array.status == 0
+    assert array == data
 
 
 def test_workers_collect_nothing_that_they_inherit() -> None:
