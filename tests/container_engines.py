@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from launcher.local.runners.containers import LABEL
 from patience import PATIENCE, wait_for
 
 IMAGE = "launch-tests/python:1"
@@ -78,10 +79,11 @@ class Engine:
         self.ask("network", "rm", "trial")
 
     def left(self) -> str:
-        """Return the containers, networks and volumes of runs."""
+        """Return the containers, networks, volumes and kept images of runs."""
         networks = self.ask("network", "ls", "--format", "{{.Name}}").split()
         own = [name for name in networks if name not in ("bridge", "host", "none", "podman")]
-        return self.ask("ps", "--all", "--quiet") + " ".join(own) + self.ask("volume", "ls", "--quiet")
+        others = self.ask("volume", "ls", "--quiet") + self.ask("images", "--quiet", "--filter", f"label={LABEL}")
+        return self.ask("ps", "--all", "--quiet") + " ".join(own) + others
 
     def make_image(self, name: str, *changes: str, files: Mapping[str, str] | None = None) -> None:
         """Make an image of this machine's Python, with these programs; each change is a line of a Dockerfile."""

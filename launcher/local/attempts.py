@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -22,7 +23,7 @@ from launcher.local.hosts import prepare_host, write_code
 from launcher.local.providers import provide
 from launcher.local.providers.directories import remove_tree
 from launcher.local.report import announce
-from launcher.local.runners import HostProcess
+from launcher.local.runners import HostProcess, Kept
 from launcher.local.watch import PlannedEnd, RunResult, Stops, watch
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 
@@ -66,6 +67,8 @@ def run_attempts(
                         outcome = watch(hosts, run, failures, end, stops)
                     if not (outcome.secondary == _INTERRUPTED and outcome.killed):
                         checkpoints.store()
+                    if options.keep and outcome.secondary != _INTERRUPTED:
+                        outcome = replace(outcome, kept=_kept(run, hosts))
             except KeyboardInterrupt:
                 if not started:
                     raise
@@ -75,7 +78,7 @@ def run_attempts(
                     raise
                 outcome = RunResult("Failed", exit_code=TrainingFailedError.exit_code, reason=str(error))
             stops.held = True
-            checkpoints.forget()
+            checkpoints.forget(kept=outcome.kept is not None)
             seconds, metrics = total.seconds + outcome.seconds, {**total.metrics, **outcome.metrics}
             total = replace(outcome, seconds=seconds, metrics=metrics, waits=outcome.waits or total.waits)
             if outcome.secondary == _INTERRUPTED:
@@ -84,6 +87,17 @@ def run_attempts(
                 for host in run.hosts:
                     remove_tree(run.host_folder(host), run.console.warn)
     return run, total
+
+
+def _kept(run: LocalRun, hosts: Sequence[HostProcess]) -> Kept | None:
+    with run.console.progress("keeping the hosts (cannot be interrupted)", counted=False):
+        try:
+            kept = run.runner.keep(hosts)
+            folders = (str(run.host_folder(host)) for host in run.hosts)
+            return kept._replace(remove=(*kept.remove, shlex.join(["rm", "-rf", *folders])))
+        except OSError as error:
+            run.console.warn(f"the hosts are not kept: {error}")
+            return None
 
 
 def planned_end(

@@ -95,9 +95,9 @@ class Checkpoints:
         """Store the hosts' last changes. Raises RefusedError if that fails."""
         self._store(Event())
 
-    def forget(self) -> None:
-        """Remove the hosts' directories, with what was not stored."""
-        for own in self._known:
+    def forget(self, *, kept: bool = False) -> None:
+        """Remove the hosts' directories, with what was not stored, unless they are kept."""
+        for own in () if kept else self._known:
             shutil.rmtree(own, ignore_errors=True)
         self._known.clear()
         self._unfinished.unlink(missing_ok=True)

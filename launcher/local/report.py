@@ -62,11 +62,12 @@ def report(run: LocalRun, outcome: RunResult) -> int:
         "Artifacts": artifacts,
         "Fidelity": fidelity.as_data(run.facts),
         "Folder": str(run.folder),
+        **({"Kept": {"Enter": outcome.kept.enter, "Remove": outcome.kept.remove}} if outcome.kept else {}),
     }
     (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for host in run.hosts:
         code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too
-        for leftover in ("scratch", "stage", "home", *(f"ml/{each}" for each in code)):
+        for leftover in ("scratch", "stage", *(() if outcome.kept else ("home", *(f"ml/{each}" for each in code)))):
             shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
     if run.options.as_json:
         print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json
@@ -186,6 +187,11 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
         say(f"  {line}")
     say(f"  folder   {shown_path(run.folder)}")
     say(f"  logs     {', '.join(shown_path(log) for log in sorted(run.folder.glob('algo-*.log')))}")
+    if outcome.kept:
+        say("  kept     the hosts as they ended, without channels: their mounts and FIFOs are gone")
+        for host, command in outcome.kept.enter.items():
+            say(f"  enter    {host}: {command}")
+        say(f"  remove   {' && '.join(outcome.kept.remove)}")
 
 
 def _size(path: Path) -> int:

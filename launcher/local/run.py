@@ -60,6 +60,8 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         raise InputError(
             f"--host {options.shell}: the job runs on {known}; name one of them, or raise --instance-count"
         )
+    if options.shell and options.keep:
+        raise InputError("--keep: a shell leaves nothing; leave it out, or run the job with it and enter what is kept")
     if options.interrupt_after is None and (options.times > 1 or options.restart_hosts or options.rename_hosts):
         raise InputError(
             "--times, --restart-hosts, --rename-hosts: these describe interruptions; add --interrupt-after"

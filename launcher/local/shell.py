@@ -21,11 +21,9 @@ from launcher.local.checkpoints import Checkpoints
 from launcher.local.data.delivery import Store
 from launcher.local.fidelity import as_data, note_facts
 from launcher.local.report import announce
-from launcher.local.runners import HostProcess
+from launcher.local.runners import BEST_SHELL, HostProcess
 from launcher.local.watch import Stops
 from launcher.local.workspace import LocalRun
-
-_BEST_SHELL: tuple[str, ...] = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
 
 
 def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], stops: Stops) -> int:
@@ -55,7 +53,7 @@ def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], st
 
 
 def _shell(run: LocalRun, host: HostProcess) -> int:
-    command = _BEST_SHELL
+    command: tuple[str, ...] = BEST_SHELL
     if contract.BOOT_FILE in [Path(word).name for word in host.command[:2]]:
         command = (*host.command, "--shell")  # it unpacks the code, and sets the variables
     if sys.stdin.isatty():

@@ -18,7 +18,7 @@ from launcher.console import last_state
 from launcher.errors import RefusedError, StoppedError, TrainingFailedError
 from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits
 from launcher.jobs.logs.metrics import Metrics
-from launcher.local.runners import HostProcess
+from launcher.local.runners import HostProcess, Kept
 from launcher.local.workspace import LocalRun
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -49,6 +49,7 @@ class RunResult:
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     waits: tuple[ChannelWaits, ...] = ()
+    kept: Kept | None = None
 
     @property
     def status(self) -> str:

@@ -33,6 +33,7 @@ class LocalOptions:
         restart_hosts: The numbers of hosts after an interruption, in turn: (2, 1); as before without any.
         rename_hosts: After an interruption, give the hosts names that the job has not seen: algo-3 after algo-1 and algo-2.
         no_namespaces: Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.
+        keep: Keep the hosts as they ended: their files, and an image of each container.
         shell: Open a shell in the host of this name instead of running the job, as `launch shell` does.
         yes: Answer yes to every question.
         as_json: Print the result as JSON on stdout, and everything else on stderr.
@@ -51,6 +52,7 @@ class LocalOptions:
     restart_hosts: tuple[int, ...] = ()
     rename_hosts: bool = False
     no_namespaces: bool = False
+    keep: bool = False
     shell: str | None = None
     yes: bool = False
     as_json: bool = False

@@ -68,6 +68,9 @@ class Local(Effect):
         help="With --interrupt-after: restart with N hosts. Repeatable: taken in turn.",
     )
     rename_hosts: bool = flag(help="With --interrupt-after: restart with host names that the job has not seen.")
+    keep: bool = flag(
+        help="With --local: keep the hosts as they ended, for a look: their files, and an image of each container."
+    )
     no_namespaces: bool = flag(help="With --local: run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.")
 
     def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from launcher.local.data.delivery import BindMount
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from launcher.planning import Plan
 
 ASK_SECONDS = 60
+BEST_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
 RUNNERS = {"process": "processes", "docker": "containers", "podman": "containers"}
 
 
@@ -31,6 +32,13 @@ class HostProcess:
     environ: Mapping[str, str]
     binds: tuple[BindMount, ...]
     temporary: str  # a folder for temporary files
+
+
+class Kept(NamedTuple):
+    """What is left of the hosts for a look."""
+
+    enter: Mapping[str, str]  # for each host, the command
+    remove: tuple[str, ...]  # the commands
 
 
 class Runner(Protocol):
@@ -77,6 +85,9 @@ class Runner(Protocol):
 
     def finish(self, folder: Path) -> None:
         """Make this user the owner of what the hosts wrote below a folder. Raises RefusedError if hosts were ended from outside."""
+
+    def keep(self, hosts: Sequence[HostProcess]) -> Kept:
+        """Keep what ended hosts wrote outside their folders, which are kept, too. Raises OSError if it cannot be copied."""
 
 
 def opened(plan: Plan, options: LocalOptions, console: Console) -> AbstractContextManager[Runner]:

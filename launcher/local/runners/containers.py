@@ -28,8 +28,9 @@ from typing import ClassVar
 from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
-from launcher.local.runners import ASK_SECONDS, HostProcess
+from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
 from launcher.local.runners.engine import Engine, Image
+from launcher.local.runners.kept_images import kept_images
 from launcher.local.runners.mounts import csv_line, folder_mounts, let_all_users_in, mount_options, target_of
 from launcher.local.sandbox import handles_sigterm
 from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
@@ -38,7 +39,6 @@ from launcher.planning import Plan
 LABEL = "sagemaker-launcher.run"
 _KILL_SECONDS = 10  # for the engine to end a container
 _NVIDIA = Path("/dev/nvidiactl")
-_EXEC = b'exec "$@" </dev/null\n'  # with which `sh -s PROGRAM ...` becomes the program
 # `start` of a running container only attaches, and adds no line as podman's `attach` does; it has no exit code there.
 _ATTACH = '"$1" start --attach --interactive --detach-keys= "$2"; exit "$("$1" wait "$2" 2>/dev/null || echo 125)"'
 # Run with the container's root, so that no link of the image leads out of it.
@@ -95,6 +95,11 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
 def _exports(environ: Mapping[str, str]) -> bytes:
     """Return a script of a shell that sets the variables; `command` lets it go on after one that it refuses, such as bash's UID."""
     return "".join(f"command export {name}={shlex.quote(value)}\n" for name, value in environ.items()).encode()
+
+
+def _script(host: HostProcess, command: Sequence[str]) -> bytes:
+    """Return a script that sets the host's variables and becomes a program."""
+    return _exports(host.environ) + f"exec {shlex.join(command)} </dev/null\n".encode()
 
 
 def _warn_of_leftovers(engine: Engine, label: str, console: Console) -> None:
@@ -231,7 +236,7 @@ class Containers:
                     *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
                     *(dialect.gpus if _NVIDIA.exists() else ()),
                     *options,
-                    *("--entrypoint", "/bin/sh", self.its_image.identity, "-s", *host.command),
+                    *("--entrypoint", "/bin/sh", self.its_image.identity, "-s"),
                 )
                 if dialect.has_daemon and self.its_image.is_of_other_user:
                     self._open_base(host)
@@ -259,9 +264,9 @@ class Containers:
         self.engine.ask("cp", str(opened), f"{self._name(host)}:{base.parent}")
 
     def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
-        program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s", *command]
+        program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s"]
         return subprocess.check_output(
-            program, input=_exports(host.environ) + _EXEC, stderr=subprocess.DEVNULL, timeout=ASK_SECONDS
+            program, input=_script(host, command), stderr=subprocess.DEVNULL, timeout=ASK_SECONDS
         )
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
@@ -274,7 +279,7 @@ class Containers:
         )
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as stdin:  # its exit code shows that the container has ended
-            stdin.write(_exports(host.environ) + _EXEC)
+            stdin.write(_script(host, host.command))
         return process
 
     def enter(self, host: HostProcess, stdout: int | None) -> subprocess.Popen[bytes]:
@@ -309,6 +314,10 @@ class Containers:
         """Make this user the owner of what the containers' users wrote, in a container of the image, as only root can."""
         self.engine.ask("ps", "--quiet")  # an engine that stops ends its containers, some with exit code 0
         self._give_back(folder)
+
+    def keep(self, hosts: Sequence[HostProcess]) -> Kept:
+        names = {self._name(host): host for host in hosts}
+        return kept_images(self.engine, self.its_image, names, f"{LABEL}=kept", self.console)
 
     def _give_back(self, folder: Path) -> None:
         if os.geteuid() == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import site
@@ -20,7 +21,7 @@ from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.local import enter, sandbox
-from launcher.local.runners import ASK_SECONDS, HostProcess
+from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
 from launcher.local.workspace import Host, LocalOptions, LocalRun
 from launcher.planning import Plan, boot_arguments
 
@@ -188,6 +189,17 @@ class Processes:
 
     def finish(self, folder: Path) -> None:
         """Do nothing: the processes are this user's."""
+
+    def keep(self, hosts: Sequence[HostProcess]) -> Kept:
+        """Copy the temporary files, without sockets and FIFOs."""
+        for host in hosts:
+            shutil.copytree(host.temporary, host.root.parent / "tmp", symlinks=True, ignore=_special)
+        return Kept({host.name: shlex.join(["cd", str(host.root.parent)]) for host in hosts}, ())
+
+
+def _special(folder: str, names: Sequence[str]) -> list[str]:
+    paths = {name: Path(folder, name) for name in names}
+    return [name for name, path in paths.items() if not (path.is_symlink() or path.is_dir() or path.is_file())]
 
 
 def _children(pid: int) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import signal
 import subprocess
 import tarfile
@@ -320,3 +321,37 @@ def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, engi
         terminal.type("exit 7\n")
         assert terminal.end() == 7, terminal.shown
     assert not (here / ".launch/job").exists()
+
+
+def test_kept_container_shows_what_the_job_wrote_but_no_variable_or_argument(here: Path, engine: Engine) -> None:
+    program = """
+import sys
+for folder in ("/tmp", "/opt/ml/model", "/opt/ml/checkpoints"):
+    open(folder + "/note", "w").write("written")
+sys.exit(3)
+"""
+    engine.make_image("kept:1", f"ENTRYPOINT {json.dumps(['python3', '-c', program])}", "USER 1234")
+    secrets = "environment: {SECRET: hidden}\ncontainer_arguments: [hidden]\n"
+    (here / "job.yaml").write_text(
+        laid_over_base(f"{secrets}checkpoint_config: {{s3_uri: s3://bucket/c/}}\nchannels: null\n")
+    )
+    launch(here, *in_engine(engine, "kept:1"), "--keep", "--instance-count", "2", code=4)
+    kept = result(here)["Kept"]
+    assert list(kept["Enter"]) == ["algo-1", "algo-2"]
+    for command_line in kept["Enter"].values():
+        image = command_line.split()[-1]
+        shown = engine.ask("image", "inspect", image) + engine.ask("history", "--no-trunc", image)
+        assert "hidden" not in shown
+        assert "AWS_" not in shown
+    with on_terminal(shlex.split(kept["Enter"]["algo-2"]), here) as terminal:
+        terminal.type("cat /tmp/note /opt/ml/model/note /opt/ml/checkpoints/note; echo $((6 * 7))\n")
+        terminal.wait_for("writtenwrittenwritten")
+        terminal.wait_for("42")
+        write_job(here, "", "channels: null")
+        # The next run removes what is left of others, but not this.
+        subprocess.run(command(*in_engine(engine), "--name", "next"), cwd=here, check=True, timeout=PATIENCE)
+        terminal.type("echo $((6 * 8)); exit 7\n")
+        terminal.wait_for("48")
+        assert terminal.end() == 7
+    subprocess.run(" && ".join(kept["Remove"]), shell=True, check=True)
+    assert sorted(path.name for path in (here / ".launch/job").glob("algo-*")) == ["algo-1.log", "algo-2.log"]

@@ -55,11 +55,23 @@ def test_shell_in_another_host_has_its_name_and_shard(here: Path, fuse: None) ->
     odd = (1, 3, 5)
     files, lines = "".join(f"{each}.txt\n" for each in odd), "".join(f"train {each}\n" for each in odd)
     assert done.stdout.startswith(f"algo-2\n{files}{lines}127.0.1.1"), done.stdout + done.stderr
-    refused = shell(here, "", "--host", "algo-3")
-    assert refused.returncode == 2
-    assert (
-        "--host algo-3: the job runs on algo-1, algo-2; name one of them, or raise --instance-count" in refused.stderr
-    )
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            ["--host", "algo-3", "--instance-count", "2"],
+            "--host algo-3: the job runs on algo-1, algo-2; name one of them",
+        ),
+        (["--keep"], "--keep: a shell leaves nothing; leave it out, or run the job with it and enter what is kept"),
+    ],
+)
+def test_shell_that_cannot_be_is_refused(here: Path, options: list[str], error: str) -> None:
+    write_job(here, "", CHANNELS)
+    done = shell(here, "", *options)
+    assert done.returncode == 2
+    assert error in done.stderr
 
 
 def test_shell_of_a_job_with_its_own_entrypoint_prints_json_alone(here: Path) -> None:
