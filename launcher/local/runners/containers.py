@@ -39,8 +39,8 @@ from launcher.planning import Plan
 LABEL = "sagemaker-launcher.run"
 _KILL_SECONDS = 10  # for the engine to end a container
 _NVIDIA = Path("/dev/nvidiactl")
-# `start` of a running container only attaches, and adds no line as podman's `attach` does; it has no exit code there.
-_ATTACH = '"$1" start --attach --interactive --detach-keys= "$2"; exit "$("$1" wait "$2" 2>/dev/null || echo 125)"'
+# Attaches, and ends with the container's exit code, which podman's `start` does not have.
+_ATTACH = '"$@"; for name; do :; done; exit "$("$1" wait "$name" 2>/dev/null || echo 125)"'
 # Run with the container's root, so that no link of the image leads out of it.
 _OPEN = "import os, sys; os.chroot(sys.argv[1]); [os.chmod(target, 0o777) for target in sys.argv[2:]]"
 # Waits for the end of its standard input, which the launcher never closes before its own, and removes what has the label.
@@ -271,7 +271,7 @@ class Containers:
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            ["sh", "-c", _ATTACH, "sh", self.engine.program, self._name(host)],
+            ["sh", "-c", _ATTACH, "sh", self.engine.program, *self.engine.dialect.attach, self._name(host)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

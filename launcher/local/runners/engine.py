@@ -25,16 +25,24 @@ class Dialect:
 
     package: str
     gpus: tuple[str, ...]  # the options for all GPUs
+    attach: tuple[str, ...]  # the command that attaches to a running container
     options: tuple[str, ...] = ()  # for `create`
     has_daemon: bool = True
     """Whether a daemon makes the network's bridge and each overlay; if not, they exist only while a container runs."""
 
 
 DIALECTS = {
-    "docker": Dialect(package="docker.io", gpus=("--gpus", "all")),
+    "docker": Dialect(
+        package="docker.io",
+        gpus=("--gpus", "all"),
+        # Not `start`, which starts again what has ended since it attached.
+        attach=("attach", "--sig-proxy=false", "--detach-keys="),
+    ),
     "podman": Dialect(
         package="podman",
         gpus=("--device", "nvidia.com/gpu=all"),
+        # Not `attach`, which adds a line to the program's; `start` only attaches to what runs.
+        attach=("start", "--attach", "--interactive", "--detach-keys="),
         # As docker does: no proxy variables of this machine, and `rm --force` does not wait.
         options=("--http-proxy=false", "--stop-timeout", "0"),
         has_daemon=False,
