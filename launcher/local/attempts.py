@@ -89,15 +89,15 @@ def run_attempts(
     return run, total
 
 
-def _kept(run: LocalRun, hosts: Sequence[HostProcess]) -> Kept | None:
+def _kept(run: LocalRun, hosts: Sequence[HostProcess]) -> Kept:
+    folders = {host.name: str(host.root.parent) for host in hosts}
+    enter, more = {name: shlex.join(["cd", folder]) for name, folder in folders.items()}, Kept({}, ())
     with run.console.progress("keeping the hosts (cannot be interrupted)", counted=False):
         try:
-            kept = run.runner.keep(hosts)
-            folders = (str(run.host_folder(host)) for host in run.hosts)
-            return kept._replace(remove=(*kept.remove, shlex.join(["rm", "-rf", *folders])))
+            more = run.runner.keep(hosts)
         except OSError as error:
-            run.console.warn(f"the hosts are not kept: {error}")
-            return None
+            run.console.warn(f"--keep: not all temporary files are kept: {error}")
+    return Kept({**enter, **more.enter}, (*more.remove, shlex.join(["rm", "-rf", *folders.values()])))
 
 
 def planned_end(

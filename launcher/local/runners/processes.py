@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import site
@@ -194,7 +193,7 @@ class Processes:
         """Copy the temporary files, without sockets and FIFOs."""
         for host in hosts:
             shutil.copytree(host.temporary, host.root.parent / "tmp", symlinks=True, ignore=_special)
-        return Kept({host.name: shlex.join(["cd", str(host.root.parent)]) for host in hosts}, ())
+        return Kept({}, ())
 
 
 def _special(folder: str, names: Sequence[str]) -> list[str]:

@@ -48,6 +48,19 @@ def test_kept_hosts_have_what_the_job_wrote_until_they_are_removed(
     assert sorted(path.name for path in (here / ".launch/job").iterdir()) == [*logs, "result.json", "s3"]
 
 
+def test_host_without_its_temporary_folder_is_kept(here: Path) -> None:
+    script = """
+import os, shutil, tempfile
+open(os.environ["HOME"] + "/note", "w").close()
+shutil.rmtree(tempfile.gettempdir())
+"""
+    write_job(here, script, "channels: null")
+    output = launch(here, "--keep", "--no-namespaces")
+    assert "warning: --keep: not all temporary files are kept: [Errno 2] No such file or directory" in output
+    assert result(here)["Kept"]["Enter"] == {"algo-1": f"cd {here}/.launch/job/algo-1"}
+    assert (here / ".launch/job/algo-1/home/note").exists()
+
+
 def test_only_the_hosts_of_the_last_attempt_are_kept(here: Path) -> None:
     namespaces()
     script = """
