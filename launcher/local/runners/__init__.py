@@ -87,7 +87,7 @@ class Runner(Protocol):
         """Make this user the owner of what the hosts wrote below a folder. Raises RefusedError if hosts were ended from outside."""
 
     def keep(self, hosts: Sequence[HostProcess]) -> Kept:
-        """Keep what ended hosts wrote outside their folders; return how to enter and remove that. Raises OSError if a copy fails."""
+        """Keep what ended hosts wrote outside their folders; return how to enter and remove it. Raises OSError if a copy fails."""
 
 
 def opened(plan: Plan, options: LocalOptions, console: Console) -> AbstractContextManager[Runner]:
