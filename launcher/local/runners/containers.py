@@ -213,7 +213,8 @@ class Containers:
 
     def prepare(self, hosts: Sequence[HostProcess]) -> None:
         """Create and start all containers, in place of those of an earlier attempt. Their programs wait for the variables."""
-        if earlier := self.engine.ask("ps", "-aq", "--filter", f"label={self.label}").split():
+        names = f"name={self._run}-"  # not the container that waits
+        if earlier := self.engine.ask("ps", "-aq", "--filter", names).split():
             self.engine.ask("rm", "-fv", *earlier)
         self.kept.clear()
         dialect = self.engine.dialect
