@@ -159,7 +159,7 @@ def delivered(
     processes = []
     for host in run.hosts:
         # Not below the run's folder: sockets in it, such as multiprocessing's, need short paths.
-        temporary = stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True))
+        temporary = stack.enter_context(TemporaryDirectory(dir=run.scratch, ignore_cleanup_errors=True))
         own = [bind.absolute() for bind in binds if run.root(host) in bind.target.parents]
         process = prepare_host(run, host, store, temporary)  # first: it makes all folders except those for checkpoints
         processes.append(replace(process, binds=(*own, *process.binds, *checkpoints.place(host))))

@@ -74,9 +74,11 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
     with stop_signals() as stops:
         with ExitStack() as stack:
             runner = stack.enter_context(opened(plan, options, console))
-            run = LocalRun(plan, options, folder, hosts, console, runner)
-            links = stack.enter_context(TemporaryDirectory(prefix="launch-"))
-            local = with_channel_paths(plan, options.channels, Path(links))
+            stops.held = True  # A signal in the moment in which a folder is made would leave that folder.
+            scratch = Path(stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True)))
+            stops.release()
+            run = LocalRun(plan, options, folder, hosts, console, runner, scratch)
+            local = with_channel_paths(plan, options.channels, scratch)
             stack.enter_context(local.named_errors())
             run = replace(run, plan=local.plan, named=local.named)
             file_systems |= local.folders

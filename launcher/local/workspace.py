@@ -96,6 +96,7 @@ class LocalRun:
     hosts: tuple[Host, ...]
     console: Console
     runner: Runner
+    scratch: Path | None = None  # a folder outside of the run's, with a short path, that is removed with all in it
     transitions: Transitions = field(default_factory=Transitions)
     named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
     facts: dict[str, Fact] = field(default_factory=dict)  # what is as in SageMaker, and what is not

@@ -179,6 +179,31 @@ def test_ctrl_c_between_interruptions_ends_the_run(here: Path) -> None:
     assert_nothing_is_left(here)
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_ctrl_c_while_a_temporary_folder_is_made_leaves_none(
+    here: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The interrupt comes just after the folder has been made, by a change of Python's own function that makes it."""
+    write_script(here, "")
+    change = f"""
+import os, signal, tempfile
+made = []
+def mkdtemp(*args, usual=tempfile.mkdtemp):
+    made.append(usual(*args))
+    if len(made) == {number}:
+        os.kill(os.getpid(), signal.SIGINT)
+    return made[-1]
+tempfile.mkdtemp = mkdtemp
+"""
+    (here / "change").mkdir()
+    (here / "change/sitecustomize.py").write_text(change)
+    monkeypatch.setenv("PYTHONPATH", str(here / "change"))
+    (here / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(here / "temporary"))
+    launch(here, "--no-namespaces", code=130)
+    assert [*(here / "temporary").iterdir()] == []
+
+
 def test_restart_that_cannot_be_delivered_fails_the_run(here: Path) -> None:
     namespaces()
     data = here / "data/s3/bucket/train"
