@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.local.runners.containers import LABEL
+from launcher.local.runners.leftovers import LABEL
 from patience import PATIENCE, wait_for
 
 IMAGE = "launch-tests/python:1"

@@ -3,21 +3,18 @@
 No value of the environment is part of a container's settings, which all users of the engine can read: each container
 starts with a shell as PID 1 that reads the variables from its standard input and then execs the image's program. So the names of
 all hosts resolve before the first program starts, too.
-
-Networks and containers have the label LABEL, whose value names the run. A process that outlives the launcher removes them when
-the launcher ends, however it ends; what this process could not remove, because the engine was down, the next run removes.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,24 +28,27 @@ from launcher.errors import RefusedError
 from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
 from launcher.local.runners.engine import Engine, Image
 from launcher.local.runners.kept_images import kept_images
+from launcher.local.runners.leftovers import LABEL, name_of_run, removed_at_the_end
 from launcher.local.runners.mounts import csv_line, folder_mounts, let_all_users_in, mount_options, target_of
 from launcher.local.sandbox import handles_sigterm
 from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
 from launcher.planning import Plan
 
-LABEL = "sagemaker-launcher.run"
 _KILL_SECONDS = 10  # for the engine to end a container
 _NVIDIA = Path("/dev/nvidiactl")
+# Becomes the program of the arguments, unless no engine would run it: a shell takes any text for a script.
+_EXEC = b"""set -- "$(command -v "$1")" "$@"
+[ ! -f "$1" ] || [ ! -r "$1" ] || (IFS= read -r first <"$1"; case $first in "#!"* | ?ELF*) ;; *) exit 1 ;; esac) || {
+    echo "$1: exec format error: it begins with no line such as #!/bin/sh" >&2
+    exit 126
+}
+shift
+exec "$@" </dev/null
+"""
 # Attaches, and ends with the container's exit code, which podman's `start` does not have.
 _ATTACH = '"$@"; for name; do :; done; exit "$("$1" wait "$name" 2>/dev/null || echo 125)"'
 # Run with the container's root, so that no link of the image leads out of it.
 _OPEN = "import os, sys; os.chroot(sys.argv[1]); [os.chmod(target, 0o777) for target in sys.argv[2:]]"
-# Waits for the end of its standard input, which the launcher never closes before its own, and removes what has the label.
-_REMOVE = """
-read -r _
-"$1" ps -aq --filter "label=$2" | xargs -r "$1" rm -fv
-"$1" network ls -q --filter "label=$2" | xargs -r "$1" network rm
-"""
 
 
 @contextmanager
@@ -63,17 +63,9 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
     if name is None:
         raise RefusedError(f"--local {engine.name} needs an image, and the spec names none; write --image IMAGE")
     image = engine.image(name, console)
-    _remove_abandoned(engine)
-    run = f"launch-{plan.request['TrainingJobName']}-{_owner(os.getpid())}"
+    run = name_of_run(plan.request["TrainingJobName"])
     label = f"{LABEL}={run}"
-    command = ["sh", "-c", _REMOVE, "sh", engine.program, label]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C must not end it
-    ) as remover:
+    with removed_at_the_end(engine, label, console):
         umask = os.umask(0o022)  # The image's user, which may be any, reads the files of the channels.
         try:
             internal = ["--internal"] if isolated else []  # only between the hosts
@@ -88,8 +80,6 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
             yield Containers(engine, image, label, console, address, isolated, alone, umask)
         finally:
             os.umask(umask)
-            remover.communicate()
-            _warn_of_leftovers(engine, label, console)
 
 
 def _exports(environ: Mapping[str, str]) -> bytes:
@@ -99,16 +89,7 @@ def _exports(environ: Mapping[str, str]) -> bytes:
 
 def _script(host: HostProcess, command: Sequence[str]) -> bytes:
     """Return a script that sets the host's variables and becomes a program."""
-    return _exports(host.environ) + f"exec {shlex.join(command)} </dev/null\n".encode()
-
-
-def _warn_of_leftovers(engine: Engine, label: str, console: Console) -> None:
-    try:
-        left = "containers " + ", ".join(engine.ask("ps", "-aq", "--filter", f"label={label}").split())
-    except RefusedError as error:
-        left = f"containers ({error})"
-    if left != "containers ":
-        console.warn(f"{left} could not be removed; the next --local {engine.name} tries again")
+    return _exports(host.environ) + f"set -- {shlex.join(command)}\n".encode() + _EXEC
 
 
 def _refuse_foreign_address(engine: Engine, address: str) -> None:
@@ -122,36 +103,7 @@ def _refuse_foreign_address(engine: Engine, address: str) -> None:
             raise RefusedError(f"--local {engine.name}: {reason}; {remedy}") from None
 
 
-def _owner(process: int | str) -> str | None:
-    """Return a name of a process that no later process gets, of letters that can be in a container's name."""
-    try:
-        # The 22nd field, the start; the 2nd, in parentheses, can contain blanks.
-        start = (
-            Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-        )
-        return f"{_scope()}.{process}.{start}"
-    except FileNotFoundError:
-        return None
-
-
-def _scope() -> str:
-    """Return a name of the processes that this one can surely find: in its namespace, and of its user (`hidepid` of /proc)."""
-    return f"{Path('/proc/self/ns/pid').stat().st_ino}.{os.geteuid()}"
-
-
-def _remove_abandoned(engine: Engine) -> None:
-    """Remove what is left of runs whose launcher was killed while the engine was down."""
-    shown = ("--filter", f"label={LABEL}", "--format", "{{.Labels}}")  # all labels: a=b,c=d or map[a:b c:d]
-    labels = engine.ask("network", "ls", *shown) + engine.ask("ps", "-a", *shown)
-    for run in set(re.findall(rf"\b{re.escape(LABEL)}[=:]([\w.-]+)", labels)):
-        owner = run.rpartition("-")[2]
-        scope, *rest = owner.rsplit(".", 2)
-        if scope == _scope() and _owner(rest[0]) != owner:
-            command = ["sh", "-c", _REMOVE, "sh", engine.program, f"{LABEL}={run}"]
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-
-
-@dataclass(frozen=True)
+@dataclass
 class Containers:
     """The runner of containers."""
 
@@ -164,6 +116,8 @@ class Containers:
     alone: bool  # without any network, even one of its own
     umask: int = 0o022  # the user's
     kept: list[Path] = field(default_factory=list)  # folders of the hosts that outlast the run
+    begun: float = 0.0  # when the containers were started
+    signalled: set[str] = field(default_factory=set)  # containers that this run has ended
 
     mounts: ClassVar[bool] = True
     own_network: ClassVar[bool] = True
@@ -217,6 +171,8 @@ class Containers:
         if earlier := self.engine.ask("ps", "-aq", "--filter", names).split():
             self.engine.ask("rm", "-fv", *earlier)
         self.kept.clear()
+        self.signalled.clear()
+        self.begun = time.time()
         dialect = self.engine.dialect
         folder = hosts[0].root.parent.parent
         folder.chmod(0o777 & ~self.umask)
@@ -225,7 +181,7 @@ class Containers:
             for host in hosts:
                 self.kept.extend(let_all_users_in(host))
                 options = [*folder_mounts(host, self.its_image.volumes)]
-                options += [option for bind in host.binds for option in mount_options(host, bind, dialect)]
+                options += [option for bind in host.binds for option in mount_options(host, bind, dialect, self.label)]
                 self.engine.ask(
                     "create",
                     *("--interactive", *dialect.options),
@@ -300,12 +256,14 @@ class Containers:
             name = str(process.args[-1])  # type: ignore[index]
             [state] = self.engine.inspect("container", name)
             if state["State"]["Running"] and handles_sigterm(state["State"]["Pid"]):
+                self.signalled.add(name)
                 self.engine.ask("kill", "--signal", signal.SIGTERM.name, name)
                 return True
         return False
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(RefusedError, subprocess.TimeoutExpired):
+            self.signalled.add(str(process.args[-1]))  # type: ignore[index]
             self.engine.ask("kill", str(process.args[-1]))  # type: ignore[index]
             process.wait(timeout=_KILL_SECONDS)
         with suppress(ProcessLookupError):
@@ -313,12 +271,24 @@ class Containers:
 
     def finish(self, folder: Path) -> None:
         """Make this user the owner of what the containers' users wrote, in a container of the image, as only root can."""
-        self.engine.ask("ps", "--quiet")  # an engine that stops ends its containers, some with exit code 0
+        if self.engine.dialect.has_daemon:
+            self._refuse_end_by_others()
         self._give_back(folder)
 
     def keep(self, hosts: Sequence[HostProcess]) -> Kept:
         names = {self._name(host): host for host in hosts}
         return kept_images(self.engine, self.its_image, names, f"{LABEL}=kept", self.console)
+
+    def _refuse_end_by_others(self) -> None:
+        """Raise RefusedError if an engine that stops, or another program, has ended containers: some have exit code 0 then."""
+        since = ("--since", f"{self.begun:f}", "--until", f"{time.time():f}")
+        filters = ("--filter", f"label={self.label}", "--filter", "event=kill")
+        shown = ("--format", "{{.Actor.Attributes.name}} {{.Actor.Attributes.signal}}")
+        for line in self.engine.ask("events", *since, *filters, *shown).splitlines():
+            name, number = line.split()
+            if number in ("9", "15") and name not in self.signalled:
+                host, instead = name.removeprefix(f"{self._run}-"), "to end a run, press Ctrl-C or use --stop-after"
+                raise RefusedError(f"{host}: another program has ended its container by signal {number}; {instead}")
 
     def _give_back(self, folder: Path) -> None:
         if os.geteuid() == 0:

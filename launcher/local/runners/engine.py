@@ -60,6 +60,8 @@ _REMEDIES = {
     r"exec format error": "the image is for another processor; use one for this machine",
     r"/bin/sh\W.*(no such file|not found)": "the image has no /bin/sh, through which a local run passes the variables;"
     " add one to the image",
+    r"/bin/sh\W.*permission denied": "the image's user may not run /bin/sh, through which a local run passes the variables",
+    r"unable to find (user|group)": "the image's USER must be a number, or a name in its /etc/passwd",
     r"could not select device driver|nvidia-container": "install the NVIDIA Container Toolkit",
     r"nvidia\.com/gpu": "install the NVIDIA Container Toolkit, then `sudo nvidia-ctk cdi generate --output /etc/cdi/nvidia.yaml`",
     r"short-name": "name the image with its registry, such as docker.io/library/python:3.12",
@@ -148,7 +150,7 @@ class Engine:
             raise self._refusal(f"pull {name}", done.stderr, remedy)
 
     def _refusal(self, what: str, errors: str, remedy: str = "") -> RefusedError:
-        text = " ".join(errors.split())
+        text = " ".join(errors.split()).partition(" Error: failed to start containers: ")[0]
         found = (known for pattern, known in _REMEDIES.items() if re.search(pattern, text, re.IGNORECASE))
         reason = text.removeprefix("Error response from daemon: ").removeprefix("Error: ")
         advice = next(found, remedy).replace("{engine}", self.name)

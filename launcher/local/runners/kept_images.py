@@ -40,7 +40,7 @@ def kept_images(engine: Engine, image: Image, hosts: Mapping[str, HostProcess], 
             continue
         made.append(kept)
         checkpoints = [bind for bind in host.binds if bind.source.parent == host.root.parent.absolute()]
-        mounts = [option for bind in checkpoints for option in mount_options(host, bind, engine.dialect)]
+        mounts = [option for bind in checkpoints for option in mount_options(host, bind, engine.dialect, label)]
         options = ("--rm", "-it", "--security-opt", "label=disable", *folder_mounts(host, image.volumes), *mounts)
         enter[host.name] = shlex.join([engine.name, "run", *options, kept])
     return Kept(enter, (shlex.join([engine.name, "rmi", *made]),) if made else ())

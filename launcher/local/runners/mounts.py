@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from entrypoints import contract
+from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount
 from launcher.local.hosts import WARM_POOLS
 from launcher.local.runners import HostProcess
@@ -38,8 +39,8 @@ def folder_mounts(host: HostProcess, volumes: Sequence[str]) -> Iterator[str]:
             yield from ("--mount", csv_line("type=bind", f"source={folder}", f"target={target_of(host, folder)}"))
 
 
-def mount_options(host: HostProcess, bind: BindMount, dialect: Dialect) -> tuple[str, str]:
-    """Return the options of `create` for a channel; an overlay ends with its container."""
+def mount_options(host: HostProcess, bind: BindMount, dialect: Dialect, label: str) -> tuple[str, str]:
+    """Return the options of `create` for a channel; an overlay ends with its container, or is a volume with the label."""
     target = target_of(host, bind.target)
     if bind.written is None:
         fields = ("type=bind", f"source={bind.source}", f"target={target}", *(["readonly"] if bind.read_only else []))
@@ -51,12 +52,17 @@ def mount_options(host: HostProcess, bind: BindMount, dialect: Dialect) -> tuple
     (bind.written / "upper").chmod(0o777)  # the mode of the channel's folder
     # Paths in the options of an overlay must not contain commas or colons, so they are those of a link.
     layers = Path(host.temporary, f"layers-{len(list(Path(host.temporary).iterdir()))}")
+    if odd := {*",:\\"} & {*str(layers)}:
+        remedy = "set TMPDIR to a folder without it"
+        raise RefusedError(f"TMPDIR {layers.parents[1]}: mount options cannot have a path with {odd.pop()!r}; {remedy}")
     layers.symlink_to(bind.written.absolute())
     if not dialect.has_daemon:
         return "--volume", f"{layers}/lower:{target}:O,upperdir={layers}/upper,workdir={layers}/work"
     overlay = ",".join(f"{name}dir={layers}/{name}" for name in ("lower", "upper", "work"))
     options = (f"volume-opt={each}" for each in ("type=overlay", "device=overlay", f"o={overlay}"))
-    return "--mount", csv_line("type=volume", f"target={target}", "volume-nocopy", "volume-driver=local", *options)
+    return "--mount", csv_line(
+        "type=volume", f"target={target}", "volume-nocopy", f"volume-label={label}", "volume-driver=local", *options
+    )
 
 
 def csv_line(*fields: str) -> str:

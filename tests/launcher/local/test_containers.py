@@ -16,7 +16,7 @@ import pytest
 
 from container_engines import ENGINES, IMAGE, CannotStartError, Engine, running
 from launcher.checks.examples import laid_over_base
-from launcher.local.runners.containers import LABEL
+from launcher.local.runners.leftovers import LABEL
 from local_jobs import EFS, assert_nothing_is_left, command, launch, result, write_job
 from patience import PATIENCE, wait_for
 from terminals import on_terminal
@@ -254,13 +254,26 @@ def test_killed_launcher_leaves_no_container(here: Path, engine: Engine, monkeyp
         run.kill()
 
 
-def test_killed_container_fails_the_run(here: Path, engine: Engine) -> None:
+def test_container_that_another_program_removes_fails_the_run(here: Path, engine: Engine) -> None:
     write_job(here, WAITING)
     with started(here, engine) as run:
-        engine.ask("kill", *engine.ask("ps", "--quiet").split())
+        engine.ask("rm", "--force", *engine.ask("ps", "--quiet").split())
         output, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 4, output
-    assert "the entrypoint ended with exit code 137" in output
+    assert "could not be removed" not in output
+    if engine.name == "docker":  # podman has no history of signals
+        reason = "algo-1: another program has ended its container by signal 9; to end a run, press Ctrl-C or use --stop-after"
+        assert result(here)["FailureReason"] == reason
+
+
+@pytest.mark.parametrize("own_engine", ["docker"], indirect=True)  # the same shell becomes the program by podman
+def test_program_that_no_engine_runs_is_not_run_by_the_shell(here: Path, engine: Engine) -> None:
+    engine.make_image("broken:1", files={"/usr/bin/train": "echo ran\n"})
+    (here / "job.yaml").write_text(laid_over_base("channels: null\n"))
+    output = launch(here, *in_engine(engine, "broken:1"), code=4)
+    assert "/usr/bin/train: exec format error: it begins with no line such as #!/bin/sh" in output
+    assert result(here)["LikelyCause"]["Code"] == "container-start"
+    assert "algo-1 | ran" not in output
 
 
 @pytest.mark.parametrize("own_engine", ["docker"], indirect=True)  # podman has no daemon that stops

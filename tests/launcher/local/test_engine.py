@@ -14,9 +14,11 @@ import pytest
 
 from launcher.console import Console
 from launcher.errors import RefusedError
+from launcher.local.data.delivery import BindMount
 from launcher.local.runners import HostProcess, containers
 from launcher.local.runners.containers import Containers
-from launcher.local.runners.engine import Engine, Image
+from launcher.local.runners.engine import DIALECTS, Engine, Image
+from launcher.local.runners.mounts import mount_options
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -88,13 +90,33 @@ def test_image_of_another_processor_is_refused(folder: Path) -> None:
         Engine("docker").image("a", Console())
 
 
-def test_full_disk_is_an_error_with_the_command_that_frees_it(folder: Path) -> None:
-    message = "Error response from daemon: mkdir /var/lib/docker/overlay2/1: no space left on device"
-    write_engine(folder, f"[ $1 = ps ] || {{ echo '{message}' >&2; exit 1; }}")
-    with pytest.raises(
-        RefusedError, match=r"^docker create: mkdir .*: no space left on device; free space .* system prune"
-    ):
-        Engine("docker").ask("create")
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("mkdir /var/lib/docker/overlay2/1: no space left on device", r"mkdir .*; free space .* system prune"),
+        (
+            "unable to find user a: no matching entries in passwd file",
+            r"unable .* file; the image's USER must be a number",
+        ),
+        ('exec: "/bin/sh": permission denied: unknown', r"exec: .*; the image's user may not run /bin/sh"),
+    ],
+)
+def test_container_that_cannot_start_is_an_error_with_a_remedy(folder: Path, message: str, reason: str) -> None:
+    said = f"Error response from daemon: {message}\nError: failed to start containers: launch-job-algo-1"
+    write_engine(folder, f"[ $1 = ps ] || {{ echo '{said}' >&2; exit 1; }}")
+    with pytest.raises(RefusedError, match=f"^docker start: {reason}") as refused:
+        Engine("docker").ask("start")
+    assert "failed to start containers" not in str(refused.value)
+
+
+def test_overlay_below_a_folder_that_mount_options_cannot_name_is_refused(tmp_path: Path) -> None:
+    written, temporary = tmp_path / "written", tmp_path / "a,b/launch-1"
+    for folder in (written, temporary):
+        folder.mkdir(parents=True)
+    bind = BindMount(tmp_path, tmp_path / "ml/input/data/train", read_only=False, written=written)
+    host = HostProcess("algo-1", tmp_path / "ml", (), {}, (bind,), str(temporary))
+    with pytest.raises(RefusedError, match=r"^TMPDIR .*/a,b: mount options cannot have a path with ','; set TMPDIR to"):
+        mount_options(host, bind, DIALECTS["docker"], "label=run")
 
 
 def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> None:
