@@ -21,7 +21,7 @@ from threading import Event, Thread
 from entrypoints import contract
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Store
-from launcher.local.data.selection import list_prefix
+from launcher.local.data.selection import as_tree, list_prefix, written_as
 from launcher.local.workspace import Host, LocalRun
 from launcher.s3.uri import parse_s3_uri
 
@@ -46,16 +46,14 @@ class Checkpoints:
         self._stored = run.stored(config["S3Uri"])
         self._local_path = config.get("LocalPath", _USUAL).rstrip("/")
         self._stored.mkdir(parents=True, exist_ok=True)
-        for found in list_prefix(store.objects, parse_s3_uri(config["S3Uri"])):
+        for found in as_tree(list_prefix(store.objects, parse_s3_uri(config["S3Uri"]))):
             target = self._stored / found.path
-            if self._stored.resolve() not in target.resolve().parents or target.exists():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
             # Copied elsewhere first, since the store shows a file in the run's folder instead of its own.
-            with self._unfinished.open("wb") as file:
+            with written_as(found, target), self._unfinished.open("wb") as file:
                 for _ in store.objects.copy(found.place, file.fileno()):
                     pass
-            self._unfinished.replace(target)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self._unfinished.replace(target)
 
     def place(self, host: Host) -> tuple[BindMount, ...]:
         """Copy the checkpoints for a host; return the mount of them at LocalPath. Raises RefusedError if LocalPath is unusable."""
@@ -119,13 +117,14 @@ class Checkpoints:
         assert self._stored is not None
         found: set[str] = set()
         unread: list[OSError] = []
-        for folder, _, names, descriptor in os.fwalk(own, onerror=unread.append):
-            for name in random.sample(names, len(names)):
-                path = str(Path(folder, name).relative_to(own))
-                found.add(path)
+        for folder, folders, names, descriptor in os.fwalk(own, onerror=unread.append):
+            paths = {name: str(Path(folder, name).relative_to(own)) for name in (*names, *folders)}
+            found.update(paths[name] for name in names)
+            # Links to folders are among the folders.
+            for name in (*random.sample(names, len(names)), *folders):
                 # Removed since it was listed, or another user's, until the end of the hosts.
                 with suppress(FileNotFoundError, PermissionError):
-                    self._store_file(path, (name, descriptor), known, stop)
+                    self._store_file(paths[name], (name, descriptor), known, stop)
         if unread or stop.is_set():
             return
         for path in known.keys() - found:
@@ -144,10 +143,12 @@ class Checkpoints:
         state = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(state.st_mode):
             name = os.readlink(name, dir_fd=folder)
-            if "/" in name:
-                self._run.console.warn(f"the checkpoint {path} is a link to {name}, which is not stored; store a file")
+            if "/" not in name:
+                state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if "/" in name or stat.S_ISDIR(state.st_mode):
+                what = f"the checkpoint {path} is a link to {name}, which is not stored"
+                self._run.console.warn(f"{what}; store a file, such as one with this name in it")
                 return
-            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
         stamp = state.st_size, state.st_mtime_ns
         if not stat.S_ISREG(state.st_mode) or known.get(path) == stamp:
             return

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, tee
+from pathlib import Path
 from typing import Any, TypeVar
 
 from launcher.errors import RefusedError
@@ -115,12 +117,12 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
     keys: dict[str, S3Object] = {}
     for found in objects:
         if "\0" in found.path or any(part in ("", ".", "..") for part in found.path.split("/")):
-            what = f"{found.path!r} is not a valid file path below the channel's directory"
-            remedy = "rename the object (no '//', '.', '..' or leading '/' in it), or read the channel by Pipe"
+            what = f"{found.path!r} is not a valid file path below a directory"
+            remedy = "rename the object (no '//', '.', '..' or leading '/' in it); a channel can use Pipe"
             raise RefusedError(f"{found.place}: {what}; {remedy}")
         other = keys.setdefault(found.path, found)
         if other.key != found.key:
-            what = f"{other.place} has the same path {found.path!r} below the channel's directory"
+            what = f"{other.place} has the same path {found.path!r} below a directory"
             raise RefusedError(f"{found.place}: {what}; use a prefix that ends with '/'")
     for found in keys.values():
         parent = found.path
@@ -129,6 +131,16 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
                 what = f"this key is an object and also a folder (it holds {found.key})"
                 raise RefusedError(f"{keys[parent].place}: {what}, which no directory can show; rename one")
     return list(keys.values())
+
+
+@contextmanager
+def written_as(found: S3Object, path: Path) -> Iterator[None]:
+    """Raise RefusedError, with the object's name, if it cannot be written as a file."""
+    try:
+        yield
+    except OSError as error:
+        what = f"{found.place}: cannot be written as {path}: {error.strerror}"
+        raise RefusedError(f"{what}; free space there, or rename the object") from error
 
 
 def epoch_order(items: Sequence[T], seed: int, epoch: int) -> list[T]:

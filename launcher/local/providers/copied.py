@@ -15,10 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Lock
 
-from launcher.errors import RefusedError
 from launcher.local import sandbox
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.data.selection import S3Object, as_tree
+from launcher.local.data.selection import S3Object, as_tree, written_as
 from launcher.local.providers.directories import empty_directory, occupied, remove_tree
 from launcher.request.view import s3_source
 from launcher.s3.uri import S3Location, parse_s3_uri
@@ -131,7 +130,7 @@ def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> No
 
 
 def _copy(delivery: Delivery, found: S3Object, path: Path, stop: Event) -> None:
-    try:
+    with written_as(found, path):
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
         target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -142,6 +141,3 @@ def _copy(delivery: Delivery, found: S3Object, path: Path, stop: Event) -> None:
                     return
         finally:
             os.close(target)
-    except OSError as error:
-        what = f"{found.place}: cannot be written as {path}: {error.strerror}"
-        raise RefusedError(f"{what}; free space there, or rename the object") from error

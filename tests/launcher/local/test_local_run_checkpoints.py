@@ -101,3 +101,13 @@ def test_unusable_local_path_of_checkpoints_is_refused(here: Path, place: str) -
     write_job(here, "print(1)", f"checkpoint_config: {{s3_uri: s3://bucket/c/, local_path: {place}}}")
     assert "local_path" in launch(here, code=3)
     assert not (here / ".launch/job").exists()
+
+
+def test_checkpoint_that_is_also_a_folder_is_refused(here: Path) -> None:
+    for key in ("c/cd/x", "cd"):  # of the prefix `c`, these are the files `cd/x` and `cd`
+        file = here / "data/s3/bucket" / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    write_job(here, "print(1)", "checkpoint_config: {s3_uri: s3://bucket/c}")
+    assert "s3://bucket/cd: this key is an object and also a folder (it holds c/cd/x)" in launch(here, code=3)
+    assert not (here / ".launch/job").exists()

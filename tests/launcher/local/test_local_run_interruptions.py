@@ -218,7 +218,7 @@ def test_options_of_interruptions_need_one(here: Path) -> None:
     assert "expected a time such as 90s" in launch(here, "--interrupt-after", "often", code=2)
 
 
-def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path) -> None:
+def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = here / "data/s3/bucket/checkpoints"
     (before / "old").mkdir(parents=True)
     (before / "old/file").write_text("one")
@@ -235,6 +235,8 @@ def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path) -> None:
         with checkpoints.stored_meanwhile(errors.append):
             (own / "new").write_text("two")
             (own / "latest").symlink_to("new")
+            (own / "epoch-1").mkdir()
+            (own / "last-epoch").symlink_to("epoch-1")
             (own / "folder").symlink_to(before)
             (own / "outside").symlink_to("/etc/passwd")
             (own / "old/file").unlink()
@@ -253,3 +255,6 @@ def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path) -> None:
     assert [path for path in own.rglob("*") if path.is_symlink()] == []
     assert (before / "old/file").read_text() == "one"
     assert errors == []
+    shown = capsys.readouterr().err
+    for link, target in (("last-epoch", "epoch-1"), ("outside", "/etc/passwd"), ("folder", before)):
+        assert f"the checkpoint {link} is a link to {target}, which is not stored" in shown
