@@ -25,7 +25,7 @@ from launcher.local.providers.directories import remove_tree
 from launcher.local.report import announce
 from launcher.local.runners import HostProcess, Kept
 from launcher.local.watch import PlannedEnd, RunResult, Stops, watch
-from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
+from launcher.local.workspace import LocalOptions, LocalRun, hosts_of, refuse_full_disk
 
 _INTERRUPTED = "Interrupted"
 
@@ -49,17 +49,18 @@ def run_attempts(
         announce(run)
         checkpoints = Checkpoints(run, store)
         while outcome.secondary == _INTERRUPTED:
+            outcome = RunResult("Failed")
             try:
                 stops.release()
                 if interruptions:
                     run, store = _restarted(run, interruptions), store.unlisted()
-                with ExitStack() as stack:
+                with refuse_full_disk(run.folder), ExitStack() as stack:
                     run.transitions.begin("Downloading")
                     failures: list[Exception] = []
                     hosts = delivered(run, store, file_systems, checkpoints, failures.append, stack)
-                    undone.pop_all()
                     if not started:
                         note_facts(run, store, hosts[0])
+                    undone.pop_all()
                     started = True
                     run.transitions.begin("Training")
                     end = planned_end(request, options, total.seconds, time.monotonic() - begun, interruptions)
@@ -76,7 +77,11 @@ def run_attempts(
             except RefusedError as error:
                 if not started:
                     raise
-                outcome = RunResult("Failed", exit_code=TrainingFailedError.exit_code, reason=str(error))
+                if outcome.exit_code == TrainingFailedError.exit_code:  # the job's own failure came first
+                    run.console.warn(str(error))
+                else:
+                    code = TrainingFailedError.exit_code
+                    outcome = replace(outcome, secondary="Failed", exit_code=code, reason=str(error))
             stops.held = True
             checkpoints.forget(kept=outcome.kept is not None)
             seconds, metrics = total.seconds + outcome.seconds, {**total.metrics, **outcome.metrics}

@@ -8,12 +8,15 @@ import os
 import shutil
 import tarfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from entrypoints import contract
 from entrypoints.start.failure import shell_code
 from launcher.console import counted, human_bytes, shown_path
+from launcher.errors import TrainingFailedError
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
 from launcher.local import fidelity
@@ -40,13 +43,23 @@ def announce(run: LocalRun) -> None:
 def report(run: LocalRun, outcome: RunResult) -> int:
     """Keep the job's outputs, delete the rest, and print the result; return the command's exit code."""
     run.transitions.begin("Uploading")
-    with run.console.progress("packing the outputs (cannot be interrupted)", counted=False):
-        artifacts = _collect_outputs(run, failed=outcome.status == "Failed")
-    run.transitions.begin(outcome.secondary)
-    reason, cause = outcome.reason, None
+    for host in run.hosts:
+        code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too
+        for leftover in ("scratch", "stage", *(() if outcome.kept else ("home", *(f"ml/{each}" for each in code)))):
+            shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
+    reason, cause, artifacts = outcome.reason, None, {}
     if outcome.status == "Failed" and not reason:
         reason = _failure_reason(run, outcome.exit_codes)
         cause = _likely_cause(run, outcome, reason)
+    try:
+        with run.console.progress("packing the outputs (cannot be interrupted)", counted=False):
+            artifacts = _collect_outputs(run, failed=outcome.status == "Failed")
+    except OSError as error:
+        what = f"{shown_path(error.filename or run.folder)}: the outputs cannot be packed: {error.strerror}"
+        run.console.warn(f"{what}; they are still below {shown_path(run.folder)}")
+        if outcome.status != "Failed":
+            outcome, reason = replace(outcome, secondary="Failed", exit_code=TrainingFailedError.exit_code), what
+    run.transitions.begin(outcome.secondary)
     result: dict[str, Any] = {
         "TrainingJobName": run.plan.request["TrainingJobName"],
         "TrainingJobStatus": outcome.status,
@@ -64,11 +77,10 @@ def report(run: LocalRun, outcome: RunResult) -> int:
         "Folder": str(run.folder),
         **({"Kept": {"Enter": outcome.kept.enter, "Remove": outcome.kept.remove}} if outcome.kept else {}),
     }
-    (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    for host in run.hosts:
-        code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too
-        for leftover in ("scratch", "stage", *(() if outcome.kept else ("home", *(f"ml/{each}" for each in code)))):
-            shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
+    try:
+        (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        run.console.warn(f"{shown_path(run.folder)}/result.json cannot be written: {error.strerror}")
     if run.options.as_json:
         print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json
     _summarise(run, result, outcome)
@@ -89,12 +101,11 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
         if not folders or (failed and name == "model"):
             continue
         place.mkdir(parents=True, exist_ok=True)
-        if config.get("CompressionType") == "NONE":
-            target = place / plain
-            _copy(folders, target)
-        else:
-            target = place / f"{name}.tar.gz"
-            _archive(folders, target)
+        is_plain = config.get("CompressionType") == "NONE"
+        target = place / (plain if is_plain else f"{name}.tar.gz")
+        with TemporaryDirectory(prefix=".", dir=place) as unfinished:
+            (_copy if is_plain else _archive)(folders, Path(unfinished, "all"))
+            Path(unfinished, "all").rename(target)
         artifacts[name] = str(target)
     return artifacts
 
@@ -131,11 +142,9 @@ def _copy(folders: Sequence[Path], target: Path) -> None:
 def _archive(folders: Sequence[Path], target: Path) -> None:
     """Write one archive of what all hosts wrote."""
     members = _merged(folders)
-    partial = target.with_name(f".{target.name}.partial")
-    with tarfile.open(partial, "w:gz", compresslevel=3) as tar:
+    with tarfile.open(target, "w:gz", compresslevel=3) as tar:
         for name, file in members.items():
             tar.add(file, arcname=name.as_posix(), recursive=False)
-    partial.rename(target)
 
 
 def _failure_reason(run: LocalRun, exit_codes: Sequence[int]) -> str:

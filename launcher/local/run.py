@@ -32,7 +32,7 @@ from launcher.local.report import report
 from launcher.local.runners import opened
 from launcher.local.shell import open_shell
 from launcher.local.watch import stop_signals
-from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of
+from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of, refuse_full_disk
 from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
 from launcher.spec.channels import KINDS
@@ -89,6 +89,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             )
             store = stack.enter_context(folder_of_s3 or remote_store(plan.spec))
             _ask_about_size(run, store)
+            stack.enter_context(refuse_full_disk(folder))
             _make_folder(folder)
             if options.shell:
                 return open_shell(run, store, file_systems, stops)

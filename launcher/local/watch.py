@@ -8,13 +8,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import IO
 
 from entrypoints import contract
-from launcher.console import last_state
+from launcher.console import last_state, shown_path
 from launcher.errors import RefusedError, StoppedError, TrainingFailedError
 from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits
 from launcher.jobs.logs.metrics import Metrics
@@ -103,7 +103,7 @@ class _Watch:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     waits: LoopWaits = field(default_factory=LoopWaits)
     asked: set[int] = field(default_factory=set)  # processes that have been sent SIGTERM
-    silent: set[str] = field(default_factory=set)  # hosts whose lines can no longer be printed or logged
+    unlogged: set[str] = field(default_factory=set)  # hosts whose lines can no longer be logged
 
     def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
         """Print and log one stream of a host to its end: a job blocks if its pipe is not read.
@@ -127,13 +127,14 @@ class _Watch:
         for text in texts:
             self.metrics.note(int(time.time() * 1000), host, text)
             self.waits.note(text)
-        if host in self.silent:
-            return
         try:
-            log.write(b"".join(line + b"\n" for line in shown))
+            if host not in self.unlogged:
+                log.write(b"".join(line + b"\n" for line in shown))
+        except OSError as error:
+            self.unlogged.add(host)
+            self.run.console.warn(f"{shown_path(log.name)}: cannot be written: {error.strerror}; free space there")
+        with suppress(OSError):  # the terminal is closed
             self.run.console.log(f"{host} |", texts, colour, state.decode("utf-8", "replace"))
-        except OSError:  # the disk is full, or the terminal is closed
-            self.silent.add(host)
 
     def running(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self.processes if process.returncode is None]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import Any, NamedTuple
 
 from entrypoints import contract
 from launcher.console import Console
+from launcher.errors import RefusedError
 from launcher.local.runners import Runner
 from launcher.planning import Plan
 from launcher.request.view import groups_of
@@ -149,3 +153,15 @@ def entries_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the InputDataConfig entries, each with its mode filled in from the job's."""
     default = request.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
     return [{"InputMode": default, **entry} for entry in request.get("InputDataConfig", ())]
+
+
+@contextmanager
+def refuse_full_disk(folder: Path) -> Iterator[None]:
+    """Raise RefusedError, with the run's folder, if its disk is full."""
+    try:
+        yield
+    except OSError as error:
+        # A shutil.Error, of a whole folder, has no errno, but the texts of its errors.
+        if not any(os.strerror(full) in str(error) for full in (errno.ENOSPC, errno.EDQUOT)):
+            raise
+        raise RefusedError(f"{folder}: its disk is full; free space there, or run on another disk") from error

@@ -13,7 +13,7 @@ import pytest
 
 from launcher.checks.examples import laid_over_base
 from local_jobs import assert_nothing_is_left, command, launch, processes_of, result, write_job
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 
 
 @pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
@@ -41,6 +41,19 @@ def test_ctrl_c_stops_the_run_and_leaves_nothing(here: Path, options: list[str])
     assert process.returncode == 130, lines
     assert any("saving" in line for line in lines)
     assert result(here)["TrainingJobStatus"] == "Stopped"
+    assert_nothing_is_left(here)
+
+
+def test_ctrl_c_before_the_training_leaves_no_folder(here: Path) -> None:
+    """The launcher asks the job's Python for its versions when the channels are ready."""
+    (here / "sitecustomize.py").write_text(f"import os, time\nopen('{here}/asked', 'w')\ntime.sleep(600)")
+    write_job(here, "", f"environment: {{PYTHONPATH: {here}}}\nchannels: {{train: s3://bucket/train/}}")
+    with subprocess.Popen(command(), cwd=here, stderr=subprocess.PIPE, text=True) as process:
+        wait_for((here / "asked").exists)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert not (here / ".launch/job").exists()
     assert_nothing_is_left(here)
 
 

@@ -1,0 +1,59 @@
+"""Local runs on a disk that is too small."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from local_jobs import command, namespaces, write_job
+from patience import PATIENCE
+
+SIZE = 4_000_000
+
+
+def launch_on_a_small_disk(here: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    namespaces()
+    (here / ".launch").mkdir()
+    script = f'mount -t tmpfs -o size={SIZE} none .launch && "$@"; code=$?; find .launch -size +1000k >&2; exit $code'
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    words = [*inside, *command("--json", *options)]
+    return subprocess.run(words, cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+def test_outputs_that_do_not_fit_twice_fail_the_job_and_are_kept(here: Path) -> None:
+    write_job(here, f"import os\nopen('/opt/ml/model/weights', 'wb').write(os.urandom({SIZE * 52 // 100}))")
+    done = launch_on_a_small_disk(here)
+    assert done.returncode == 4, done.stderr
+    result = json.loads(done.stdout)
+    assert result["TrainingJobStatus"] == "Failed"
+    assert result["FailureReason"] == ".launch/job: the outputs cannot be packed: No space left on device"
+    assert result["Artifacts"] == {}
+    assert done.stderr.splitlines()[-1] == ".launch/job/algo-1/ml/model/weights"
+
+
+def test_full_disk_keeps_the_output_on_the_terminal(here: Path) -> None:
+    script = (
+        "import os\n"
+        f"try:\n    open('/opt/ml/model/weights', 'wb').write(bytes({SIZE}))\n"
+        "except OSError as error:\n    os.write(1, f'failed: {error}'.encode())\n    os._exit(0)"
+    )
+    write_job(here, script)
+    done = launch_on_a_small_disk(here)
+    assert "algo-1 | failed: [Errno 28] No space left on device" in done.stderr
+    assert (
+        "warning: .launch/job/algo-1.log: cannot be written: No space left on device; free space there" in done.stderr
+    )
+
+
+def test_checkpoints_that_do_not_fit_twice_are_refused_and_leave_nothing(here: Path) -> None:
+    file = here / "data/s3/bucket/c/weights"
+    file.parent.mkdir()
+    file.write_bytes(bytes(SIZE * 6 // 10))
+    write_job(here, "", "checkpoint_config: {s3_uri: s3://bucket/c/}")
+    done = launch_on_a_small_disk(here)
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["error"] == (
+        f"{here}/.launch/job: its disk is full; free space there, or run on another disk"
+    )
+    assert done.stderr.splitlines()[-1].startswith("error: ")
