@@ -47,6 +47,11 @@ _CAUSES = {
     r"No signing credentials": Cause(
         False, "there are no credentials", "give the job a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     ),
+    r"TLS trust store not found": Cause(
+        False,
+        "there are no certificates of authorities",
+        "install them in the image (`apt-get install ca-certificates`)",
+    ),
     r"Failed to construct request: (.*)": Cause(
         False, "no request can be made ({})", "correct s3_uri, AWS_REGION or AWS_ENDPOINT_URL"
     ),

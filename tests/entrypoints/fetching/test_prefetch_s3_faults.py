@@ -96,6 +96,11 @@ def test_transient_error_that_lasts_is_raised(
             "another region",
         ),
         ("Client error: No signing credentials available, see CRT debug logs", False, "no credentials"),
+        (
+            "Client error: AWS_IO_TLS_..., Default TLS trust store not found on this system. Trusted",
+            False,
+            "certificates",
+        ),
         ("something new", True, "something new"),
     ],
 )
