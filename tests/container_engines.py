@@ -21,6 +21,8 @@ from patience import PATIENCE, wait_for
 IMAGE = "launch-tests/python:1"
 _ATTEMPTS = 3  # dockerd gives up if its containerd takes more than 15 s to start
 _SECONDS = 60  # after which an engine hangs
+# Where the connector's client looks for certificates: on Debian and Ubuntu, and on Fedora.
+_CERTIFICATES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
 _TOOLS = ("sh", "chown", "cat", "sleep")
 _LEFT_OUT = (
     "site-packages",
@@ -196,12 +198,14 @@ def _files(own: Mapping[str, str]) -> bytes:
     python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
     programs = [Path(shutil.which(tool) or tool) for tool in _TOOLS]
     modules = [file for name in _MODULES for file in (library / "lib-dynload").glob(f"{name}.*.so")]
+    modules += Path(sysconfig.get_path("platlib")).glob("s3torchconnectorclient/*.so")  # jobs bring it with their code
     listed = subprocess.run(["ldd", python, *programs, *modules], capture_output=True, text=True, check=True).stdout
     words = {word for word in listed.split() if ".so" in word and word[0] == "/" and word[-1] != ":"}
     with io.BytesIO() as file:
         with tarfile.open(fileobj=file, mode="w", dereference=True) as tar:
             places = {
-                path.parent.resolve() / path.name: path for path in (*programs, python, *map(Path, sorted(words)))
+                path.parent.resolve() / path.name: path
+                for path in (*programs, python, *map(Path, sorted(words)), *filter(Path.exists, _CERTIFICATES))
             }
             for place, path in places.items():
                 tar.add(path, str(place), filter=_open_to_all)

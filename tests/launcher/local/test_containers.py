@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import signal
 import subprocess
+import sysconfig
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from container_engines import ENGINES, IMAGE, CannotStartError, Engine, running
+from entrypoints.sample import DATA
+from entrypoints.samples.digest import Tally
 from launcher.checks.examples import laid_over_base
 from launcher.local.runners.leftovers import LABEL
-from local_jobs import EFS, assert_nothing_is_left, command, launch, result, write_job
+from local_jobs import EFS, FSX, assert_nothing_is_left, command, launch, result, write_job
 from patience import PATIENCE, wait_for
 from terminals import on_terminal
 
@@ -142,6 +146,52 @@ while not os.path.exists(data + "efs/go"):
     assert sorted(path.name for path in (here / "data/s3/bucket/train").iterdir()) == [
         f"{each}.txt" for each in range(6)
     ]
+
+
+@pytest.mark.parametrize("own_engine", ["docker"], indirect=True)
+def test_each_mode_yields_the_same_samples_in_each_runner_on_one_host_and_two(
+    here: Path, engine: Engine, fuse: None
+) -> None:
+    script = """
+import dataclasses, json
+from entrypoints import open_channel
+from entrypoints.samples.digest import Tally
+for name in ("file", "fast", "pipe", "efs", "fsx", "connector"):
+    tally = Tally()
+    with open_channel(name) as samples:
+        for sample in samples:
+            tally.add(sample)
+    print("tally", name, json.dumps(dataclasses.astuple(tally)))
+"""
+    expected = Tally()
+    for number in range(6):
+        lines = [f"{number} {line} {'=' * (line % 97)}" for line in range(1000 * number)]
+        for folder in ("s3/bucket/train", f"efs/{EFS}/lists", f"fsx/{FSX}/abcdefgh/lists"):
+            (here / "data" / folder / f"{number}.txt").write_text("".join(f"{line}\n" for line in lines))
+        for line in lines:
+            expected.add({DATA: line.encode()})
+    kind, efs = "content_type: text/plain", f"source: EFS, file_system_id: {EFS}, directory_path: /lists"
+    fsx = f"source: FSxLustre, file_system_id: {FSX}, directory_path: /abcdefgh/lists"
+    modes = {"file": "File", "fast": "FastFile", "pipe": "Pipe"}
+    sources = {name: f"s3_uri: s3://bucket/train/, input_mode: {mode}" for name, mode in modes.items()}
+    sources["pipe"] += ", s3_data_distribution_type: ShardedByS3Key"
+    sources |= {"efs": efs, "fsx": fsx, "connector": "s3_uri: s3://bucket/train/, source: S3Connector"}
+    channels = ", ".join(f"{name}: {{{source}, {kind}}}" for name, source in sources.items())
+    # The image has Python only, without the connector's client.
+    packages = "fs-0123456789abcdef2"
+    channels += f", packages: {{source: EFS, file_system_id: {packages}, directory_path: /}}"
+    mount = ("--mount", f"{packages}={sysconfig.get_path('platlib')}")
+    environment = "environment: {PYTHONPATH: /opt/ml/input/data/packages}\n"
+    vpc = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+    write_job(here, script, f"{vpc}{environment}channels: {{{channels}}}\n")
+    for runner in ((), in_engine(engine)):
+        for count in (1, 2):
+            name = ("--instance-count", str(count), "--name", f"job-{len(runner)}-{count}")
+            output = launch(here, *runner, *mount, *name)
+            read = dict.fromkeys(sources, Tally())
+            for name, values in re.findall(r"algo-\d \| tally (\S+) (.*)", output):
+                read[name] += Tally(*json.loads(values))
+            assert read == dict.fromkeys(sources, expected), (runner, count)
 
 
 def test_users_image_keeps_its_code_and_gets_train_its_user_and_no_network(
