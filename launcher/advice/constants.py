@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
-import yaml
+from launcher.tables import read_table
 
 
 class Constant(NamedTuple):
@@ -24,7 +23,7 @@ class Constant(NamedTuple):
 
 CONSTANTS: dict[str, Constant] = {
     name: Constant(known["value"] / known.get("per", 1), known["unit"], group["source"], str(group["date"]))
-    for group in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    for group in read_table(__file__, "constants")
     for name, known in group["constants"].items()
 }
 VALUES: dict[str, float] = {name: each.value for name, each in CONSTANTS.items()}

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-
-import yaml
 
 from launcher.advice.facts import Estimate, Inventory, Use
 from launcher.console import duration, human_bytes
+from launcher.tables import read_table
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,7 @@ class Way:
         return self.home[0].startswith("S3")
 
 
-WAYS: dict[str, Way] = {
-    name: Way(name, **fields)
-    for name, fields in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")).items()
-}
+WAYS: dict[str, Way] = {name: Way(name, **fields) for name, fields in read_table(__file__, "ways").items()}
 
 
 def problems_of(found: Estimate, inventory: Inventory, use: Use, known: Mapping[str, float]) -> Iterator[str]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
-import yaml
-
 from launcher.checks import RULES
 from launcher.checks.rule import Severity
 from launcher.errors import Location, Problem
 from launcher.spec.job import JobSpec
+from launcher.tables import read_table
 
 # Errors that can be ignored even so: the service may be newer than the installed model.
 _IGNORABLE_ERRORS = ("aws-enum",)
 
 
-@cache
 def other_codes() -> dict[str, tuple[Severity, str]]:
     """Return the codes without a rule, of codes.yaml: the severity, and why it is a problem."""
-    table = yaml.safe_load(Path(__file__).with_name("codes.yaml").read_text(encoding="utf-8"))
+    table = read_table(__file__, "codes")
     return {code: (each.get("severity", "error"), each["why"]) for code, each in table.items()}
 
 

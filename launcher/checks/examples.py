@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import yaml
+from launcher.tables import read_table
 
 BASE = """\
 base_name: example
@@ -25,7 +25,7 @@ channels: {train: s3://bucket/train/}
 def _entries() -> dict[str, dict[str, str]]:
     here = Path(__file__).parent
     files = (*here.glob("*/examples.yaml"), here / "codes.yaml")
-    return {code: entry for file in files for code, entry in yaml.safe_load(file.read_text(encoding="utf-8")).items()}
+    return {code: entry for file in files for code, entry in read_table(file, file.stem).items()}
 
 
 def details(code: str) -> str:

@@ -10,14 +10,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from launcher.errors import SpecPath, dotted
 from launcher.spec.channels import KINDS
 from launcher.spec.model import spec_name
+from launcher.tables import read_table
 
 _REMARKS = ("comment", "comments", "description", "note", "notes")
 _NESTING = ("data_source", "s3_data_source", "file_system_data_source", "dataset_source")
@@ -28,10 +26,12 @@ _MISSED_AT: dict[SpecPath, SpecPath] = {("training_job_name",): ("base_name",)}
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
     """Return the tables of foreign_keys.yaml, which describes them, each by key."""
-    tables: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    for name in ("elsewhere", "in_a_channel"):
-        tables[name] = {key: meant for meant, keys in tables[name].items() for key in keys.split()}
-    return tables
+    tables = read_table(__file__, "foreign_keys")
+    by_meaning = {name: tables[name].items() for name in ("elsewhere", "in_a_channel")}
+    return {
+        **tables,
+        **{name: {key: meant for meant, keys in table for key in keys.split()} for name, table in by_meaning.items()},
+    }
 
 
 def place_of(path: SpecPath, known: Iterable[str]) -> tuple[str, SpecPath] | None:

@@ -17,6 +17,7 @@ import yaml
 from launcher.errors import Location, Problem, SpecError, SpecPath, without_repetitions
 from launcher.parsing.spec_text import SMART_QUOTES, checked_text, lines_of, refused
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
+from launcher.tables import Loader
 
 MAX_DEPTH = 50
 MAX_VALUES = 5_000  # some five times what AWS allows; with aliases, nine lines of YAML can stand for a billion
@@ -32,7 +33,6 @@ _MERGE = "<<"
 _Place = tuple[int, int]  # line and column, counted from 1
 _CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _NO_SPACE = r"([\w.-]{1,60}):([^\s:/].{0,20})"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 8 times as fast where PyYAML was built with libyaml
 
 
 @dataclass
@@ -101,7 +101,7 @@ def _compose(text: str, tree: Tree) -> _Node | None:
     stack: list[_Node] = []
     anchors: dict[str, _Node] = {}
     count = 0
-    events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
+    events: Iterator[Any] = yaml.parse(text, Loader=Loader)
     for event in events:
         place = (event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent):

@@ -10,17 +10,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any, Literal, TypeVar
-
-import yaml
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently, settle
 from launcher.errors import RefusedError, SpecPath
 from launcher.request.view import Draft
 from launcher.s3.uri import S3Location
+from launcher.tables import read_table
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -35,12 +33,9 @@ _UNKNOWN_CALL = (
 )
 
 
-@cache
-def _texts() -> dict[str, dict[str, Any]]:
-    """Return the question of each check, and its errors and warnings with their reasons."""
-    texts: dict[str, dict[str, Any]] = yaml.safe_load(
-        Path(__file__).with_name("checks.yaml").read_text(encoding="utf-8")
-    )
+def _texts(name: str) -> dict[str, Any]:
+    """Return the question of a check, and its errors and warnings with their reasons."""
+    texts: dict[str, Any] = read_table(__file__, "checks")[name]
     return texts
 
 
@@ -62,13 +57,13 @@ class Check:
     @property
     def question(self) -> str:
         """What the check finds out, for the documentation."""
-        return str(_texts()[self.name]["question"])
+        return str(_texts(self.name)["question"])
 
     @property
     def codes(self) -> dict[str, tuple[Severity, str]]:
         """The codes of the check, each with its severity and why it is a problem."""
         kinds: tuple[tuple[Severity, str], ...] = (("error", "errors"), ("warning", "warnings"))
-        texts = _texts()[self.name]
+        texts = _texts(self.name)
         return {code: (severity, why) for severity, kind in kinds for code, why in texts.get(kind, {}).items()}
 
     def findings(self, subject: Subject) -> Iterable[Finding]:

@@ -1,4 +1,4 @@
-"""The prose of the code: docstrings and comments use few of the words that readers stumble over.
+"""The prose of the code: docstrings, comments and YAML files use few of the words that readers stumble over.
 
 The limits are per 1,000 words, as measured in well-written projects (botocore, httpx, s3torchconnector). Code is not
 counted, nor are strings, so a word that a limit leaves some room for can still be right.
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("launcher", "entrypoints", "tests")
+PACKAGES = ("launcher", "entrypoints", "tests", "channel_specs")
 WORDS = {  # what is searched for: how often it may occur in 1,000 words, and what to write instead
     r"\b(tell|tells|told|telling)\b": (0.15, "report, log, warn, return, raise; pass, state"),
     r"\bwhere (it|there|no|none|nothing)\b": (1.4, "if, unless it is about a place"),
@@ -23,11 +23,13 @@ WORDS = {  # what is searched for: how often it may occur in 1,000 words, and wh
     r"\b(mend|mends|mended|anew|thereby)\b": (0.0, "fix; again; so"),
     r"\bis none of\b|\btakes? it for\b": (0.0, "is not one of; treats it as"),
 }
-UNFINISHED: set[str] = set()  # folders that are not counted yet; remove each when its prose is done
 
 
-def prose(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line number and text of each line of a docstring, of an attribute's docstring, and of a comment."""
+def prose(source: str, *, is_code: bool = True) -> Iterator[tuple[int, str]]:
+    """Yield the number and text of each line; of code, only of docstrings, attributes' docstrings and comments."""
+    if not is_code:
+        yield from enumerate(source.split("\n"), 1)
+        return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -37,9 +39,13 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
 
 
 def files() -> Iterator[Path]:
-    """Yield the Python files of the finished folders, without this one, which has to name the words."""
-    for path in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
-        if path != Path(__file__) and path.relative_to(ROOT).parent.as_posix() not in UNFINISHED:
+    """Yield the Python and YAML files, without this one, which has to name the words."""
+    for path in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*")):
+        if (
+            path.suffix in (".py", ".yaml")
+            and path != Path(__file__)
+           
+        ):
             yield path
 
 
@@ -49,7 +55,7 @@ def lines() -> list[tuple[str, str]]:
     return [
         (f"{path.relative_to(ROOT)}:{number}", line.lower())
         for path in files()
-        for number, line in prose(path.read_text())
+        for number, line in prose(path.read_text(), is_code=path.suffix == ".py")
     ]
 
 
@@ -67,10 +73,6 @@ def test_words_readers_stumble_over_stay_rare(pattern: str, lines: list[tuple[st
 def test_no_variable_is_called_told() -> None:
     """A name says what the value is: settings, message, log, answer."""
     assert [str(path) for path in files() if re.search(r"(?<!\\)\btold\b", path.read_text())] == []
-
-
-def test_unfinished_folders_exist() -> None:
-    assert [folder for folder in UNFINISHED if not (ROOT / folder).is_dir()] == []
 
 
 def test_prose_is_comments_and_docstrings_and_no_other_text() -> None:

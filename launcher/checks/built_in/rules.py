@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
-
-import yaml
 
 from launcher.checks.job.network import is_of_marketplace
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.image_uris import built_in_algorithm
 from launcher.request.view import Draft, Entry
+from launcher.tables import read_table
 
 _HOUR = 3600  # seconds
 
@@ -48,8 +46,7 @@ _NONE = BuiltIn(needs=())
 @cache
 def built_ins() -> dict[str, BuiltIn]:
     """Return the requirements of each algorithm, from algorithms.yaml."""
-    table = yaml.safe_load(Path(__file__).with_name("algorithms.yaml").read_text(encoding="utf-8"))
-    return {name: BuiltIn(**known) for name, known in table.items()}
+    return {name: BuiltIn(**known) for name, known in read_table(__file__, "algorithms").items()}
 
 
 def facts(draft: Draft) -> BuiltIn:

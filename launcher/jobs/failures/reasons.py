@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from launcher.jobs.failures.tracebacks import Raised, raised_in, raised_in_reason, without_benign, without_warnings
+from launcher.tables import read_table
 
 SCRIPT_FAILED = "script-failed"  # the code if no row matches
 _ECHOES = ("terminated",)  # causes that may follow from another one, which the lines show
@@ -47,7 +45,7 @@ class Row(NamedTuple):
 @cache
 def rows() -> tuple[Row, ...]:
     """Return the known causes, the specific ones first."""
-    table = yaml.safe_load(Path(__file__).with_name("causes.yaml").read_text(encoding="utf-8"))
+    table = read_table(__file__, "causes")
     return tuple(
         Row(**{**row, "pattern": row["pattern"] if isinstance(row["pattern"], str) else "|".join(row["pattern"])})
         for row in table
