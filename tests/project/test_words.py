@@ -41,11 +41,7 @@ def prose(source: str, *, is_code: bool = True) -> Iterator[tuple[int, str]]:
 def files() -> Iterator[Path]:
     """Yield the Python and YAML files, without this one, which has to name the words."""
     for path in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*")):
-        if (
-            path.suffix in (".py", ".yaml")
-            and path != Path(__file__)
-           
-        ):
+        if path.suffix in (".py", ".yaml") and path != Path(__file__):
             yield path
 
 
