@@ -95,6 +95,9 @@ class Engine:
         if program is None:
             remedy = f"install it (`apt-get install {self.dialect.package}`), or leave out {name}"
             raise RefusedError(f"--local {name}: there is no program {name}; {remedy}")
+        version = subprocess.run([program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if b"podman" in version.stdout:  # also as a program named docker
+            self.dialect = DIALECTS["podman"]
         if not self.dialect.has_daemon and os.geteuid():
             reason = "without root, the gateway of its networks is not an address of this machine"
             raise RefusedError(f"--local {name}: {reason}; use sudo, or --local alone")

@@ -126,11 +126,12 @@ def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> N
         Engine("podman").image("a", Console())
 
 
-def test_rootless_podman_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_engine(folder, "", "podman")
+@pytest.mark.parametrize("name", ["podman", "docker"])
+def test_rootless_podman_is_refused_by_any_name(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    write_engine(folder, "echo podman version 4.3.1", name)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RefusedError, match=r"not an address of this machine; use sudo, or --local alone"):
-        Engine("podman")
+        Engine(name)
 
 
 @pytest.mark.parametrize(
