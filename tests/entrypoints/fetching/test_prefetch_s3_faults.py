@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -140,6 +141,32 @@ def test_data_set_that_is_rewritten_while_it_is_read_raises(store: Store, tmp_pa
         (tmp_path / "new").replace(file)
     with pytest.raises(ChannelError, match="changed after it was listed: its ETag is"):
         read_all(tmp_path)
+
+
+def test_md5_is_computed_for_one_in_sixteen_objects_whose_etag_is_none(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the ETags of objects that were put are MD5s, and those of files are not."""
+    import boto3
+
+    client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
+    (store.folder / "files").mkdir()
+    (store.folder / "both").mkdir()
+    for number in range(400):
+        (store.folder / f"files/{number:03d}").write_bytes(b"1" * 1000)
+    computed: list[bytes] = []
+    monkeypatch.setattr(s3, "md5", lambda data, **options: computed.append(data) or hashlib.md5(data, **options))
+    assert len(read_all(tmp_path, "s3://bucket/files/")) == 400
+    assert 16 + 384 // 16 <= len(computed) < 100  # A slow request is repeated, so an object may count twice.
+    for number in range(48):
+        (store.folder / f"both/{number:03d}").write_bytes(b"1" * 1000)
+    for number in range(48, 200):
+        client.put_object(Bucket="bucket", Key=f"both/{number:03d}", Body=b"1" * 1000)
+    assert len(read_all(tmp_path, "s3://bucket/both/")) == 200
+    for number in range(160, 200):  # after the requests that are under way at the same time as the files'
+        client.put_object(Bucket="bucket", Key=f"both/{number:03d}", Body=b"2" * 1000)
+    with pytest.raises(ChannelError, match=r"s3://bucket/both/1\d\d changed after it was listed: its ETag is"):
+        read_all(tmp_path, "s3://bucket/both/")
 
 
 def test_changed_object_raises_if_its_parts_are_read_out_of_order(store: Store, tmp_path: Path) -> None:
