@@ -22,6 +22,7 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import NoReturn
@@ -143,8 +144,9 @@ def _load_package(folder: Path) -> None:
 
 def _write_failure(root: Path, text: str) -> None:
     path = root / FAILURE_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", errors="replace")
+    with suppress(OSError):  # A full disk, for example; standard error has the text as well.
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from itertools import takewhile
 from pathlib import Path
 
@@ -78,10 +79,14 @@ def fit_to_limit(headline: str, details: str) -> str:
 
 
 def write_failure(path: Path, text: str) -> None:
-    """Write the reason, unless the script has written its own."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", errors="replace")
+    """Write the reason, unless the script has written its own; if that fails, as on a full disk, print it."""
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        reason = text.partition("\n\n")[0]
+        print(f"boot: {path} cannot be written: {error.strerror}; the reason is: {reason}", file=sys.stderr, flush=True)
 
 
 def _without_torchrun(lines: list[str]) -> list[str]:

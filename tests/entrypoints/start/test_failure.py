@@ -167,3 +167,11 @@ def test_failure_file_of_the_script_is_not_overwritten(tmp_path: Path) -> None:
     path.write_text("the script's")
     write_failure(path, "ours")
     assert path.read_text() == "the script's"
+
+
+def test_failure_that_cannot_be_written_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As on a full disk, which may be why the script has failed."""
+    (tmp_path / "output").touch()
+    write_failure(tmp_path / "output/failure", "No space left\n\nTraceback")
+    reason = "File exists; the reason is: No space left\n"
+    assert capsys.readouterr().err == f"boot: {tmp_path}/output/failure cannot be written: {reason}"
