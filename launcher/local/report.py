@@ -92,6 +92,9 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
 
     A failed job has no model; its output data is kept, as it may show the reason.
     """
+    for written in (path for host in run.hosts for path in run.root(host).rglob("*")):
+        if not (written.is_symlink() or written.is_file() or written.is_dir()):
+            written.unlink()  # a FIFO, a socket or a device of the job: S3 has none, and a reader of the folder would block
     config = run.plan.request["OutputDataConfig"]
     place = run.stored(config["S3OutputPath"]) / run.plan.request["TrainingJobName"] / "output"
     artifacts = {}
@@ -151,8 +154,10 @@ def _failure_reason(run: LocalRun, exit_codes: Sequence[int]) -> str:
     """Return FailureReason: the first failed host's `failure` file, else its exit code."""
     for host, code in zip(run.hosts, exit_codes, strict=True):
         if code:
-            file = _of_job(run, host, contract.FAILURE_FILE)
-            text = file.read_text(encoding="utf-8", errors="replace").strip() if file and file.is_file() else ""
+            file, text = _of_job(run, host, contract.FAILURE_FILE), ""
+            if file and file.is_file():
+                with file.open(encoding="utf-8", errors="replace") as opened:
+                    text = opened.read(4 * contract.FAILURE_LIMIT).strip()  # not all of a file that may be huge
             shown = f"signal {-code}" if code < 0 else f"exit code {code}"
             return text[: contract.FAILURE_LIMIT] or f"the entrypoint ended with {shown} and wrote no failure file"
     return ""

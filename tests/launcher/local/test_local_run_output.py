@@ -104,6 +104,27 @@ os.kill(os.getppid(), 9)
     assert "output" not in result(here)["Artifacts"]
 
 
+def test_huge_failure_file_is_cut_and_fifos_of_the_job_are_removed(here: Path) -> None:
+    script = """
+import os, socket
+for folder in (os.environ["SM_MODEL_DIR"], os.environ["SM_OUTPUT_DATA_DIR"]):
+    os.chdir(folder)
+    os.mkfifo("fifo")
+    socket.socket(socket.AF_UNIX).bind("socket")
+    open("kept", "w").close()
+with open("../failure", "w") as file:
+    file.write("a reason")
+    file.truncate(1 << 40)
+os.kill(os.getppid(), 9)
+"""
+    write_job(here, script)
+    launch(here, "--no-namespaces", code=4)
+    assert result(here)["FailureReason"].startswith("a reason")
+    assert [path.name for path in (here / ".launch/job/algo-1/ml/model").iterdir()] == ["kept"]
+    with tarfile.open(result(here)["Artifacts"]["output"]) as tar:
+        assert tar.getnames() == ["kept"]
+
+
 def test_failure_is_printed_once_with_its_likely_cause(here: Path) -> None:
     write_job(here, "import no_such_module_of_ours")
     output = launch(here, code=4)
