@@ -32,11 +32,11 @@ def test_outputs_that_do_not_fit_twice_fail_the_job_and_are_kept(here: Path) -> 
     assert done.stderr.splitlines()[-1] == ".launch/job/algo-1/ml/model/weights"
 
 
-def test_full_disk_keeps_the_output_on_the_terminal(here: Path) -> None:
+def test_full_disk_keeps_the_exit_code_and_the_output_on_the_terminal(here: Path) -> None:
     script = (
         "import os\n"
         f"try:\n    open('/opt/ml/model/weights', 'wb').write(bytes({SIZE}))\n"
-        "except OSError as error:\n    os.write(1, f'failed: {error}'.encode())\n    os._exit(0)"
+        "except OSError as error:\n    os.write(1, f'failed: {error}'.encode())\n    os._exit(7)"
     )
     write_job(here, script)
     done = launch_on_a_small_disk(here)
@@ -44,6 +44,9 @@ def test_full_disk_keeps_the_output_on_the_terminal(here: Path) -> None:
     assert (
         "warning: .launch/job/algo-1.log: cannot be written: No space left on device; free space there" in done.stderr
     )
+    assert "algo-1 | boot: /opt/ml/output/failure cannot be written: No space left on device" in done.stderr
+    reason = json.loads(done.stdout)["FailureReason"]
+    assert reason == "the entrypoint ended with exit code 7 and wrote no failure file"
 
 
 def test_checkpoints_that_do_not_fit_twice_are_refused_and_leave_nothing(here: Path) -> None:
