@@ -62,6 +62,8 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         )
     if options.shell and options.keep:
         raise InputError("--keep: a shell leaves nothing; leave it out, or run the job with it and enter what is kept")
+    if options.shell and (options.stop_after is not None or options.interrupt_after is not None):
+        raise InputError("--stop-after, --interrupt-after: they end a job; leave them out, since you end the shell")
     if options.interrupt_after is None and (options.times > 1 or options.restart_hosts or options.rename_hosts):
         raise InputError(
             "--times, --restart-hosts, --rename-hosts: these describe interruptions; add --interrupt-after"
