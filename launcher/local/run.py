@@ -12,9 +12,12 @@ Except for a file system mounted `rw`, nothing outside ./.launch, which git igno
 
 from __future__ import annotations
 
+import fcntl
+import shutil
 import signal
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +41,7 @@ from launcher.request.view import file_system_source, s3_source
 from launcher.spec.channels import KINDS
 
 _RUNS_FOLDER = ".launch"
+_LOCK = ".lock"
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
 
 
@@ -77,7 +81,7 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         with ExitStack() as stack:
             runner = stack.enter_context(opened(plan, options, console))
             stops.held = True  # A signal in the moment in which a folder is made would leave that folder.
-            scratch = Path(stack.enter_context(TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True)))
+            scratch = stack.enter_context(_scratch())
             stops.release()
             run = LocalRun(plan, options, folder, hosts, console, runner, scratch)
             local = with_channel_paths(plan, options.channels, scratch)
@@ -99,6 +103,22 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         by_sigterm = outcome.exit_code == 130 and signal.SIGTERM in stops.received
         exit_code = StoppedError.exit_code if by_sigterm else outcome.exit_code
         return report(run, replace(outcome, reason=local.named(outcome.reason), exit_code=exit_code))
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """Make a folder for temporary files, and remove those of runs that were killed: no process holds their locks."""
+    with TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with (folder / "locking").open("w") as own:
+            with suppress(OSError):  # Not all file systems have locks.
+                fcntl.flock(own, fcntl.LOCK_EX)
+                (folder / "locking").rename(folder / _LOCK)  # Other runs look for locks by this name only.
+            for lock in folder.parent.glob(f"launch-*/{_LOCK}"):
+                with suppress(OSError), lock.open("r+") as other:  # another user's, or that of a run that goes on
+                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(lock.parent, ignore_errors=True)
+            yield folder
 
 
 def _make_folder(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -54,7 +55,9 @@ def mount_options(host: HostProcess, bind: BindMount, dialect: Dialect, label: s
     layers = Path(host.temporary, f"layers-{len(list(Path(host.temporary).iterdir()))}")
     if odd := {*",:\\"} & {*str(layers)}:
         remedy = "set TMPDIR to a folder without it"
-        raise RefusedError(f"TMPDIR {layers.parents[1]}: mount options cannot have a path with {odd.pop()!r}; {remedy}")
+        raise RefusedError(
+            f"TMPDIR {tempfile.gettempdir()}: mount options cannot have a path with {odd.pop()!r}; {remedy}"
+        )
     layers.symlink_to(bind.written.absolute())
     if not dialect.has_daemon:
         return "--volume", f"{layers}/lower:{target}:O,upperdir={layers}/upper,workdir={layers}/work"

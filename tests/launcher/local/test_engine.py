@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,8 +110,11 @@ def test_container_that_cannot_start_is_an_error_with_a_remedy(folder: Path, mes
     assert "failed to start containers" not in str(refused.value)
 
 
-def test_overlay_below_a_folder_that_mount_options_cannot_name_is_refused(tmp_path: Path) -> None:
-    written, temporary = tmp_path / "written", tmp_path / "a,b/launch-1"
+def test_overlay_below_a_folder_that_mount_options_cannot_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, temporary = tmp_path / "written", tmp_path / "a,b/launch-1/1"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a,b"))
     for folder in (written, temporary):
         folder.mkdir(parents=True)
     bind = BindMount(tmp_path, tmp_path / "ml/input/data/train", read_only=False, written=written)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from killed_jobs import MIXED, Trial
-from local_jobs import namespaces
+from local_jobs import command, launch, namespaces, processes_of, write_job
+from patience import wait_for
 
 
 @pytest.mark.parametrize(("seed", "channels"), [(0, ["pipe"]), (1, MIXED)], ids=["pipe", "other modes"])
@@ -16,3 +18,23 @@ def test_killed_job_reads_each_sample_once_and_leaves_nothing(
 ) -> None:
     namespaces()
     Trial(tmp_path, seed, channels).run(1)
+
+
+def test_temporary_folder_of_a_killed_run_is_removed_by_the_next(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    namespaces()
+    temporary = here / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    write_job(here, "import time\nprint('ready', flush=True)\ntime.sleep(600)", "channels: null\n")
+    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+        assert run.stdout is not None
+        assert any(b"ready" in line for line in run.stdout)
+        write_job(here, "", "channels: null\n")
+        [folder] = temporary.iterdir()
+        launched = subprocess.run(command("--name", "second"), cwd=here, check=False)
+        assert (launched.returncode, list(temporary.iterdir())) == (0, [folder])
+        run.kill()
+    assert wait_for(lambda: not processes_of(here))
+    assert list(temporary.iterdir()) == [folder]
+    launch(here, "--name", "third")
+    assert list(temporary.iterdir()) == []
