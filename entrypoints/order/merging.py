@@ -134,8 +134,10 @@ def _hosts(ranks: Sequence[Sequence[State]], begun: Sequence[Sequence[State]]) -
     if late and number > 1 and not first["left"]:  # No reader of a host may have begun.
         of_hosts = {str([host, number]): {**first["of"], "host": [host, number]} for host in range(number)} | of_hosts
     nothing = {**first, "shards": {}, "ended": [], "listing": []}
+    # Nothing was left on these hosts: readers that have begun again passed over the epoch.
+    over = {_host(reader): reader for each in begun for reader in each if "merged" in reader and reader["finished"]}
     hosts = [
-        united([reader for reader in known if _host(reader) == name] or [{**nothing, "of": of}])
+        over.get(name) or united([reader for reader in known if _host(reader) == name] or [{**nothing, "of": of}])
         for name, of in sorted(of_hosts.items())
     ]
     missing = [(each["shards"], str(i)) for each in hosts for i in range(each["count"]) if str(i) not in each["shards"]]

@@ -307,6 +307,25 @@ def test_hosts_with_their_own_objects_resume_with_any_number_of_readers(environm
         samples.load_state_dict(merged)
 
 
+def test_host_that_had_finished_stays_finished_whichever_of_its_readers_begin_again(environment: Environment) -> None:
+    found: list[str] = []
+    merged = None
+    for count, most, late in ((1, (9, None), ()), (2, (9, None), ((1, 1),)), (1, (None, None), ())):
+        states: list[Any] = []
+        for host, index in [(host, index) for host in range(2) for index in range(count)]:
+            if (host, index) in late:
+                states.append(merged)
+                continue
+            shard = Shard(index, count, host=(host, 2))
+            with open_channel("tar", environment=environment, shard=shard, reading=SHUFFLED) as samples:
+                if merged is not None:
+                    samples.load_state_dict(merged)
+                found += map(text_of, islice(samples, most[host]))
+                states.append(samples.state_dict())
+        merged = as_stored(merge_states(as_stored(states)))
+    assert sorted(found) == sorted(2 * EVERY)
+
+
 def test_names_are_public(environment: Environment) -> None:
     dataset = ChannelDataset("tar", transform=text_of, environment=environment)
     next(iter(dataset))
