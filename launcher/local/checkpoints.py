@@ -175,7 +175,18 @@ class Checkpoints:
         """Return the directory of LocalPath: below the host's /opt/ml, or for a mount anywhere else."""
         path, target, wrong = Path(self._local_path), Path(self._local_path), ""
         own = (Path(contract.BASE_DIR), self._run.folder, Path(sys.prefix), Path(sys.base_prefix))
-        needed = (*own, Path("/etc/hosts"), Path("/proc"), Path("/dev"))
+        system = (
+            "/etc/hosts",
+            "/proc",
+            "/dev",
+            "/bin/sh",
+            "/usr/bin/env",
+            "/lib/ld",
+            "/lib64/ld",
+            "/usr/lib/ld",
+            "/usr/lib64/ld",
+        )
+        needed = (*own, *map(Path, system))
         if path.is_relative_to(contract.BASE_DIR):
             target = self._run.root(host).absolute() / path.relative_to(contract.BASE_DIR)
             if ".." in target.parts or target.exists() or target.is_symlink():
@@ -186,6 +197,8 @@ class Checkpoints:
             wrong = "without namespaces all hosts would share this folder of the machine"
         elif not path.is_absolute() or ".." in path.parts or (path.exists() and not path.is_dir()):
             wrong = "this cannot be a directory"
+        elif path.is_relative_to("/proc") or path.is_relative_to("/sys"):
+            wrong = "this is no folder of files"
         elif any(each.is_relative_to(path) for each in needed):
             wrong = "this would hide files that the job needs"
         if wrong:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -69,7 +70,11 @@ def mount_options(host: HostProcess, bind: BindMount, dialect: Dialect, label: s
 
 
 def csv_line(*fields: str) -> str:
-    """Return the fields as --mount takes them: one line of CSV."""
+    """Return the fields as --mount takes them: one line of CSV. Raises RefusedError for a path that it cannot name."""
+    for field in fields:
+        if odd := re.search("[\n\r\udc80-\udcff]", field):
+            path = field.partition("=")[2]
+            raise RefusedError(f"{path!r}: containers cannot mount a path with {odd[0]!r}; rename the folder")
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(fields)
     return line.getvalue()

@@ -19,7 +19,7 @@ from launcher.local.data.delivery import BindMount
 from launcher.local.runners import HostProcess, containers
 from launcher.local.runners.containers import Containers
 from launcher.local.runners.engine import DIALECTS, Engine, Image
-from launcher.local.runners.mounts import mount_options
+from launcher.local.runners.mounts import csv_line, mount_options
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -108,6 +108,12 @@ def test_container_that_cannot_start_is_an_error_with_a_remedy(folder: Path, mes
     with pytest.raises(RefusedError, match=f"^docker start: {reason}") as refused:
         Engine("docker").ask("start")
     assert "failed to start containers" not in str(refused.value)
+
+
+@pytest.mark.parametrize("odd", ["\n", "\r", "\udcff"])
+def test_folder_that_no_mount_option_can_name_is_refused(odd: str) -> None:
+    with pytest.raises(RefusedError, match=r"containers cannot mount a path with '.*'; rename the folder$"):
+        csv_line("type=bind", f"source=/a{odd}b", "target=/a")
 
 
 def test_overlay_below_a_folder_that_mount_options_cannot_name_is_refused(

@@ -96,7 +96,10 @@ def test_job_may_remove_its_model_folder(here: Path) -> None:
     assert result(here)["TrainingJobStatus"] == "Completed"
 
 
-@pytest.mark.parametrize("place", ["/opt/ml/../../x", "/opt/ml/model", "/opt", "/", "relative", "/etc/passwd"])
+@pytest.mark.parametrize(
+    "place",
+    ["/opt/ml/../../x", "/opt/ml/model", "/opt", "/", "relative", "/etc/passwd", "/proc/x", "/usr/lib"],
+)
 def test_unusable_local_path_of_checkpoints_is_refused(here: Path, place: str) -> None:
     write_job(here, "print(1)", f"checkpoint_config: {{s3_uri: s3://bucket/c/, local_path: {place}}}")
     assert "local_path" in launch(here, code=3)
