@@ -45,7 +45,7 @@ def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], st
         note_facts(run, store, host)
         code = _shell(run, host)
         stops.held = True
-        run.runner.finish(run.folder)
+        run.finish()
     if run.options.as_json:
         result = {"TrainingJobName": run.folder.name, "ExitCode": code, "Fidelity": as_data(run.facts)}
         print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json

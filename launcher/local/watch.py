@@ -212,7 +212,7 @@ def watch(
     for thread in threads:
         thread.join(timeout=10)
     try:
-        run.runner.finish(run.folder)
+        run.finish()
     except RefusedError as error:
         failures.append(error)
     codes = tuple(process.returncode for process in state.processes)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
+from launcher.local.providers.directories import open_to_owner
 from launcher.local.runners import Runner
 from launcher.planning import Plan
 from launcher.request.view import groups_of
@@ -131,6 +132,14 @@ class LocalRun:
     def channels(self, host: Host) -> list[dict[str, Any]]:
         """Return the InputDataConfig entries that a host gets, each with its mode filled in from the job's."""
         return [entry for entry in entries_of(self.plan.request) if host.name in self.sharing(entry)]
+
+    def finish(self) -> None:
+        """Make all that the ended hosts wrote readable and removable. Raises RefusedError if hosts were ended from outside."""
+        try:
+            self.runner.finish(self.folder)
+        finally:
+            for host in self.hosts if os.geteuid() else ():
+                open_to_owner(self.host_folder(host))
 
     def sharing(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names of the hosts that share a channel: all, or those of its instance groups."""

@@ -6,9 +6,11 @@ user's own files.
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from launcher.errors import RefusedError
@@ -82,3 +84,18 @@ def remove_tree(directory: Path, on_warning: Callable[[str], None]) -> None:
         shutil.rmtree(directory)
     except OSError as error:
         on_warning(f"{directory} could not be removed ({error}); remove it by hand")
+
+
+def open_to_owner(folder: Path) -> None:
+    """Let the owner read and remove all files and folders in a folder, except on other file systems, which are mounts."""
+    device = folder.stat().st_dev
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(parent, name)
+            state = path.lstat()
+            needed = 0o700 if stat.S_ISDIR(state.st_mode) else 0o600
+            is_plain = stat.S_ISDIR(state.st_mode) or stat.S_ISREG(state.st_mode)
+            if is_plain and state.st_dev == device and state.st_mode & needed != needed:
+                with suppress(PermissionError):  # another user's
+                    path.chmod(stat.S_IMODE(state.st_mode) | needed)
+        folders[:] = [name for name in folders if Path(parent, name).lstat().st_dev == device]

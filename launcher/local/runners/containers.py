@@ -271,9 +271,11 @@ class Containers:
 
     def finish(self, folder: Path) -> None:
         """Make this user the owner of what the containers' users wrote, in a container of the image, as only root can."""
-        if self.engine.dialect.has_daemon:
-            self._refuse_end_by_others()
-        self._give_back(folder)
+        try:
+            if self.engine.dialect.has_daemon:
+                self._refuse_end_by_others()
+        finally:
+            self._give_back(folder)
 
     def keep(self, hosts: Sequence[HostProcess]) -> Kept:
         names = {self._name(host): host for host in hosts}

@@ -19,6 +19,7 @@ from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.selection import S3Object
 from launcher.local.providers import copied, provide
+from launcher.local.providers.directories import open_to_owner
 from launcher.spec.channels import KINDS
 from patience import PATIENCE
 from s3_objects import client_of
@@ -196,6 +197,18 @@ def test_copy_never_writes_through_a_link_or_over_files(deliver: Deliver, tmp_pa
         pytest.fail("entered")
     assert list((tmp_path / "outside").iterdir()) == []
     assert [path.name for path in delivery.data_dir.iterdir()] == ["train"]
+
+
+def test_what_the_job_has_locked_is_open_to_its_owner_again(tmp_path: Path) -> None:
+    locked, link = tmp_path / "locked/deep", tmp_path / "link"
+    locked.mkdir(parents=True)
+    (locked / "file").touch(mode=0o040)
+    link.symlink_to("/nothing")
+    for folder in (locked, locked.parent):
+        folder.chmod(0)
+    open_to_owner(tmp_path)
+    modes = [path.stat().st_mode & 0o777 for path in (locked.parent, locked, locked / "file")]
+    assert modes == [0o700, 0o700, 0o640]
 
 
 def test_key_too_long_for_a_file_name_is_refused_and_leaves_nothing(deliver: Deliver) -> None:
