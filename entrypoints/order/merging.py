@@ -49,12 +49,20 @@ def _readers(state: Any) -> Iterator[State]:
     if inner is None and "dataset_state" in known:
         inner = [known["dataset_state"]]
     if inner is not None:
-        for each in inner:
-            yield from _readers(each)
+        for reader in (reader for each in inner for reader in _readers(each)):
+            # A StatefulDataLoader's workers may have ended after the last batch, with which they sent their states.
+            yield _ended(reader) if known.get("_iterator_finished") else reader
     elif is_count(known.get("epoch")):
         yield known
     else:
         raise _unmergeable(f"{', '.join(map(repr, known)) or repr(state):.100} is not a state of ours")
+
+
+def _ended(reader: State) -> State:
+    """Return the state of a reader at its end."""
+    if "sources" in reader:
+        return {**reader, "finished": True, "sources": [*map(_ended, reader["sources"])]}
+    return {**reader, "finished": True, "ended": [*map(int, reader.get("shards", ()))]}
 
 
 def _merged(ranks: Sequence[Sequence[State]]) -> State:

@@ -164,6 +164,32 @@ def test_epoch_after_a_merged_state_is_whole(environment: Environment, kind: str
     assert sorted(text for batch in loader for text in batch) == EVERY
 
 
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_rank_whose_workers_ended_with_a_whole_batch_has_not_begun_the_next_epoch(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, is_mixed: bool
+) -> None:
+    """The state of such a worker is that of its last batch, at which it did not know that there are no more."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    found, states = list[str](), []
+    for rank, most in enumerate((0, 2)):
+        monkeypatch.setenv("RANK", str(rank))
+        part = ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED)
+        dataset = MixedDataset({part: 1.0}) if is_mixed else part
+        loader: Any = StatefulDataLoader(dataset, 5, num_workers=1, collate_fn=list)
+        assert len(list(loader)) == (8, 6)[rank]
+        if most:
+            dataset.set_epoch(1)
+            found += chain.from_iterable(islice(loader, most))
+        states.append(loader.state_dict())
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    part = ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED)
+    dataset = MixedDataset({part: 1.0}) if is_mixed else part
+    dataset.load_state_dict(as_stored(merge_states(states)))
+    assert dataset.epoch == 1
+    assert sorted([*found, *dataset]) == EVERY
+
+
 def mixture(environment: Environment, **how: Any) -> MixedDataset:
     parts = {
         ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED): 3.0,
