@@ -67,9 +67,9 @@ def _stacked(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> An
 def _are_plain(batch: Sequence[torch.Tensor]) -> bool:
     """Return whether tensors are of one kind that is nothing but its bytes, and not empty."""
     first = batch[0]
-    plain = first.layout is torch.strided and first.device.type == "cpu"
+    plain = first.layout is torch.strided and first.device.type == "cpu" and not (first.is_quantized or first.is_nested)
     alike = plain and all(each.dtype is first.dtype and each.shape == first.shape for each in batch)
-    return bool(alike and first.nbytes > 0 and not (first.is_quantized or first.is_nested))
+    return bool(alike and first.nbytes > 0)
 
 
 def _tensor(memory: Any, batch: Sequence[torch.Tensor]) -> torch.Tensor:

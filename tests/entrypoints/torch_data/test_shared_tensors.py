@@ -160,12 +160,21 @@ class Sparse(Samples):
         return (shared(torch.eye(9).to_sparse()) for _ in range(4))
 
 
+class Nested(Samples):
+    def __iter__(self) -> Iterator[Any]:
+        return (shared(torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)])) for _ in range(4))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize(
-    ("kind", "reason"), [(Unequal, "equal size"), (Sparse, "sparse tensors are not currently supported")]
+    ("kind", "reason"),
+    [(Unequal, "equal size"), (Sparse, "sparse tensors are not"), (Nested, "nested tensors are not")],
 )
 def test_tensors_that_cannot_be_stacked_raise_torchs_error(kind: type[Samples], reason: str) -> None:
     with pytest.raises(RuntimeError, match=reason):
         batches(kind())
+    with pytest.raises(RuntimeError, match=reason):
+        collated(list(kind()))
 
 
 @pytest.mark.parametrize(
