@@ -53,7 +53,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _REMEDIES = {
     r"permission denied while trying to connect|connect: permission denied": "you may not use the engine:"
     " `sudo usermod -aG docker $USER`, then log in again",
-    r"cannot connect to the docker daemon|failed to connect to the docker api": "no engine is running:"
+    r"cannot connect to the docker daemon|failed to connect to the docker api|error during connect": "no engine is running:"
     " start it (`sudo systemctl start docker`), or correct DOCKER_HOST",
     r"no space left on device": "free space on the engine's disk: `{engine} system df` shows its use,"
     " `{engine} system prune` removes what is unused",

@@ -52,6 +52,7 @@ def test_machine_without_the_engine_is_refused_with_how_to_install_it(folder: Pa
             "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
             "no engine is running: start it",
         ),
+        ("error during connect: Get http://nonsense:2375/v1.50: dial tcp: no such host", "or correct DOCKER_HOST"),
         (
             "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
             r"usermod -aG docker \$USER",
