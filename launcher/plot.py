@@ -30,7 +30,13 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save(figure: Any, file: Path) -> None:
-    """Write a figure. Raises RefusedError if the file cannot be written."""
+    """Write a figure, its axes in the style of all pictures. Raises RefusedError if the file cannot be written."""
+    for axes in figure.axes:
+        axes.set_axisbelow(True)
+        axes.tick_params(labelsize=8)
+        axes.title.set_size(9)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.label.set_size(8)
     try:
         figure.savefig(file, dpi=150)
     except OSError as error:

@@ -113,8 +113,7 @@ def draw(advice: Mapping[str, Advice], file: Path) -> None:
             names, [max(each.job_s - at, 0) for each, at in zip(ways, firsts, strict=True)], left=firsts, label="epochs"
         )
         axes.invert_yaxis()
-        axes.set_title(f"{name}: the advice is {advice[name].best.name}", fontsize=9)
-        axes.set_xlabel("seconds of a job, by estimate", fontsize=8)
-        axes.tick_params(labelsize=8)
+        axes.set_title(f"{name}: the advice is {advice[name].best.name}")
+        axes.set_xlabel("seconds of a job, by estimate")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     save(figure, file)

@@ -14,7 +14,7 @@ from typing import Any
 
 from launcher.cost.table import Lookup, Price, instance_price, volume_price
 from launcher.request.instance_types import instance_type as facts_of
-from launcher.request.view import file_system_source
+from launcher.request.view import RULE_LISTS, file_system_source
 
 _ONE_DAY = 86_400  # StoppingCondition.MaxRuntimeInSeconds: "The default value is 1 day"
 _HOUR = 3600
@@ -26,7 +26,6 @@ _ALWAYS_LEFT_OUT = (
     "taxes, credits, savings plans and prices negotiated with AWS",
 )
 Range = tuple[Decimal, Decimal]  # the least and the most
-_RULES = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ def uncounted_rules(request: Mapping[str, Any]) -> list[str]:
     Built-in rules run "at no additional cost" (developer guide, "Use built-in profiler rules managed by Amazon SageMaker
     Debugger"); a rule that names an instance type is a processing job of its own.
     """
-    rules = [rule for member in _RULES for rule in request.get(member, ()) if rule.get("InstanceType")]
+    rules = [rule for member in RULE_LISTS for rule in request.get(member, ()) if rule.get("InstanceType")]
     named = [(rule.get("RuleConfigurationName", "?"), rule["InstanceType"]) for rule in rules]
     return [f"the processing job of rule {name} on {instance_type}" for name, instance_type in named]
 

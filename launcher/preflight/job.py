@@ -12,8 +12,8 @@ from typing import NamedTuple
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, did_you_mean
 from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.quota.machines import debugger_rules
 from launcher.request.image_uris import image_region
+from launcher.request.view import RULE_LISTS
 from launcher.spec.names import place_of_name
 
 
@@ -73,9 +73,9 @@ def _images(subject: Subject) -> Iterator[tuple[SpecPath, _EcrImage]]:
     """Yield the training image and the images of the debugger's and profiler's rules."""
     if image := training_image(subject):
         yield ("image",), image
-    for path, rule in debugger_rules(subject.draft):
-        if image := _ecr_image(rule.get("RuleEvaluatorImage", "")):
-            yield (*path, "rule_evaluator_image"), image
+    for path, uri in subject.draft.each(*(f"{rules}.RuleEvaluatorImage" for rules in RULE_LISTS)):
+        if image := _ecr_image(uri):
+            yield path, image
 
 
 def _ask_image(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[Finding]:

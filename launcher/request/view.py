@@ -58,6 +58,9 @@ def media_type(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
+RULE_LISTS = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")  # members, whose rules run beside the job
+
+
 class Entry(NamedTuple):
     """One InputDataConfig entry of a draft."""
 

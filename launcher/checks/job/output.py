@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from entrypoints import contract
 from launcher.checks.channels.uris import bucket
 from launcher.checks.rule import Mistake, error, repeated, warning
-from launcher.request.view import Draft
+from launcher.request.view import RULE_LISTS, Draft
 
 
 @error("output-kms-key-in-one-zone")
@@ -57,7 +57,6 @@ def tag_keys_are_not_of_aws(draft: Draft) -> Iterator[Mistake]:
 
 
 _INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
-_LISTS = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
 
 
 @error("profiling-interval")
@@ -73,7 +72,7 @@ def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
 @error("rule-configuration-names")
 def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
     """Each rule of the debugger and the profiler has a unique name."""
-    for path, name in repeated(draft.each(*(f"{rules}.RuleConfigurationName" for rules in _LISTS))):
+    for path, name in repeated(draft.each(*(f"{rules}.RuleConfigurationName" for rules in RULE_LISTS))):
         yield path, f"{name!r} is the name of an earlier rule, too; rename one"
 
 
@@ -97,7 +96,7 @@ def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
 def parameters_are_named(draft: Draft) -> Iterator[Mistake]:
     """Parameters of the debugger and of rules are written as `name: value`."""
     places = ("DebugHookConfig.HookParameters", "DebugHookConfig.CollectionConfigurations.CollectionParameters")
-    for path, parameters in draft.each(*places, *(f"{rules}.RuleParameters" for rules in _LISTS)):
+    for path, parameters in draft.each(*places, *(f"{rules}.RuleParameters" for rules in RULE_LISTS)):
         given = {name.lower(): value for name, value in parameters.items()}
         name = given.get("name", given.get("key"))
         if name is not None and given.keys() in ({"name", "value"}, {"key", "value"}):

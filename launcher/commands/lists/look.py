@@ -213,13 +213,11 @@ def draw(found: Statistics, file: Path) -> None:
         axes.bar(classes, counts, bottom=below, label=Path(name).stem, width=0.9)
         below = [low + count for low, count in zip(below, counts, strict=True)]
     if len(classes) <= _MOST_NAMES:
-        axes.set_xticks(classes, found.names, rotation=45, ha="right", fontsize=8)
+        axes.set_xticks(classes, found.names, rotation=45, ha="right")
     else:
-        axes.set_xlabel("class", fontsize=8)
-    axes.set_ylabel("lines", fontsize=8)
-    axes.tick_params(labelsize=8)
+        axes.set_xlabel("class")
+    axes.set_ylabel("lines")
     axes.grid(axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
     if len(found.counts) > 1:
         axes.legend(fontsize=8)
     save(figure, file)

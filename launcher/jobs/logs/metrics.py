@@ -160,7 +160,6 @@ def _draw(axes: Any, name: str, series: Series, begun: int) -> None:
         unit, size = next((u, s) for u, s in (("h", 3600), ("min", 60), ("s", 1)) if s == 1 or seconds[-1] > 3 * s)
         over, label = tuple(second / size for second in seconds), f"time ({unit})"
     axes.plot(over, values, linewidth=1.2, marker="." if len(over) < 30 else None)
-    axes.set_title(name, fontsize=9)
-    axes.set_xlabel(label, fontsize=8)
-    axes.tick_params(labelsize=8)
+    axes.set_title(name)
+    axes.set_xlabel(label)
     axes.grid(alpha=0.3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from launcher.errors import SpecPath
@@ -56,12 +56,3 @@ def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
         return None
     plans = resources.get("TrainingPlanArns") or [arn for arn in (resources.get("TrainingPlanArn"),) if arn]
     return Machines((*path, "instance_type"), name, count, tuple(plans))
-
-
-def debugger_rules(draft: Draft) -> Iterator[tuple[SpecPath, Mapping[str, Any]]]:
-    """Yield the rules of the debugger and the profiler, each with its path in the spec."""
-    for key, member in (
-        ("debug_rule_configurations", "DebugRuleConfigurations"),
-        ("profiler_rule_configurations", "ProfilerRuleConfigurations"),
-    ):
-        yield from (((key, index), rule) for index, rule in enumerate(draft.request.get(member, ())))

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from launcher.aws.threads import concurrently
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
-from launcher.preflight.quota.machines import alternatives, debugger_rules
+from launcher.preflight.quota.machines import alternatives
+from launcher.request.view import RULE_LISTS
 
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 _MORE = "request more in the Service Quotas console"
@@ -47,13 +48,8 @@ def _ask_size(subject: Subject) -> Iterator[Finding]:
     if subject.draft.get("ResourceConfig.KeepAlivePeriodInSeconds"):
         warm = [each._replace(usage="training warm pool usage") for each in wanted]
     # Rules that name an instance type run as processing jobs, others on AWS's machines.
-    wanted += _added_up(
-        [
-            _Wanted((*path, "instance_type"), rule["InstanceType"], "processing job usage", 1)
-            for path, rule in debugger_rules(subject.draft)
-            if rule.get("InstanceType")
-        ]
-    )
+    rules = subject.draft.each(*(f"{rules}.InstanceType" for rules in RULE_LISTS))
+    wanted += _added_up([_Wanted(path, name, "processing job usage", 1) for path, name in rules if name])
     quotas = values(subject, {each.quota for each in (*warm, *wanted)})
     for each in wanted:
         if quotas.get(each.quota, each.instances) < each.instances:
