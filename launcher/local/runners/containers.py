@@ -26,7 +26,7 @@ from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
-from launcher.local.runners.engine import Engine, Image
+from launcher.local.runners.engine import KILL_SECONDS, Engine, Image
 from launcher.local.runners.kept_images import kept_images
 from launcher.local.runners.leftovers import LABEL, name_of_run, removed_at_the_end
 from launcher.local.runners.mounts import csv_line, folder_mounts, let_all_users_in, mount_options, target_of
@@ -34,7 +34,6 @@ from launcher.local.sandbox import handles_sigterm
 from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
 from launcher.planning import Plan
 
-_KILL_SECONDS = 10  # for the engine to end a container
 _NVIDIA = Path("/dev/nvidiactl")
 # Becomes the program of the arguments, unless no engine would run it: a shell takes any text for a script.
 _EXEC = b"""set -- "$(command -v "$1")" "$@"
@@ -265,7 +264,7 @@ class Containers:
         with suppress(RefusedError, subprocess.TimeoutExpired):
             self.signalled.add(str(process.args[-1]))  # type: ignore[index]
             self.engine.ask("kill", str(process.args[-1]))  # type: ignore[index]
-            process.wait(timeout=_KILL_SECONDS)
+            process.wait(timeout=KILL_SECONDS)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 

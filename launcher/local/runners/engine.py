@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.request.image_uris import image_region
+
+KILL_SECONDS = 10  # for the engine to end a command or a container
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,25 @@ class Engine:
 
     def ask(self, *arguments: str) -> str:
         """Return what a command prints. Raises RefusedError with a remedy if it fails."""
-        done = subprocess.run(
-            [self.program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise self._refusal(arguments[0], done.stderr)
-        return done.stdout
+        with subprocess.Popen(
+            [self.program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # The terminal's Ctrl-C would also end commands that must not be interrupted.
+        ) as process:
+            try:
+                output, errors = process.communicate()
+            except KeyboardInterrupt:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(KILL_SECONDS)
+                process.kill()
+                raise
+        if process.returncode:
+            raise self._refusal(arguments[0], errors)
+        return output
 
     def inspect(self, kind: str, name: str) -> list[Any]:
         """Return what the engine knows of a container, an image or a network."""

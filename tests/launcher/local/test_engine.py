@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,8 @@ from launcher.local.runners import HostProcess, containers
 from launcher.local.runners.containers import Containers
 from launcher.local.runners.engine import DIALECTS, Engine, Image
 from launcher.local.runners.mounts import csv_line, mount_options
+from patience import wait_for
+from terminals import on_terminal
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -135,6 +138,30 @@ def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> N
     write_engine(folder, f"[ $1 = ps ] || {{ echo '{message}' >&2; exit 125; }}", "podman")
     with pytest.raises(RefusedError, match=r"^podman pull a: short-name .*; name the image with its registry"):
         Engine("podman").image("a", Console())
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_ctrl_c_ends_an_engines_command_only_by_the_launcher(tmp_path: Path, held: bool) -> None:
+    """A commit continues for `--keep`, which cannot be interrupted; other commands get SIGTERM and time to tidy up."""
+    wait = "while [ ! -e go ]; do sleep 0.01; done"
+    write_engine(tmp_path, f"trap 'touch tidy; exit 1' TERM; touch started; {wait}; echo committed")
+    script = f"""
+import pathlib, signal
+from launcher.local.runners.engine import Engine
+engine = object.__new__(Engine)
+engine.program, engine.name = "./docker", "docker"
+if {held}:
+    signal.signal(signal.SIGINT, lambda *_: pathlib.Path("go").touch())
+try:
+    print(engine.ask("commit"))
+except KeyboardInterrupt:
+    print("tidy", pathlib.Path("tidy").exists())
+"""
+    with on_terminal([sys.executable, "-c", script], tmp_path) as terminal:
+        assert wait_for((tmp_path / "started").exists)
+        terminal.type("\x03")
+        terminal.end()
+    assert ("committed" if held else "tidy True") in terminal.shown
 
 
 @pytest.mark.parametrize("name", ["podman", "docker"])
