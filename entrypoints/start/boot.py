@@ -96,7 +96,8 @@ def unpack(archive: Path, directory: Path) -> None:
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BootError(f"{archive} is damaged: {error}; submit the job again") from error
     except OSError as error:
-        raise BootError(f"{archive} cannot be unpacked into {directory}: {error.strerror}") from error
+        remedy = "the image's user must be able to write there, and the disk must have space"
+        raise BootError(f"{archive} cannot be unpacked into {directory}: {error.strerror}; {remedy}") from error
 
 
 def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:

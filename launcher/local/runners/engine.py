@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.request.image_uris import image_region
@@ -65,6 +66,7 @@ _REMEDIES = {
     " add one to the image",
     r"/bin/sh\W.*permission denied": "the image's user may not run /bin/sh, through which a local run passes the variables",
     r"unable to find (user|group)": "the image's USER must be a number, or a name in its /etc/passwd",
+    rf"{contract.BASE_DIR}\b.*not a directory": "the image has a file in place of a folder of SageMaker's; remove it",
     r"could not select device driver|nvidia-container": "install the NVIDIA Container Toolkit",
     r"nvidia\.com/gpu": "install the NVIDIA Container Toolkit, then `sudo nvidia-ctk cdi generate --output /etc/cdi/nvidia.yaml`",
     r"short-name": "name the image with its registry, such as docker.io/library/python:3.12",

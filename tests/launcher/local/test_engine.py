@@ -103,6 +103,10 @@ def test_image_of_another_processor_is_refused(folder: Path) -> None:
             "unable to find user a: no matching entries in passwd file",
             r"unable .* file; the image's USER must be a number",
         ),
+        (
+            'error mounting "/a" to rootfs at "/opt/ml/model": not a directory: unknown',
+            r"error .*; the image has a file in place of a folder",
+        ),
         ('exec: "/bin/sh": permission denied: unknown', r"exec: .*; the image's user may not run /bin/sh"),
     ],
 )
