@@ -10,6 +10,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from entrypoints.errors import CorruptError
 from entrypoints.records.archives import tar
@@ -61,6 +63,33 @@ def test_damaged_header_after_an_extended_one_is_skipped_once(stream: type[io.By
     found = list(tar.FORMAT.read(stream(bytes(data)), "shard.tar", Cursor(skips=skipped.append)))
     assert [sample["__key__"] for sample in found] == ["000", "001", "005"]
     assert [error.offset for error in skipped] == [3 * member + 2 * BLOCK]
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers())
+def test_damage_is_the_same_whether_members_are_whole_in_memory_or_not(form: int, seed: int) -> None:
+    """Members that are whole in the window are read by a loop of their own."""
+    output, chance = io.BytesIO(), random.Random(seed)
+    with tarfile.open(fileobj=output, mode="w", format=form) as archive:
+        for number in range(9):
+            info = tarfile.TarInfo(chance.choice(["", "long/" * 30]) + f"{number}.bin")
+            info.size, info.mtime = chance.choice([0, 1, 512, 700]), chance.choice([1, 1.5, 2.5, 1.25])
+            info.type = chance.choice([tarfile.REGTYPE] * 8 + [tarfile.AREGTYPE, tarfile.CONTTYPE])
+            archive.addfile(info, io.BytesIO(chance.randbytes(info.size)))
+    data = bytearray(output.getvalue())
+    blocks = len(data.rstrip(b"\0")) // BLOCK
+    for _ in range(chance.randrange(1, 3)):
+        place = chance.randrange(blocks) * BLOCK
+        data[place + chance.randrange(BLOCK)] ^= chance.choice([1, 255])
+        if chance.random() < 0.3:
+            data[place : place + BLOCK] = bytes(BLOCK)
+    outcomes = []
+    for stream in (io.BytesIO(data), Dribble(data)):
+        skipped: list[CorruptError] = []
+        samples = list(tar.FORMAT.read(stream, "shard.tar", Cursor(skips=skipped.append)))
+        outcomes.append((samples, list(map(str, skipped))))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_damage_after_the_first_member_names_its_offset() -> None:
