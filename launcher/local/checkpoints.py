@@ -22,7 +22,7 @@ from entrypoints import contract
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Store
 from launcher.local.data.selection import as_tree, list_prefix, written_as
-from launcher.local.workspace import Host, LocalRun
+from launcher.local.workspace import TOO_DEEP, Host, LocalRun
 from launcher.s3.uri import parse_s3_uri
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
@@ -96,7 +96,8 @@ class Checkpoints:
     def forget(self, *, kept: bool = False) -> None:
         """Remove the hosts' directories, with what was not stored, unless they are kept."""
         for own in () if kept else self._known:
-            shutil.rmtree(own, ignore_errors=True)
+            with suppress(RecursionError):
+                shutil.rmtree(own, ignore_errors=True)
         self._known.clear()
         self._unfinished.unlink(missing_ok=True)
 
@@ -111,6 +112,8 @@ class Checkpoints:
             except OSError as error:
                 what = f"{self._stored}: the checkpoints cannot be stored: {error.strerror}"
                 raise RefusedError(f"{what}; free space there, or keep fewer of them") from None
+            except RecursionError:
+                raise RefusedError(f"{self._stored}: the checkpoints cannot be stored: {TOO_DEEP}") from None
 
     def _store_host(self, own: Path, known: dict[str, _Stamp], stop: Event) -> None:
         """Store what has changed in a host's directory since the last time, until `stop`."""

@@ -21,7 +21,7 @@ from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
 from launcher.local import fidelity
 from launcher.local.watch import RunResult
-from launcher.local.workspace import Host, LocalRun
+from launcher.local.workspace import TOO_DEEP, Host, LocalRun
 
 _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
 
@@ -54,8 +54,9 @@ def report(run: LocalRun, outcome: RunResult) -> int:
     try:
         with run.console.progress("packing the outputs (cannot be interrupted)", counted=False):
             artifacts = _collect_outputs(run, failed=outcome.status == "Failed")
-    except OSError as error:
-        what = f"{shown_path(error.filename or run.folder)}: the outputs cannot be packed: {error.strerror}"
+    except (OSError, RecursionError) as error:
+        place, why = (error.filename, error.strerror) if isinstance(error, OSError) else (None, TOO_DEEP)
+        what = f"{shown_path(place or run.folder)}: the outputs cannot be packed: {why}"
         run.console.warn(f"{what}; they are still below {shown_path(run.folder)}")
         if outcome.status != "Failed":
             outcome, reason = replace(outcome, secondary="Failed", exit_code=TrainingFailedError.exit_code), what

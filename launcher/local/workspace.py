@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,6 +18,8 @@ from launcher.local.providers.directories import open_to_owner
 from launcher.local.runners import Runner
 from launcher.planning import Plan
 from launcher.request.view import groups_of
+
+TOO_DEEP = "the job has nested folders too deeply"  # for Python, which follows them by recursion
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,9 @@ class LocalRun:
         try:
             self.runner.finish(self.folder)
         finally:
-            for host in self.hosts if os.geteuid() else ():
-                open_to_owner(self.host_folder(host))
+            with suppress(RecursionError):  # The outputs cannot be packed either, which is the error then.
+                for host in self.hosts if os.geteuid() else ():
+                    open_to_owner(self.host_folder(host))
 
     def sharing(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names of the hosts that share a channel: all, or those of its instance groups."""

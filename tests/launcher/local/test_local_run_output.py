@@ -125,6 +125,30 @@ os.kill(os.getppid(), 9)
         assert tar.getnames() == ["kept"]
 
 
+def test_folders_nested_too_deeply_are_one_error(here: Path) -> None:
+    script = """
+import os
+os.chdir("/opt/ml/PLACE")
+for _ in range(3000):
+    os.mkdir("d")
+    os.chdir("d")
+"""
+    namespaces()
+    for place, failed in (
+        ("model", "the outputs cannot be packed: "),
+        ("checkpoints", "the checkpoints cannot be stored: "),
+    ):
+        checkpoints = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n" if place == "checkpoints" else ""
+        write_job(here, script.replace("PLACE", place), f"channels: null\n{checkpoints}")
+        done = subprocess.run(command(), cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+        assert (
+            failed in result(here)["FailureReason"]
+        )  # Python 3.13 reaches the limit of a path, older ones that of recursion.
+        subprocess.run(["rm", "-rf", here / ".launch"], check=True)  # as Python cannot
+
+
 def test_failure_is_printed_once_with_its_likely_cause(here: Path) -> None:
     write_job(here, "import no_such_module_of_ours")
     output = launch(here, code=4)
