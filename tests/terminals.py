@@ -31,6 +31,11 @@ class Terminal:
             assert ready, self.shown
             self.shown += os.read(self._ours, 65536).decode("utf-8", "replace")
 
+    def close(self) -> None:
+        """Close the terminal, as a user closes its window."""
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), self._ours)
+
     def end(self) -> int:
         """Wait for the program's end; return its exit code."""
         with suppress(OSError):  # the terminal has gone

@@ -63,9 +63,13 @@ class Stops:
 
     received: list[int] = field(default_factory=list)
     held: bool = False  # whether they are only noted, since what runs is short and must not be interrupted
+    terminals: Sequence[int] = field(default_factory=lambda: [number for number in (1, 2) if os.isatty(number)])
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         self.received.append(number)
+        for closed in [each for each in self.terminals if not os.isatty(each)]:
+            with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - what follows must not fail for want of a terminal
+                os.dup2(nowhere.fileno(), closed)
         if not self.held:
             raise KeyboardInterrupt
 

@@ -14,6 +14,7 @@ import pytest
 from launcher.checks.examples import laid_over_base
 from local_jobs import assert_nothing_is_left, command, launch, processes_of, result, write_job
 from patience import PATIENCE, wait_for
+from terminals import on_terminal
 
 
 @pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
@@ -158,3 +159,20 @@ def test_sigterm_stops_and_an_ignored_sighup_stays_ignored(here: Path) -> None:
                 if "ready" in line:
                     process.send_signal(number)
         assert process.returncode == code
+
+
+def test_closed_terminal_ends_the_run_with_its_result(here: Path) -> None:
+    script = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *a: (open(os.environ["SM_MODEL_DIR"] + "/saved", "w").close(), sys.exit(0)))
+print("ready", flush=True)
+time.sleep(600)
+"""
+    write_job(here, script)
+    with on_terminal(command("--no-namespaces"), here) as terminal:
+        terminal.wait_for("ready")
+        terminal.close()
+        assert terminal.process.wait(PATIENCE) == 130
+    assert result(here)["TrainingJobStatus"] == "Stopped"
+    assert "model" in result(here)["Artifacts"]
+    assert_nothing_is_left(here)
