@@ -197,19 +197,25 @@ class Containers:
                 if dialect.has_daemon and self.its_image.is_of_other_user:
                     self._open_base(host)
             self.engine.ask("start", *map(self._name, hosts))
+            started = [each["State"] for each in self.engine.inspect("container", *map(self._name, hosts))]
+            for state in started:
+                if not state["Running"]:
+                    reason = (
+                        f"/bin/sh, through which a local run passes the variables, ended with code {state['ExitCode']}"
+                    )
+                    remedy = f"see why with `{self.engine.name} run -it --entrypoint /bin/sh {self.image}`"
+                    raise RefusedError(f"{self.image}: {reason}; {remedy}")
             if not dialect.has_daemon:
-                self._open_folders(hosts)
+                self._open_folders(hosts, [state["Pid"] for state in started])
             stack.pop_all()
 
-    def _open_folders(self, hosts: Sequence[HostProcess]) -> None:
+    def _open_folders(self, hosts: Sequence[HostProcess], pids: Sequence[int]) -> None:
         """Let all users write in /opt/ml, as boot.py does, and in overlays, which have other modes after the start."""
         base = [Path(contract.BASE_DIR)] if self.its_image.is_of_other_user else []
-        for host in hosts:
+        for host, pid in zip(hosts, pids, strict=True):
             overlays = [target_of(host, bind.target) for bind in host.binds if bind.written is not None]
             if targets := [*base, *overlays]:
-                [container] = self.engine.inspect("container", self._name(host))
-                root = f"/proc/{container['State']['Pid']}/root"
-                subprocess.run([sys.executable, "-I", "-c", _OPEN, root, *targets], check=True)
+                subprocess.run([sys.executable, "-I", "-c", _OPEN, f"/proc/{pid}/root", *targets], check=True)
 
     def _open_base(self, host: HostProcess) -> None:
         """Let all users write in /opt/ml, by a copy of an empty folder with this mode."""

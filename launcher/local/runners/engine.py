@@ -132,9 +132,9 @@ class Engine:
             raise self._refusal(arguments[0], errors)
         return output
 
-    def inspect(self, kind: str, name: str) -> list[Any]:
-        """Return what the engine knows of a container, an image or a network."""
-        found: list[Any] = json.loads(self.ask(kind, "inspect", name))
+    def inspect(self, kind: str, *names: str) -> list[Any]:
+        """Return what the engine knows of containers, images or networks."""
+        found: list[Any] = json.loads(self.ask(kind, "inspect", *names))
         return found
 
     def gateway(self, network: str) -> str:

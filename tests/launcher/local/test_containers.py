@@ -326,6 +326,15 @@ def test_program_that_no_engine_runs_is_not_run_by_the_shell(here: Path, engine:
     assert "algo-1 | ran" not in output
 
 
+def test_image_whose_shell_ends_at_its_start_is_refused(here: Path, engine: Engine) -> None:
+    engine.make_image("shell-less:1", files={"/usr/bin/sh": "#!/nowhere\n"})
+    write_job(here, "")
+    output = launch(here, *in_engine(engine, "shell-less:1"), code=3)
+    assert "error: shell-less:1: /bin/sh, through which a local run passes the variables, ended with code " in output
+    assert f"`{engine.name} run -it --entrypoint /bin/sh shell-less:1`" in output
+    assert not (here / ".launch/job").exists()
+
+
 @pytest.mark.parametrize("own_engine", ["docker"], indirect=True)  # podman has no daemon that stops
 def test_next_run_removes_what_a_stopped_engine_kept(here: Path, engine: Engine) -> None:
     write_job(here, WAITING)

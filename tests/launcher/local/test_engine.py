@@ -184,7 +184,8 @@ def test_containers_get_all_gpus_if_there_are_any(
 ) -> None:
     """A program writes down its arguments in the engine's place, since machines that run tests have no GPU."""
     monkeypatch.setattr(containers, "_NVIDIA", folder if options else folder / "none")
-    write_engine(folder, f'[ $1 != inspect ] || echo "[]"; echo "$@" >>{folder}/asked', name)
+    states = '[{"State": {"Running": true, "Pid": 1}}]'
+    write_engine(folder, f"[ $2 != inspect ] || echo '{states}'; echo \"$@\" >>{folder}/asked", name)
     for place in ("input/config", "model", "output", "output/data"):
         (folder / "run/algo-1/ml" / place).mkdir(parents=True)
     runner = Containers(
