@@ -20,6 +20,7 @@ from launcher.errors import TrainingFailedError
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
 from launcher.local import fidelity
+from launcher.local.providers.directories import remove_tree
 from launcher.local.watch import RunResult
 from launcher.local.workspace import TOO_DEEP, Host, LocalRun
 
@@ -46,7 +47,7 @@ def report(run: LocalRun, outcome: RunResult) -> int:
     for host in run.hosts:
         code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too
         for leftover in ("scratch", "stage", *(() if outcome.kept else ("home", *(f"ml/{each}" for each in code)))):
-            shutil.rmtree(run.host_folder(host) / leftover, ignore_errors=True)
+            remove_tree(run.host_folder(host) / leftover, run.console.warn)
     reason, cause, artifacts = outcome.reason, None, {}
     if outcome.status == "Failed" and not reason:
         reason = _failure_reason(run, outcome.exit_codes)

@@ -74,14 +74,15 @@ def occupied(delivery: Delivery, error: OSError) -> RefusedError:
 
 
 def remove_tree(directory: Path, on_warning: Callable[[str], None]) -> None:
-    """Remove a directory of our own files and links, of which the job may have removed some; warn if that fails.
+    """Remove a directory of our own files and links, which the job may have replaced by something else; warn if that fails.
 
     Links are removed, not followed. Never use it for a mount point.
     """
-    if not directory.exists():
-        return
     try:
-        shutil.rmtree(directory)
+        if directory.is_dir() and not directory.is_symlink():
+            shutil.rmtree(directory)
+        else:
+            directory.unlink(missing_ok=True)  # rmtree would wait for a writer of a FIFO
     except OSError as error:
         on_warning(f"{directory} could not be removed ({error}); remove it by hand")
 

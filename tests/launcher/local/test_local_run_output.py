@@ -273,3 +273,20 @@ socket.socket(socket.AF_UNIX).bind("socket")
         found = {str(path.relative_to(place / "model")): path for path in place.rglob("*") if path.is_file()}
         assert sorted(found) == files
         assert found["latest"].read_text() == "algo-2"
+
+
+def test_fifos_in_place_of_our_folders_are_removed(here: Path) -> None:
+    """Removing a FIFO like a folder would wait for its writer for ever."""
+    namespaces()
+    script = """
+import os, shutil
+for folder in ("/opt/ml/launcher_bundle", "/opt/ml/input/data/launcher_code", os.environ["HOME"], "/opt/ml/input/data/train"):
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.exists(folder):
+        os.mkfifo(folder)
+"""
+    write_job(
+        here, script, "channels: {train: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key}}"
+    )
+    launch(here)
+    assert sorted(path.name for path in (here / ".launch/job/algo-1").iterdir()) == ["hosts", "ml", "stage.json"]
