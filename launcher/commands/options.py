@@ -18,7 +18,7 @@ import click
 
 import launcher
 from launcher.console import show_problem
-from launcher.errors import LaunchError
+from launcher.errors import LaunchError, did_you_mean
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
@@ -77,6 +77,10 @@ class OptionalChoice(click.Option):
         found: list[str] = []
         for word in words:
             if found and found[-1] in self.opts:
+                is_clear = word in self.choices or "." in word  # a spec has a suffix
+                if suggested := "" if is_clear else did_you_mean(word, self.choices):
+                    message = f"{found[-1]} {word}: expected {', '.join(self.choices)} or no value{suggested}"
+                    raise click.UsageError(message, click.get_current_context())
                 found[-1] += f"={word if word in self.choices else self.without}"
                 if word in self.choices:
                     continue

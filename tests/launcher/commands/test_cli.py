@@ -111,6 +111,7 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
         (["--image", "x"], "--image works only with --local; add --local or leave it out"),
         (["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
         (["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),
+        (["--local", "Dcoker"], "--local Dcoker: expected docker, podman or no value; did you mean docker?"),
         (["--local", "--sample", "0"], "Invalid value for '--sample': 0 is not in the range x>=1."),
     ],
 )
@@ -123,7 +124,7 @@ def test_contradicting_options_are_one_error(folder: Path, args: list[str], mess
 def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
     done = launch("job.yaml", "--local")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        3,
+        2,
         "error: --local without docker needs code or container_entrypoint: without them only the image knows what to run;"
         " write code: {directory: src, entry_point: train.py}, or run the image: --local docker",
     )
@@ -138,12 +139,13 @@ def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
         (["job.yaml", "--local", "docker"], "docker"),
         (["--local", "docker", "job.yaml"], "docker"),
         (["--local=docker", "job.yaml"], "docker"),
+        (["--local", "docker.yaml"], "process"),
         (["job.yaml"], None),
     ],
 )
 def test_word_after_local_is_its_value_only_if_it_is_a_runner(args: list[str], runner: str | None) -> None:
     context = Run.as_click("run").make_context("run", args)
-    assert (context.params["local"], context.params["spec"]) == (runner, "job.yaml")
+    assert (context.params["local"], context.params["spec"]) == (runner, next(word for word in args if ".yaml" in word))
 
 
 def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> None:
