@@ -133,7 +133,9 @@ def _make_folder(folder: Path) -> None:
 
 
 def _existing_run(folder: Path) -> RefusedError:
-    return RefusedError(f"{folder} holds an earlier run of this name; delete it, or use another name with --name")
+    is_over = (folder / "result.json").exists()
+    remedy = "delete it" if is_over else "unless it is still running, delete it"
+    return RefusedError(f"{folder} holds an earlier run of this name; {remedy}, or use another name with --name")
 
 
 def _reads_remote(plan: Plan, local: ChannelPaths) -> bool:

@@ -24,7 +24,7 @@ from typing import ClassVar
 
 from entrypoints import contract
 from launcher.console import Console
-from launcher.errors import RefusedError
+from launcher.errors import InputError, RefusedError
 from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
 from launcher.local.runners.engine import KILL_SECONDS, Engine, Image
 from launcher.local.runners.kept_images import kept_images
@@ -56,11 +56,13 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
     isolated = bool(plan.request.get("EnableNetworkIsolation"))
     if options.no_namespaces:
         remedy = f"leave it out, or write --local without {options.runner}"
-        raise RefusedError(f"--no-namespaces: containers have namespaces; {remedy}")
+        raise InputError(f"--no-namespaces: containers have namespaces; {remedy}")
     engine = Engine(options.runner)
-    name = options.image or plan.request.get("AlgorithmSpecification", {}).get("TrainingImage")
-    if name is None:
-        raise RefusedError(f"--local {engine.name} needs an image, and the spec names none; write --image IMAGE")
+    name = (
+        plan.request.get("AlgorithmSpecification", {}).get("TrainingImage") if options.image is None else options.image
+    )
+    if not name:
+        raise InputError(f"--local {engine.name} needs an image, and none is named; write --image IMAGE")
     image = engine.image(name, console)
     run = name_of_run(plan.request["TrainingJobName"])
     label = f"{LABEL}={run}"

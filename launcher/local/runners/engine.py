@@ -69,6 +69,7 @@ _REMEDIES = {
     rf"{contract.BASE_DIR}\b.*not a directory": "the image has a file in place of a folder of SageMaker's; remove it",
     r"could not select device driver|nvidia-container": "install the NVIDIA Container Toolkit",
     r"nvidia\.com/gpu": "install the NVIDIA Container Toolkit, then `sudo nvidia-ctk cdi generate --output /etc/cdi/nvidia.yaml`",
+    r"invalid reference format|must be lowercase": "write it as NAME:TAG, in lower case, such as python:3.12",
     r"short-name": "name the image with its registry, such as docker.io/library/python:3.12",
     r"address pool": "the engine's networks use all its addresses: `{engine} network prune` removes unused ones",
     r"bind source path does not exist": "the engine sees other files than this machine: it must run on this machine itself",

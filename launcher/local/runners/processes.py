@@ -18,7 +18,7 @@ from pathlib import Path
 
 from entrypoints import contract
 from launcher.console import Console
-from launcher.errors import RefusedError
+from launcher.errors import InputError
 from launcher.local import enter, sandbox
 from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
 from launcher.local.workspace import Host, LocalOptions, LocalRun
@@ -35,7 +35,7 @@ _PASSED_ON = (
 
 @contextlib.contextmanager
 def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Processes]:
-    """Yield the runner. Raises RefusedError if only the image knows what to run."""
+    """Yield the runner. Raises InputError if only the image knows what to run."""
     if (
         not options.shell
         and plan.code is None
@@ -45,9 +45,9 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Proc
         what = (
             "--local without docker needs code or container_entrypoint: without them only the image knows what to run"
         )
-        raise RefusedError(f"{what}; {remedy}")
+        raise InputError(f"{what}; {remedy}")
     if options.image is not None:
-        raise RefusedError("--image: --local alone uses no image; write --local docker, or leave out --image")
+        raise InputError("--image: --local alone uses no image; write --local docker, or leave out --image")
     reason = "switched off" if options.no_namespaces else sandbox.why_no_namespaces()
     if reason is not None:
         instead = f"{contract.BASE_DIR_VARIABLE} and SM_* name the folder instead, hosts have no names"

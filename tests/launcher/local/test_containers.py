@@ -374,6 +374,7 @@ def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, engi
     write_job(here, "", "channels: null")
     output = launch(here, *in_engine(engine, "127.0.0.1:1/image:1"), code=3)
     assert f"or log in: `{engine.name} login 127.0.0.1:1`" in output
+    assert "needs an image, and none is named" in launch(here, *in_engine(engine, ""), code=2)
     assert not (here / ".launch").exists()
 
 

@@ -86,6 +86,14 @@ def test_image_without_access_is_refused_with_the_login_of_its_registry(folder: 
         Engine("docker").image(image, Console())
 
 
+def test_misspelt_image_is_refused_with_how_to_write_it(folder: Path) -> None:
+    write_engine(folder, '[ "$1" = ps ] || { echo "invalid reference format" >&2; exit 1; }')
+    with pytest.raises(
+        RefusedError, match=r"^docker pull a b: invalid reference format; write it as NAME:TAG, in lower"
+    ):
+        Engine("docker").image("a b", Console())
+
+
 def test_image_of_another_processor_is_refused(folder: Path) -> None:
     found = json.dumps([{"Architecture": "pdp11", "Id": "sha256:0", "Config": {}}])
     write_engine(folder, f"[ $1 = ps ] || echo '{found}'")
