@@ -17,7 +17,7 @@ from typing import Any
 
 from entrypoints import contract
 from launcher.console import Console
-from launcher.errors import RefusedError
+from launcher.errors import RefusedError, did_you_mean
 from launcher.request.image_uris import image_region
 
 KILL_SECONDS = 10  # for the engine to end a command or a container
@@ -169,14 +169,17 @@ class Engine:
         )
         if done.returncode:
             remedy = f"build or load it, name another by --image, or log in: `{_login(self.name, name)}`"
-            raise self._refusal(f"pull {name}", done.stderr, remedy)
+            listed = self.ask("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+            hint = did_you_mean(name.removeprefix("localhost/"), [each.removeprefix("localhost/") for each in listed])
+            raise self._refusal(f"pull {name}", done.stderr, remedy, hint)
 
-    def _refusal(self, what: str, errors: str, remedy: str = "") -> RefusedError:
+    def _refusal(self, what: str, errors: str, remedy: str = "", hint: str = "") -> RefusedError:
+        errors = re.sub(r"(?m)^(time=|Trying to pull ).*", "", errors)  # podman's log of its attempts
         text = " ".join(errors.split()).partition(" Error: failed to start containers: ")[0]
         found = (known for pattern, known in _REMEDIES.items() if re.search(pattern, text, re.IGNORECASE))
         reason = text.removeprefix("Error response from daemon: ").removeprefix("Error: ")
         advice = next(found, remedy).replace("{engine}", self.name)
-        return RefusedError(f"{self.name} {what}: {reason}{advice and '; '}{advice}")
+        return RefusedError(f"{self.name} {what}: {reason}{advice and '; '}{advice}{hint}")
 
 
 def _login(engine: str, image: str) -> str:

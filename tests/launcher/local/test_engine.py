@@ -81,15 +81,18 @@ def test_engine_that_does_not_answer_is_refused_with_a_remedy(folder: Path, mess
     ],
 )
 def test_image_without_access_is_refused_with_the_login_of_its_registry(folder: Path, image: str, login: str) -> None:
-    write_engine(folder, '[ "$1" = ps ] || { echo "$2: no basic auth credentials" >&2; exit 1; }')
+    write_engine(folder, '[ "$1" = ps ] || [ "$1" = images ] || { echo "$2: no basic auth credentials" >&2; exit 1; }')
     with pytest.raises(RefusedError, match=f"no basic auth credentials; build or load it, .* or log in: {login}"):
         Engine("docker").image(image, Console())
 
 
 def test_misspelt_image_is_refused_with_how_to_write_it(folder: Path) -> None:
-    write_engine(folder, '[ "$1" = ps ] || { echo "invalid reference format" >&2; exit 1; }')
+    write_engine(
+        folder, 'case $1 in ps) ;; images) echo a:1 a:b b:c ;; *) echo "invalid reference format" >&2; exit 1 ;; esac'
+    )
     with pytest.raises(
-        RefusedError, match=r"^docker pull a b: invalid reference format; write it as NAME:TAG, in lower"
+        RefusedError,
+        match=r"^docker pull a b: invalid reference format; write it as NAME:TAG, in lower.*; did you mean a:b\?$",
     ):
         Engine("docker").image("a b", Console())
 
@@ -146,8 +149,11 @@ def test_overlay_below_a_folder_that_mount_options_cannot_name_is_refused(
 
 
 def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> None:
-    message = 'Error: short-name "a" did not resolve to an alias and no unqualified-search registries are defined'
-    write_engine(folder, f"[ $1 = ps ] || {{ echo '{message}' >&2; exit 125; }}", "podman")
+    log = 'time="1" level=warning msg="Failed, retrying'
+    message = (
+        f'{log}\nError: short-name "a" did not resolve to an alias and no unqualified-search registries are defined'
+    )
+    write_engine(folder, f"[ $1 = ps ] || [ $1 = images ] || {{ echo '{message}' >&2; exit 125; }}", "podman")
     with pytest.raises(RefusedError, match=r"^podman pull a: short-name .*; name the image with its registry"):
         Engine("podman").image("a", Console())
 
