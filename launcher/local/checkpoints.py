@@ -7,6 +7,7 @@ to a file beside it is stored as that file, and others are not stored.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -29,6 +30,8 @@ _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
 _SECONDS = 1.0  # between two passes while the job runs
 _CHUNK = 1 << 20  # bytes
 _JUST_NOW = 100_000_000  # ns within which a file can change twice without another time of its last change
+# What the job replaces while it is read, such as a folder by a file; the next pass, or the last one, stores it.
+_CHANGED = (errno.ENOTDIR, errno.ELOOP, errno.EINVAL)
 _Stamp = tuple[int, int]  # size and time of the last change
 
 
@@ -77,7 +80,7 @@ class Checkpoints:
         def work() -> None:
             try:
                 while not stop.wait(_SECONDS):
-                    self._store(stop)
+                    self._store(stop, is_running=True)
             except RefusedError as error:
                 on_error(error)
 
@@ -105,11 +108,13 @@ class Checkpoints:
     def _unfinished(self) -> Path:
         return self._run.folder / "unfinished"
 
-    def _store(self, stop: Event) -> None:
+    def _store(self, stop: Event, *, is_running: bool = False) -> None:
         for own, known in self._known.items():
             try:
                 self._store_host(own, known, stop)
             except OSError as error:
+                if is_running and error.errno in _CHANGED:
+                    continue
                 what = f"{self._stored}: the checkpoints cannot be stored: {error.strerror}"
                 raise RefusedError(f"{what}; free space there, or keep fewer of them") from None
             except RecursionError:

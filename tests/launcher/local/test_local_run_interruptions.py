@@ -5,7 +5,9 @@ The scripts are PID 1: the launcher sends SIGTERM as soon as they handle it, so 
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -258,3 +260,30 @@ def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path, capsys: pyte
     shown = capsys.readouterr().err
     for link, target in (("last-epoch", "epoch-1"), ("outside", "/etc/passwd"), ("folder", before)):
         assert f"the checkpoint {link} is a link to {target}, which is not stored" in shown
+
+
+def test_checkpoints_that_change_while_they_are_read_are_stored_later(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that becomes a file between two system calls of os.fwalk, which no test can time."""
+    write_script(here, "", CHECKPOINTS)
+    plan = launcher.plan(load(str(here / "job.yaml")), name="job")
+    folder = here / ".launch/job"
+    folder.mkdir(parents=True)
+    run = LocalRun(plan, LocalOptions(), folder, hosts_of(plan.request), Console(), Processes(mounts=False))
+    walk, walks, errors = os.fwalk, [], list[Exception]()
+
+    def fwalk(*arguments: Any, **options: Any) -> Any:
+        walks.append(arguments)
+        if len(walks) == 1:
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory")
+        return walk(*arguments, **options)
+
+    with embedded_store(here / "data", run.s3_folder) as store:
+        checkpoints = Checkpoints(run, store)
+        checkpoints.place(run.hosts[0])
+        (folder / "algo-1/checkpoints/new").write_text("one")
+        monkeypatch.setattr(os, "fwalk", fwalk)
+        with checkpoints.stored_meanwhile(errors.append):
+            wait_for(lambda: errors or (folder / "s3/bucket/checkpoints/new").exists())
+    assert errors == []
