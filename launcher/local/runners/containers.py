@@ -26,15 +26,15 @@ from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import InputError, RefusedError
 from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
+from launcher.local.runners.creation import create, start
 from launcher.local.runners.engine import KILL_SECONDS, Engine, Image
 from launcher.local.runners.kept_images import kept_images
 from launcher.local.runners.leftovers import LABEL, name_of_run, removed_at_the_end
-from launcher.local.runners.mounts import csv_line, folder_mounts, let_all_users_in, mount_options, target_of
+from launcher.local.runners.mounts import csv_line, let_all_users_in
 from launcher.local.sandbox import handles_sigterm
 from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
 from launcher.planning import Plan
 
-_NVIDIA = Path("/dev/nvidiactl")
 # Becomes the program of the arguments, unless no engine would run it: a shell takes any text for a script.
 _EXEC = b"""set -- "$(command -v "$1")" "$@"
 [ ! -f "$1" ] || [ ! -r "$1" ] || (IFS= read -r first <"$1"; case $first in "#!"* | ?ELF*) ;; *) exit 1 ;; esac) || {
@@ -46,8 +46,6 @@ exec "$@" </dev/null
 """
 # Attaches, and ends with the container's exit code, which podman's `start` does not have.
 _ATTACH = '"$@"; for name; do :; done; exit "$("$1" wait "$name" 2>/dev/null || echo 125)"'
-# Run with the container's root, so that no link of the image leads out of it.
-_OPEN = "import os, sys; os.chroot(sys.argv[1]); [os.chmod(target, 0o777) for target in sys.argv[2:]]"
 
 
 @contextmanager
@@ -174,59 +172,15 @@ class Containers:
         self.kept.clear()
         self.signalled.clear()
         self.begun = time.time()
-        dialect = self.engine.dialect
         folder = hosts[0].root.parent.parent
         folder.chmod(0o777 & ~self.umask)
         with ExitStack() as stack:
             stack.callback(self._give_back, folder)
             for host in hosts:
                 self.kept.extend(let_all_users_in(host))
-                options = [*folder_mounts(host, self.its_image.volumes)]
-                options += [option for bind in host.binds for option in mount_options(host, bind, dialect, self.label)]
-                self.engine.ask(
-                    "create",
-                    *("--interactive", *dialect.options),
-                    *("--name", self._name(host), "--label", self.label, "--hostname", host.name),
-                    *self._network_options(host),
-                    # The default of 64 MB is too small for DataLoaders. Half of the memory is what tmpfs has by default.
-                    *("--shm-size", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)),
-                    *("--log-driver", "none"),  # the run's own log is enough
-                    *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
-                    *(dialect.gpus if _NVIDIA.exists() else ()),
-                    *options,
-                    *("--entrypoint", "/bin/sh", self.its_image.identity, "-s"),
-                )
-                if dialect.has_daemon and self.its_image.is_of_other_user:
-                    self._open_base(host)
-            self.engine.ask("start", *map(self._name, hosts))
-            started = [each["State"] for each in self.engine.inspect("container", *map(self._name, hosts))]
-            for state in started:
-                if not state["Running"]:
-                    reason = (
-                        f"/bin/sh, through which a local run passes the variables, ended with code {state['ExitCode']}"
-                    )
-                    remedy = f"see why with `{self.engine.name} run -it --entrypoint /bin/sh {self.image}`"
-                    raise RefusedError(f"{self.image}: {reason}; {remedy}")
-            if not dialect.has_daemon:
-                self._open_folders(hosts, [state["Pid"] for state in started])
+                create(self.engine, self.its_image, host, self._name(host), self.label, self._network_options(host))
+            start(self.engine, self.its_image, {self._name(host): host for host in hosts})
             stack.pop_all()
-
-    def _open_folders(self, hosts: Sequence[HostProcess], pids: Sequence[int]) -> None:
-        """Let all users write in /opt/ml, as boot.py does, and in overlays, which have other modes after the start."""
-        base = [Path(contract.BASE_DIR)] if self.its_image.is_of_other_user else []
-        for host, pid in zip(hosts, pids, strict=True):
-            overlays = [target_of(host, bind.target) for bind in host.binds if bind.written is not None]
-            if targets := [*base, *overlays]:
-                subprocess.run([sys.executable, "-I", "-c", _OPEN, f"/proc/{pid}/root", *targets], check=True)
-
-    def _open_base(self, host: HostProcess) -> None:
-        """Let all users write in /opt/ml, by a copy of an empty folder with this mode."""
-        base = Path(contract.BASE_DIR)
-        opened = Path(host.temporary, base.name)
-        opened.mkdir()
-        opened.chmod(0o777)
-        with suppress(RefusedError):  # a link of the image, which boot.py refuses with a remedy if it is not writable
-            self.engine.ask("cp", str(opened), f"{self._name(host)}:{base.parent}")
 
     def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
         program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s"]

@@ -17,7 +17,7 @@ import pytest
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount
-from launcher.local.runners import HostProcess, containers
+from launcher.local.runners import HostProcess, creation
 from launcher.local.runners.containers import Containers
 from launcher.local.runners.engine import DIALECTS, Engine, Image
 from launcher.local.runners.mounts import csv_line, mount_options
@@ -197,7 +197,7 @@ def test_containers_get_all_gpus_if_there_are_any(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: str
 ) -> None:
     """A program writes down its arguments in the engine's place, since machines that run tests have no GPU."""
-    monkeypatch.setattr(containers, "_NVIDIA", folder if options else folder / "none")
+    monkeypatch.setattr(creation, "_NVIDIA", folder if options else folder / "none")
     states = '[{"State": {"Running": true, "Pid": 1}}]'
     write_engine(folder, f"[ $2 != inspect ] || echo '{states}'; echo \"$@\" >>{folder}/asked", name)
     for place in ("input/config", "model", "output", "output/data"):
