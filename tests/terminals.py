@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from patience import PATIENCE
@@ -50,7 +52,10 @@ def on_terminal(command: Sequence[str], here: Path) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     environ = {**os.environ, "TERM": "dumb", "PS1": "$ "}
     program = ["setsid", "--ctty", *command]
-    with subprocess.Popen(program, cwd=here, stdin=theirs, stdout=theirs, stderr=theirs, env=environ) as process:
+    heard = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # `nohup make test` ignores it
+    with subprocess.Popen(
+        program, cwd=here, stdin=theirs, stdout=theirs, stderr=theirs, env=environ, preexec_fn=heard
+    ) as process:
         os.close(theirs)
         try:
             yield Terminal(process, ours)
