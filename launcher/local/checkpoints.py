@@ -125,14 +125,12 @@ class Checkpoints:
         assert self._stored is not None
         found: set[str] = set()
         unread: list[OSError] = []
-        for folder, folders, names, descriptor in os.fwalk(own, onerror=unread.append):
-            paths = {name: str(Path(folder, name).relative_to(own)) for name in (*names, *folders)}
-            found.update(paths[name] for name in names)
-            # Links to folders are among the folders.
-            for name in (*random.sample(names, len(names)), *folders):
+        for folder, names, descriptor in _walk(own, unread):
+            found.update(f"{folder}{name}" for name in names)
+            for name in random.sample(names, len(names)):
                 # Removed since it was listed, or another user's, until the end of the hosts.
                 with suppress(FileNotFoundError, PermissionError):
-                    self._store_file(paths[name], (name, descriptor), known, stop)
+                    self._store_file(f"{folder}{name}", (name, descriptor), known, stop)
         if unread or stop.is_set():
             return
         for path in known.keys() - found:
@@ -212,3 +210,25 @@ class Checkpoints:
         if wrong:
             raise RefusedError(f"checkpoint_config.local_path {self._local_path}: {wrong}; write {_USUAL}")
         return target
+
+
+def _walk(
+    path: Path | str, unread: list[OSError], parent: int | None = None, folder: str = ""
+) -> Iterator[tuple[str, list[str], int]]:
+    """Yield each directory below a path: its name with a "/", what it has besides directories, and it, open.
+
+    Unlike os.fwalk, it does not wait for ever if the job replaces a directory by a FIFO. Errors are added to `unread`.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError as error:
+        unread.append(error)
+        return
+    try:
+        with os.scandir(descriptor) as entries:
+            kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        yield folder, [name for name, is_folder in kinds.items() if not is_folder], descriptor
+        for name in (name for name, is_folder in kinds.items() if is_folder):
+            yield from _walk(name, unread, descriptor, f"{folder}{name}/")
+    finally:
+        os.close(descriptor)

@@ -150,8 +150,12 @@ class _Watch:
                 return
             time.sleep(0.05)
 
-    def stop(self, seconds: float = contract.STOP_SECONDS, *, interrupted: bool = False) -> bool:
-        """Send SIGTERM, and SIGKILL after `seconds` (by default SageMaker's 120); a second Ctrl-C kills immediately.
+    def stop(self, seconds: float = contract.STOP_SECONDS, *, say: str = "") -> bool:
+        """Send SIGTERM, and SIGKILL after `seconds` (by default SageMaker's 120); a Ctrl-C meanwhile kills immediately.
+
+        Args:
+            seconds: The patience.
+            say: What kills immediately, for the line that announces the stop; none if it is empty.
 
         Returns:
             Whether a host was killed.
@@ -159,8 +163,8 @@ class _Watch:
         for process in self.processes:
             _reap(process)  # again, for one that a Ctrl-C left without
         try:
-            if interrupted:  # printed inside the `try`, since it invites the second Ctrl-C
-                self.run.console.say(f"stopping (up to {seconds} s; Ctrl-C again kills)", "yellow")
+            if say:  # printed inside the `try`, since it invites that
+                self.run.console.say(f"stopping (up to {seconds} s; {say} kills)", "yellow")
             end = time.monotonic() + seconds
             while self.running() and time.monotonic() < end:
                 # A process that has just started handles no signal yet, so it is sent again.
@@ -209,7 +213,8 @@ def watch(
         ended = [process.returncode for process in state.processes]
         failed = any(ended) or bool(failures)
         patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
-        killed = state.stop(patience, interrupted=interrupted)
+        is_planned = state.running() and not failed
+        killed = state.stop(patience, say="Ctrl-C again" if interrupted else "Ctrl-C" if is_planned else "")
         if not state.asked and not killed:  # they ended before it could stop them
             ended = [process.returncode for process in state.processes]
             failed = any(ended)

@@ -12,6 +12,7 @@ from launcher.commands.card import Effect, GetAccount
 from launcher.commands.options import duration, flag, option, optional_choice, repeatable
 from launcher.spec.channels import KINDS
 
+_HOSTS = click.IntRange(min=1, max=1000)  # each is folders and processes of this machine
 _DATA = dict.fromkeys(f"DIR/{kind.DATA}" for kind in KINDS.values() if kind.DATA)
 
 
@@ -47,7 +48,7 @@ class Local(Effect):
         type=click.IntRange(min=1), metavar="N", help="With --local: read only the first N objects of each channel."
     )
     instance_count: int | None = option(
-        type=click.IntRange(min=1), metavar="N", help="With --local: run N hosts, whatever the spec says."
+        type=_HOSTS, metavar="N", help="With --local: run N hosts, whatever the spec says."
     )
     stop_after: float | None = option(
         type=duration,
@@ -63,7 +64,7 @@ class Local(Effect):
         type=click.IntRange(min=1), default=1, metavar="N", help="With --interrupt-after: interrupt N attempts."
     )
     restart_hosts: tuple[int, ...] = repeatable(
-        type=click.IntRange(min=1),
+        type=_HOSTS,
         metavar="N",
         help="With --interrupt-after: restart with N hosts. Repeatable: taken in turn.",
     )

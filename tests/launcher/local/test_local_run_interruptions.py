@@ -5,7 +5,6 @@ The scripts are PID 1: the launcher sends SIGTERM as soon as they handle it, so 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -80,7 +79,7 @@ def test_stopped_job_saves_its_model(here: Path, limit: str, options: list[str],
         f"{STOPPED}while True: signal.pause()",
         f"channels: null\nstopping_condition: {{max_runtime_in_seconds: {limit}}}",
     )
-    launch(here, *options, code=5)
+    assert "stopping (up to 120 s; Ctrl-C kills)" in launch(here, *options, code=5)
     found = result(here)
     assert (found["TrainingJobStatus"], found["SecondaryStatus"], list(found["Artifacts"])) == (
         "Stopped",
@@ -262,28 +261,38 @@ def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path, capsys: pyte
         assert f"the checkpoint {link} is a link to {target}, which is not stored" in shown
 
 
-def test_checkpoints_that_change_while_they_are_read_are_stored_later(
+def test_folder_of_checkpoints_that_becomes_a_fifo_while_it_is_read_is_stored_later(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that becomes a file between two system calls of os.fwalk, which no test can time."""
+    """The job replaces it after it was listed, before it is opened; then by a folder again."""
     write_script(here, "", CHECKPOINTS)
     plan = launcher.plan(load(str(here / "job.yaml")), name="job")
     folder = here / ".launch/job"
     folder.mkdir(parents=True)
     run = LocalRun(plan, LocalOptions(), folder, hosts_of(plan.request), Console(), Processes(mounts=False))
-    walk, walks, errors = os.fwalk, [], list[Exception]()
+    own, errors, replaced = folder / "algo-1/checkpoints", list[Exception](), list[Path]()
+    system_open = os.open
 
-    def fwalk(*arguments: Any, **options: Any) -> Any:
-        walks.append(arguments)
-        if len(walks) == 1:
-            raise NotADirectoryError(errno.ENOTDIR, "Not a directory")
-        return walk(*arguments, **options)
+    def replacing_open(path: Any, *arguments: Any, **options: Any) -> int:
+        if path == "changed" and not replaced:
+            (own / "changed").rmdir()
+            os.mkfifo(own / "changed")
+            try:
+                return system_open(path, *arguments, **options)
+            finally:
+                (own / "changed").unlink()
+                (own / "changed").mkdir()
+                (own / "changed/new").write_text("one")
+                replaced.append(own)
+        return system_open(path, *arguments, **options)
 
     with embedded_store(here / "data", run.s3_folder) as store:
         checkpoints = Checkpoints(run, store)
         checkpoints.place(run.hosts[0])
-        (folder / "algo-1/checkpoints/new").write_text("one")
-        monkeypatch.setattr(os, "fwalk", fwalk)
+        (own / "changed").mkdir()
+        monkeypatch.setattr(os, "open", replacing_open)
         with checkpoints.stored_meanwhile(errors.append):
-            wait_for(lambda: errors or (folder / "s3/bucket/checkpoints/new").exists())
+            wait_for(lambda: errors or (folder / "s3/bucket/checkpoints/changed/new").exists())
     assert errors == []
+    assert replaced
+    assert (folder / "s3/bucket/checkpoints/changed/new").read_text() == "one"
