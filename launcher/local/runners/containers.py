@@ -26,7 +26,7 @@ from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import InputError, RefusedError
 from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
-from launcher.local.runners.creation import create, start
+from launcher.local.runners.creation import create, start, start_waiting
 from launcher.local.runners.engine import KILL_SECONDS, Engine, Image
 from launcher.local.runners.kept_images import kept_images
 from launcher.local.runners.leftovers import LABEL, name_of_run, removed_at_the_end
@@ -70,9 +70,8 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
             internal = ["--internal"] if isolated else []  # only between the hosts
             engine.ask("network", "create", "--label", label, *internal, run)
             address = "127.0.0.1" if isolated else engine.gateway(run)
-            if not (isolated or engine.dialect.has_daemon):  # a container that waits, so that the address exists
-                waiting = ("--detach", "--interactive", *engine.dialect.options, "--label", label, "--network", run)
-                engine.ask("run", *waiting, "--entrypoint", "/bin/sh", image.identity, "-s")
+            if not (isolated or engine.dialect.has_daemon):
+                start_waiting(engine, image, label, run)
             _refuse_foreign_address(engine, address)
             counts = (options.instance_count, *options.restart_hosts)
             alone = isolated and all(len(hosts_of(plan.request, count)) == 1 for count in counts)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from entrypoints import contract
 from launcher.errors import RefusedError
@@ -46,13 +47,28 @@ def start(engine: Engine, image: Image, hosts: Mapping[str, HostProcess]) -> Non
     engine.ask("start", *hosts)
     states = [each["State"] for each in engine.inspect("container", *hosts)]
     for state in states:
-        if not state["Running"]:
-            reason = f"/bin/sh, through which a local run passes the variables, ended with code {state['ExitCode']}"
-            remedy = f"see why with `{engine.name} run -it --entrypoint /bin/sh {image.name}`"
-            raise RefusedError(f"{image.name}: {reason}; {remedy}")
+        _refuse_ended_shell(engine, image, state)
     if not engine.dialect.has_daemon:
         for host, state in zip(hosts.values(), states, strict=True):
             _open_folders(image, host, state["Pid"])
+
+
+def start_waiting(engine: Engine, image: Image, label: str, network: str) -> None:
+    """Start a container that only waits, so that the network's address exists. Raises RefusedError if its shell ends."""
+    options = ("--detach", "--interactive", *engine.dialect.options, "--label", label, "--network", network)
+    name = engine.ask("run", *options, "--entrypoint", "/bin/sh", image.identity, "-s").strip()
+    try:
+        engine.ask("exec", name, "/bin/sh", "-c", ":")  # A shell that cannot run may not have ended yet.
+    except RefusedError:
+        _refuse_ended_shell(engine, image, engine.inspect("container", name)[0]["State"])
+        raise
+
+
+def _refuse_ended_shell(engine: Engine, image: Image, state: Mapping[str, Any]) -> None:
+    if not state["Running"]:
+        reason = f"/bin/sh, through which a local run passes the variables, ended with code {state['ExitCode']}"
+        remedy = f"see why with `{engine.name} run -it --entrypoint /bin/sh {image.name}`"
+        raise RefusedError(f"{image.name}: {reason}; {remedy}")
 
 
 def _open_folders(image: Image, host: HostProcess, pid: int) -> None:
