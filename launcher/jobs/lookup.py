@@ -10,6 +10,7 @@ from typing import Any
 from launcher.aws.account import Account, AwsError
 from launcher.aws.masking import is_secret_name, settings_to_hide
 from launcher.errors import InputError, RefusedError, did_you_mean
+from launcher.jobs.outcome import ENDED
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in the service model
 
@@ -46,6 +47,21 @@ def jobs(account: Account, limit: int, **filters: Any) -> Iterator[dict[str, Any
     order = {"SortBy": "CreationTime", "SortOrder": "Descending"}
     pages = account.pages("sagemaker", "list_training_jobs", **order, MaxResults=min(limit, 100), **given)
     return islice(chain.from_iterable(page["TrainingJobSummaries"] for page in pages), limit)
+
+
+def name_taken(job: Mapping[str, Any], region: str, *, is_in_spec: bool) -> str:
+    """Return the error for a new job with the name of an existing, described one.
+
+    AWS frees the name if that job is deleted, for which it must have ended and have no warm pool (DeleteTrainingJob).
+    """
+    name, status, created = job["TrainingJobName"], job["TrainingJobStatus"], job.get("CreationTime")
+    since = f" since {created:%Y-%m-%d}" if created else ""
+    instead = ", or write base_name instead, which makes a new name each time" if is_in_spec else ""
+    message = f"a training job {name!r} exists already{since} ({status}); pass another name with --name{instead}"
+    if status in ENDED and (job.get("WarmPoolStatus") or {}).get("Status") != "Available":
+        command = f"aws sagemaker delete-training-job --training-job-name {name} --region {region}"
+        message += f". `{command}` frees the name, and AWS forgets that job"
+    return message
 
 
 def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None]) -> list[dict[str, str]] | None:

@@ -15,7 +15,8 @@ from launcher.jobs.failures.reasons import headline, likely_cause
 from launcher.jobs.logs.loop_waits import ChannelWaits, as_data
 from launcher.jobs.logs.streams import hosts_of
 
-ENDED = ("Completed", "Failed", "Stopped")  # values of TrainingJobStatus; the others are InProgress and Stopping
+# Values of TrainingJobStatus; the others are InProgress, Stopping and Deleting.
+ENDED = ("Completed", "Failed", "Stopped")
 _COLOURS = {"Completed": "green", "Failed": "red"}
 _INTERRUPTED = 130  # Ctrl-C ended the following, not the job
 _EXIT_CODES = {"Completed": 0, "Failed": TrainingFailedError.exit_code, "Stopped": StoppedError.exit_code}

@@ -1,7 +1,7 @@
 """Submission of a plan: create the job from exactly the request that was shown, and only once.
 
-A network can lose the answer to a call that took effect. A job's name can never be used again, so looking it up before the
-first attempt and after each failed one shows whether the job exists, and whether it is the requested one.
+A network can lose the answer to a call that took effect. Two jobs never have one name, so looking it up before the first
+attempt and after each failed one shows whether the job exists, and whether it is the requested one.
 
 A refusal becomes a problem at the line of the spec that caused it: AWS names the member ("Value 'x' at
 'resourceConfig.instanceType'") or repeats the value that it cannot use, and both lead back to the spec.
@@ -20,6 +20,7 @@ from launcher.aws.code_upload import upload_code
 from launcher.aws.masking import HIDDEN, is_secret_name
 from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError, SpecPath
+from launcher.jobs.lookup import name_taken
 from launcher.planning import Plan
 from launcher.request.aws_model import shapes
 from launcher.spec.names import place_of_name
@@ -69,8 +70,8 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     """
     name = plan.request["TrainingJobName"]
     mask(plan, account)
-    if _look_up(account, name) is not None:
-        raise _name_taken(plan)
+    if (older := _look_up(account, name)) is not None:
+        raise _name_taken(older, plan, account)
     upload_code(plan, account, console)
     try:
         return _create(plan, account, console)
@@ -103,7 +104,7 @@ def _create(plan: Plan, account: Account, console: Console) -> Submitted:
         unsure = unsure or last.may_have_happened
         if (unsure or is_taken) and (job := _look_up(account, name, last)) is not None:
             if not is_of_request(job, plan.request):
-                raise _name_taken(plan)
+                raise _name_taken(job, plan, account)
             # The name was free before. If none of our answers was lost, another submission has taken it since.
             return Submitted(name, str(job["TrainingJobArn"]), account.region, plan.spec.profile, was_found=not unsure)
         if last.is_expired:
@@ -145,11 +146,9 @@ def _contains(actual: Any, asked: Any) -> bool:
     return bool(actual == asked) or (actual is None and not asked)
 
 
-def _name_taken(plan: Plan) -> AccountError:
-    name = plan.request["TrainingJobName"]
-    path, location = place_of_name(name, plan.spec)
-    instead = ", or write base_name instead, which makes a new name each time" if path else ""
-    message = f"a training job {name!r} exists already, and a job's name cannot be used again; pass another with --name{instead}"
+def _name_taken(job: Mapping[str, Any], plan: Plan, account: Account) -> AccountError:
+    path, location = place_of_name(plan.request["TrainingJobName"], plan.spec)
+    message = name_taken(job, account.region, is_in_spec=bool(path))
     return AccountError([Problem(path, message, "name-taken", location=location)])
 
 

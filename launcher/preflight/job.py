@@ -1,4 +1,4 @@
-"""The account, region and name that the job gets, and whether its images exist. AWS keeps the names of all jobs for ever.
+"""The account, region and name that the job gets, and whether its images exist. A name is free again only if its job is deleted.
 
 Registries of ECR in other accounts, AWS's own included, answer only those they allow. A repository that one of them does not know
 may only be hidden, so only a missing tag or digest in a repository that answers is reported.
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, did_you_mean
+from launcher.jobs.lookup import name_taken
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.request.image_uris import image_region
 from launcher.request.view import RULE_LISTS
@@ -30,13 +31,7 @@ def _name(subject: Subject) -> Iterator[Finding]:
     job = subject.find("sagemaker", "describe_training_job", TrainingJobName=name)
     if job is not None:
         path, _ = place_of_name(name, subject.draft.spec)
-        created = job.get("CreationTime")
-        since = f" of {created:%Y-%m-%d}" if created else ""
-        message = (
-            f"{name!r} is taken by a job{since} ({job.get('TrainingJobStatus', 'exists')}), and AWS never frees a name; choose"
-            " another with --name, or write base_name: to get a new name each time"
-        )
-        yield path, "name-taken", message
+        yield path, "name-taken", name_taken(job, subject.account.region, is_in_spec=bool(path))
 
 
 NAME = Check("job name", _name)

@@ -8,7 +8,7 @@ By hand: `python -m aws_stand_in --port 0`, from `tests`. Every request that is 
 
 It answers itself, as the AWS API reference and the developer guides describe it (each module names its pages):
 
-- sagemaker: training jobs (create, describe, list, stop, tags), which a test advances by hand or by a script;
+- sagemaker: training jobs (create, describe, list, stop, delete, tags), which a test advances by hand or by a script;
 - logs: DescribeLogStreams, GetLogEvents, FilterLogEvents of `/aws/sagemaker/TrainingJobs`, with late and throttled answers;
 - iam: SimulatePrincipalPolicy, from the policies that moto holds; service-quotas; fsx: DescribeFileSystems; pricing: GetProducts;
 - s3: buckets of other regions (301) and other accounts (403); ecr: images of other accounts; kms: keys of other accounts (denied).

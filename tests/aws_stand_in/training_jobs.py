@@ -1,10 +1,10 @@
-"""SageMaker's training jobs: create, describe, list, stop, tags; and training plans. moto answers everything else of SageMaker.
+"""SageMaker's training jobs: create, describe, list, stop, delete, tags; and training plans. moto answers all else of SageMaker.
 
 A job stays `Starting` until a test advances it, by hand (`sagemaker/jobs/NAME`) or by a script that was set before or after its
-creation (`sagemaker/script`). Its name is never freed, as at AWS; but here it is taken in all regions.
+creation (`sagemaker/script`). Its name is free again once it is deleted, as at AWS; but here it is taken in all regions.
 
-Sources: SageMaker's API reference (CreateTrainingJob, ListTrainingJobs, StopTrainingJob, AddTags). The wording of ResourceInUse
-and of "Requested resource not found." is that of AWS's answers in public reports.
+Sources: SageMaker's API reference (CreateTrainingJob, ListTrainingJobs, StopTrainingJob, DeleteTrainingJob, AddTags). The
+wording of ResourceInUse and of "Requested resource not found." is that of AWS's answers in public reports.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _OWN = (
     "DescribeTrainingJob",
     "ListTrainingJobs",
     "StopTrainingJob",
+    "DeleteTrainingJob",
     "AddTags",
     "ListTags",
     "DeleteTags",
@@ -68,6 +69,11 @@ class TrainingJobs:
         job = self._find(parameters["TrainingJobName"])
         if call.operation == "DescribeTrainingJob":
             return job.describe(self._now())
+        if call.operation == "DeleteTrainingJob":
+            if job.ended is None:
+                raise Refusal("ResourceInUse", f"{job.arn} is {job.status}; only a job that has ended can be deleted")
+            del self._jobs[job.name]
+            return {}
         job.stop(self._now())
         return {}
 

@@ -20,6 +20,7 @@ def test_job_is_advanced_through_its_states_by_hand(aws: StandIn) -> None:
     arn = sagemaker.create_training_job(**REQUEST)["TrainingJobArn"]
     assert aws.requests() == [REQUEST]
     assert refused(sagemaker.create_training_job, **REQUEST) == ("ResourceInUse", 400)
+    assert refused(sagemaker.delete_training_job, TrainingJobName="cats-1") == ("ResourceInUse", 400)
     assert refused(sagemaker.describe_training_job, TrainingJobName="dogs") == ("ValidationException", 400)
     assert sagemaker.list_tags(ResourceArn=arn)["Tags"] == REQUEST["Tags"]
 
@@ -44,6 +45,9 @@ def test_job_is_advanced_through_its_states_by_hand(aws: StandIn) -> None:
     with pytest.raises(ValueError, match="cannot become Training"):
         aws.job("cats-1", "Training")
     assert refused(sagemaker.stop_training_job, TrainingJobName="cats-1") == ("ValidationException", 400)
+    sagemaker.delete_training_job(TrainingJobName="cats-1")
+    assert refused(sagemaker.delete_training_job, TrainingJobName="cats-1")[1] == 400
+    assert sagemaker.create_training_job(**REQUEST)["TrainingJobArn"] == arn
 
 
 def test_scripted_job_runs_through_its_states_without_sleeping(aws: StandIn) -> None:

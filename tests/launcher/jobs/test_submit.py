@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -201,6 +202,30 @@ def test_existing_job_of_same_name_is_an_error(aws: StandIn, plan: launcher.Plan
     with pytest.raises(AccountError, match=r"job\.yaml:1:1: training_job_name: .*exists already.*--name"):
         submitted(plan)
     assert len(aws.requests()) == 1
+
+
+@pytest.mark.parametrize("command", ["submit", "check"])
+def test_name_is_free_again_after_the_printed_command_has_deleted_its_job(
+    aws: StandIn, plan: launcher.Plan, command: str
+) -> None:
+    def message() -> str:
+        if command == "check":
+            done = launch("job.yaml", "--check", "--json")
+            return next(each["message"] for each in json.loads(done.stdout)["problems"] if each["code"] == "name-taken")
+        with pytest.raises(AccountError) as caught:
+            submitted(plan)
+        return str(caught.value)
+
+    submitted(plan)
+    assert "exists already since" in message()
+    assert "delete-training-job" not in message()  # AWS refuses it before the job has ended
+    aws.job("digits-1", "Failed", describe={"WarmPoolStatus": {"Status": "Available"}})
+    assert "delete-training-job" not in message()  # and while the job keeps instances
+    aws.job("digits-1", describe={"WarmPoolStatus": {"Status": "Terminated"}})
+    printed = re.search(r"`aws sagemaker delete-training-job --training-job-name (\S+) --region (\S+)`", message())
+    assert printed and printed.groups() == ("digits-1", "us-east-1")
+    aws.client("sagemaker").delete_training_job(TrainingJobName=printed[1])
+    submitted(plan)
 
 
 def test_different_job_created_meanwhile_is_an_error(aws: StandIn, plan: launcher.Plan) -> None:
