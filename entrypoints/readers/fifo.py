@@ -110,9 +110,21 @@ class PendingFifo:
                     return True
                 self.close()
                 self.path = _path(self._channel, number)
-        if self.descriptor < 0 and _exists(self.path, self._channel.name, self._epoch):
-            self.descriptor = _open_descriptor(self.path)
+        if self.descriptor < 0:
+            self.descriptor = _open_descriptor(self.path, self._channel.name)
+        if self.descriptor < 0 and self._number is not None:
+            self._check_not_read(self._number)
         return self.descriptor >= 0
+
+    def _check_not_read(self, number: int) -> None:
+        """Raise ChannelError if this job's FIFO does not exist, but a later one does.
+
+        Before a job has opened its first FIFO that means only that the feeder moves on; the next look finds the next one.
+        """
+        later = [found for found in _numbers(self.path.parent, self._channel.name) if found > number]
+        if later and not self.path.exists():  # It may have appeared meanwhile.
+            epoch = self._epoch + later[0] - number
+            raise read_already(self._channel.name, self._epoch, f"the FIFO of epoch {epoch} exists")
 
     def wait(self, seconds: float) -> bool:
         """Wait until there may be a change, and return whether the FIFO has a writer."""
@@ -200,20 +212,6 @@ class FifoStream:
             )
 
 
-def _exists(path: Path, channel: str, epoch: int) -> bool:
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        number = int(path.name.rpartition("_")[2])
-        later = [found for found in _numbers(path.parent, channel) if found > number]
-        if later and not path.exists():  # It may have appeared meanwhile.
-            raise read_already(channel, epoch, f"the FIFO of epoch {epoch + later[0] - number} exists") from None
-        return False
-    if not stat.S_ISFIFO(mode):
-        raise ChannelError(f"channel {channel!r}: {path} is not a FIFO, which input mode Pipe needs; remove it")
-    return True
-
-
 def _path(channel: Channel, number: int) -> Path:
     return channel.path.with_name(contract.fifo_name(channel.name, number))
 
@@ -227,10 +225,23 @@ def _numbers(folder: Path, channel: str) -> list[int]:
         return []
 
 
-def _open_descriptor(path: Path) -> int:
-    """Open a FIFO and enlarge its buffer. On Linux this needs no writer; poll() reports nothing until there is one."""
+def _open_descriptor(path: Path, channel: str) -> int:
+    """Open a FIFO and enlarge its buffer; return -1 if it does not exist.
+
+    On Linux this needs no writer; poll() reports nothing until there is one. The path is not checked before it is opened, because
+    a feeder may remove it at any moment.
+
+    Raises:
+        ChannelError: The path is not a FIFO.
+    """
     on_linux = sys.platform == "linux"
-    descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if on_linux else 0))
+    try:
+        descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if on_linux else 0))
+    except FileNotFoundError:
+        return -1
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ChannelError(f"channel {channel!r}: {path} is not a FIFO, which input mode Pipe needs; remove it")
     # A larger buffer saves most switches between writer and reader. Linux refuses it if the user's pipes are too large together;
     # the pipe then works as it is.
     with suppress(OSError, AttributeError):

@@ -18,7 +18,7 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import load_environment
 from entrypoints.job.process_identity import Processes
-from entrypoints.readers import fifo
+from entrypoints.readers import fifo, fifo_numbers
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from patience import wait_for
@@ -125,6 +125,42 @@ def test_fifo_written_and_removed_between_two_checks_is_read(root: Path) -> None
     with open(next(found for found in descriptors if found is not None), "rb") as stream:  # noqa: PTH123 - a descriptor
         assert stream.read() == lines_of(0)
     pending.close()
+
+
+@pytest.mark.parametrize("moment", ["after the listing", "before the open"])
+def test_feeder_that_moves_on_while_a_restarted_job_looks_is_followed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """SageMaker's feeder notices at any moment that the readers of the last attempt have ended."""
+    channel = load_environment(root, {}).channels["lines"]
+    fifo_numbers.record_opened(channel, 1, 1, Processes(started={os.getpid(): "a process that has ended"}))
+    old, new = (channel.path.with_name(contract.fifo_name("lines", number)) for number in (2, 3))
+    os.mkfifo(old)
+
+    def move_on() -> None:
+        if old.exists():
+            old.unlink()
+            os.mkfifo(new)
+            threading.Thread(target=new.write_bytes, args=(lines_of(3),), daemon=True).start()
+
+    list_folder, open_file = Path.iterdir, os.open
+
+    def listed(folder: Path) -> list[Path]:
+        found = list(list_folder(folder))
+        move_on()
+        return found
+
+    def opened(path: Any, *options: Any, **more: Any) -> int:
+        if path == old:
+            move_on()
+        return open_file(path, *options, **more)
+
+    if moment == "after the listing":
+        monkeypatch.setattr(Path, "iterdir", listed)
+    else:
+        monkeypatch.setattr(os, "open", opened)
+    assert words(open_channel("lines", 2, environment=load_environment(root, {}))) == epoch_of(3)
+    assert not old.exists()
 
 
 READ = """
