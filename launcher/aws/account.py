@@ -51,8 +51,8 @@ class Account:
     Args:
         region: The region; by default that of the environment or the profile.
         profile: The AWS profile; by default boto3's choice.
-        on_expired: Called with the reason, in the main thread only, if credentials have expired and reading them again brought no
-            new ones. Returns whether there are new ones now. Without it, the call fails.
+        on_expired: Called with the reason, in the main thread only, if AWS does not accept the credentials and reading them
+            again brought no new ones. Returns whether there are new ones now. Without it, the call fails.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Account:
         self.silence = ""
         """Why no call has been answered so far; empty after the first answer."""
         self.answered = False
-        """Whether there has been an answer other than that the credentials have expired."""
+        """Whether there has been an answer other than that AWS does not accept the credentials."""
         self._requested_region, self._profile, self._on_expired = region, profile, on_expired
         self._lock = threading.RLock()
         self._session: Any = None
@@ -117,7 +117,7 @@ class Account:
                 return translated(do, client, call, self.mask)
             except AwsError as error:
                 trouble = self._named(error) if error.is_nameless and renewals else error
-                may_be_expired = trouble.is_expired or (trouble.is_nameless and not renewals)
+                may_be_expired = trouble.is_unauthenticated or (trouble.is_nameless and not renewals)
                 if not may_be_expired or trouble.code == "NoCredentials":
                     raise
                 if not self._renew(generation, trouble, renewals):
@@ -186,13 +186,15 @@ class Account:
         is_answered = response is not None and not answers.is_foreign(response[1])
         self._thread_state.is_in_doubt |= not is_answered or response[0].status_code >= 500
         if is_answered:
-            code = (response[1].get("Error") or {}).get("Code") or ""
-            if code == "400":
+            details = response[1].get("Error") or {}
+            code = str(details.get("Code") or "")
+            if code in ("400", "403"):
                 return  # an answer to HEAD without details
-            if not refusals.is_expired(str(code)):
+            trouble = refusals.credentials_trouble(code, str(details.get("Message")))
+            if not trouble:
                 self.answered, self.silence = True, ""
             elif not self.answered:
-                self.silence = refusals.HAVE_EXPIRED
+                self.silence = trouble
         elif not self.answered:
             reason = one_line(self.mask.apply(str(caught_exception or answers.FOREIGN)))
             self.silence = f"AWS cannot be reached: {reason}; check the network, proxies and AWS_ENDPOINT_URL"
@@ -202,7 +204,7 @@ class Account:
         try:
             translated(lambda client: client.list_buckets(), self.client("s3"), error.call, self.mask)
         except AwsError as named:
-            return named if named.is_expired else error
+            return named if named.is_unauthenticated else error
         return error
 
     def _renew(self, generation: int, error: AwsError, renewals: int) -> bool:
@@ -221,14 +223,18 @@ class Account:
                 if renewals == 0 and not isinstance(error, CredentialsError):
                     return True
                 may_ask = threading.current_thread() is threading.main_thread()
-                if not may_ask or self._on_expired is None or not self._on_expired(str(error)):
+                if (
+                    not may_ask
+                    or self._on_expired is None
+                    or not self._on_expired(str(refusals.unauthenticated(error)))
+                ):
                     return False
                 fresh = self._new_session()
             self._session, self._clients, self._generation = fresh, {}, self._generation + 1
             return True
 
     def _expire(self, error: AwsError) -> CredentialsError:
-        over = error if isinstance(error, CredentialsError) else refusals.expired(error)
+        over = refusals.unauthenticated(error)
         with self._lock:
             if self._expired is None:
                 self._expired = time.monotonic(), over

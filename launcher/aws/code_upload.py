@@ -115,7 +115,7 @@ def _encryption(plan: Plan) -> dict[str, str]:
 
 
 def _upload_refusal(error: AwsError, bucket: str) -> Exception:
-    if error.is_expired:
+    if error.is_unauthenticated:
         return error
     if error.status in (403, 404) or error.code == "NoSuchBucket":
         return RefusedError(

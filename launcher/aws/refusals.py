@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,14 @@ from launcher.errors import RefusedError
 _NO_ANSWER = 0
 # https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
+# An access key that AWS does not know, or a signature that is not its secret's; keys look so, too, in a region that the account
+# has not enabled. The codes are those of STS and IAM; SageMaker and others with JSON; S3; EC2; and all of them.
+_REJECTED = (
+    *("InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException", "InvalidSignatureException"),
+    *("InvalidAccessKeyId", "AuthFailure", "IncompleteSignature", "MissingAuthenticationToken"),
+)
+_SKEWED = ("RequestTimeTooSkewed", "RequestInTheFuture")
+_SKEW_TEXT = re.compile(r"Signature (expired|not yet current)")  # AWS has no code of its own for it
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 _THROTTLED = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown")
 _MISSING = (
@@ -20,15 +29,22 @@ _MISSING = (
 )
 _OF_CREDENTIALS = (  # botocore's exceptions, which have others derived from them
     *("NoCredentialsError", "PartialCredentialsError", "SSOError", "CredentialRetrievalError"),
-    *("TokenRetrievalError", "RefreshWithMFAUnsupportedError", "MetadataRetrievalError"),
+    *("TokenRetrievalError", "RefreshWithMFAUnsupportedError", "MetadataRetrievalError", "LoginError"),
 )
 _RENEW = "renew them (`aws sso login`, or however you obtained them)"
-HAVE_EXPIRED = f"the AWS credentials have expired; {_RENEW}"
+_HAVE_EXPIRED = f"the AWS credentials have expired; {_RENEW}"
+_ARE_REJECTED = (
+    "AWS does not accept the credentials; check the access key, its secret and its token (`aws sts get-caller-identity` shows"
+    " whether they work), and whether the account has enabled the region"
+)
+_CLOCK_IS_WRONG = "this machine's clock differs from AWS's by minutes; set it, for example with NTP"
 
 
-def is_expired(code: str) -> bool:
-    """Return whether this AWS code means that the credentials have expired."""
-    return code in _EXPIRED
+def credentials_trouble(code: str, message: str = "") -> str:
+    """Return what is wrong, and what to do, if AWS's code means that it accepts no call signed so; else an empty text."""
+    if code in _SKEWED or (code in _REJECTED and _SKEW_TEXT.search(message)):
+        return _CLOCK_IS_WRONG
+    return _HAVE_EXPIRED if code in _EXPIRED else _ARE_REJECTED if code in _REJECTED else ""
 
 
 class AwsError(RefusedError):
@@ -41,7 +57,8 @@ class AwsError(RefusedError):
         self.status = status  # HTTP status; 0 if there was no answer
         self.was_in_doubt = False  # whether an earlier attempt of this call may have taken effect
         self.is_denied = code in _DENIED  # the caller lacks the permission
-        self.is_expired = code in _EXPIRED  # so no other call will be answered either; true without credentials, too
+        # Expired or invalid credentials, none at all, or a wrong clock: no other call will be answered either.
+        self.is_unauthenticated = bool(credentials_trouble(code, message))
         # DescribeTrainingJob reports a missing job as a ValidationException.
         self.is_missing = code in _MISSING or (code == "ValidationException" and "not found" in message)
         # An answer to HEAD has no body and leaves the cause open; expired credentials look so, too.
@@ -61,16 +78,19 @@ class AwsError(RefusedError):
 
 
 class CredentialsError(AwsError):
-    """No call can be made: the credentials have expired, or there are none."""
+    """No call can be made: AWS does not accept the credentials, or there are none."""
 
     def __init__(self, message: str, *, call: str, code: str = "", status: int = _NO_ANSWER) -> None:
         super().__init__(message, call=call, code=code, status=status)
-        self.is_expired, self.is_unanswered = True, False
+        self.is_unauthenticated, self.is_unanswered = True, False
 
 
-def expired(error: AwsError) -> CredentialsError:
-    """Return the refusal as an error that names expired credentials."""
-    return CredentialsError(f"{HAVE_EXPIRED}. AWS reported: {error}", call=error.call, code=error.code, status=400)
+def unauthenticated(error: AwsError) -> CredentialsError:
+    """Return the refusal as an error that names what is wrong with the credentials."""
+    if isinstance(error, CredentialsError):
+        return error
+    wrong = credentials_trouble(error.code, str(error)) or _HAVE_EXPIRED
+    return CredentialsError(f"{wrong}. AWS reported: {error}", call=error.call, code=error.code, status=400)
 
 
 def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> Any:

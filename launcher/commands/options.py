@@ -218,7 +218,7 @@ class SpecOptions(Options):
         shell_complete=one_of("launcher.reference.problem_codes:ignorable"),
         help="Suppress this warning code. Repeatable.",
     )
-    strict: bool = flag(help="Treat warnings as errors.")
+    strict: bool = flag(help="Treat warnings, and questions that AWS does not answer, as errors.")
 
     def plan(self, spec: launcher.JobSpec | str, name: str | None = None) -> launcher.Plan:
         """Plan a spec, or the spec of a file, and print its warnings."""
@@ -240,7 +240,7 @@ class AccountOptions(Options):
 
 
 def open_account(region: str | None, profile: str | None) -> Account:
-    """Open the account; on a terminal, ask the user to renew credentials that have expired."""
+    """Open the account; on a terminal, ask the user to renew credentials that AWS does not accept."""
     from launcher.aws.account import Account
 
     return Account(region=region, profile=profile, on_expired=_ask_for_credentials if sys.stdin.isatty() else None)
@@ -248,8 +248,7 @@ def open_account(region: str | None, profile: str | None) -> Account:
 
 def _ask_for_credentials(reason: str) -> bool:
     click.secho(reason, fg="yellow", err=True)
-    question = "The AWS credentials have expired. Renew them in another terminal (`aws sso login`). Continue?"
-    return click.confirm(question, err=True)
+    return click.confirm("Correct this in another terminal. Continue?", err=True)
 
 
 def duration(text: str) -> float:

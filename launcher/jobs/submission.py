@@ -107,7 +107,7 @@ def _create(plan: Plan, account: Account, console: Console) -> Submitted:
                 raise _name_taken(job, plan, account)
             # The name was free before. If none of our answers was lost, another submission has taken it since.
             return Submitted(name, str(job["TrainingJobArn"]), account.region, plan.spec.profile, was_found=not unsure)
-        if last.is_expired:
+        if last.is_unauthenticated:
             raise RefusedError(f"{last}; no job {name} was created")
         if not last.is_passing and not is_taken:
             raise locate_refusal(last, plan)

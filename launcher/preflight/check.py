@@ -93,6 +93,8 @@ class Subject:
     notes: list[Note] = field(default_factory=list)
     not_asked: list[Note] = field(default_factory=list)
     has_asked: bool = False  # whether the check needed the account
+    has_answer: bool = False  # whether AWS answered any question of the check
+    refusal: AwsError | None = None  # the last question of `try_to_ask` that the caller may not ask
 
     def for_one_check(self) -> Subject:
         """Return a subject with its own notes and the same answers."""
@@ -124,7 +126,9 @@ class Subject:
             answer = self.answers.by_question.setdefault(key, Future())
         if first:
             settle(answer, find_out)
-        return answer.result()
+        result = answer.result()
+        self.has_answer = True
+        return result
 
     def find(self, service: str, operation: str, **parameters: Any) -> dict[str, Any] | None:
         """Return AWS's answer; None if what it is about does not exist. Raises AwsError."""
@@ -136,12 +140,14 @@ class Subject:
             raise
 
     def try_to_ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Return AWS's answer; an empty one if AWS refuses. Raises AwsError if the credentials have expired."""
+        """Return AWS's answer; an empty one if AWS refuses. Raises AwsError if it does not accept the credentials."""
         try:
             return self.ask(service, operation, **parameters)
         except AwsError as error:
-            if error.is_expired:
+            if error.is_unauthenticated:
                 raise
+            if error.is_denied:
+                self.refusal = error
             return {}
 
     def each(
@@ -153,7 +159,7 @@ class Subject:
         missing in S3.
 
         Raises:
-            AwsError: The credentials have expired.
+            AwsError: AWS does not accept the credentials.
         """
         for (path, _), answer in concurrently(lambda pair: list(look(*pair)), list(things)):
             try:
@@ -167,8 +173,8 @@ class Subject:
         self.notes.append((path, text))
 
     def could_not_ask(self, path: SpecPath, error: RefusedError) -> None:
-        """Record that one question has no answer. Raises the error if the credentials have expired: then none will have one."""
-        if isinstance(error, AwsError) and error.is_expired:
+        """Record that one question has no answer. Raises the error if AWS does not accept the credentials."""
+        if isinstance(error, AwsError) and error.is_unauthenticated:
             raise error
         self.not_asked.append((path, why_not(error)))
 

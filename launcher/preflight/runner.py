@@ -68,8 +68,8 @@ def preflight(
     """Run the checks of a plan with read-only calls, and suppress the codes to ignore, besides those of the spec.
 
     Checks that have not finished after `deadline` seconds are reported as not asked. Without one, each prefix is listed to its
-    end, and progress is printed. Raises RefusedError if no question can be answered: there are no credentials, no region, or the
-    credentials have expired.
+    end, and progress is printed. Raises RefusedError if no question can be answered: there are no credentials that AWS
+    accepts, or no region.
     """
     account.require_credentials()  # before the deadline counts, which a busy machine may need for that
     began = time.monotonic()
@@ -91,7 +91,7 @@ def _wait(runs: Sequence[_Run], account: Account, deadline: float | None, consol
     """Wait until all checks have ended, there are no credentials, or the deadline is over.
 
     If there has been no answer at all by the deadline, as on a busy machine, wait as long again: the first answer may be that
-    the credentials have expired. Without a deadline, print the progress of the listings every few seconds.
+    AWS does not accept the credentials. Without a deadline, print the progress of the listings every few seconds.
     """
     began = time.monotonic()
     due = PROGRESS_SECONDS
@@ -127,7 +127,7 @@ def _refuse_if_none_answered(account: Account, runs: Sequence[_Run]) -> None:
     """Raise RefusedError if all questions fail for one reason on our side: credentials, region or connection."""
     refused = [error for run in runs if (error := run.refusal) is not None]
     for error in refused:
-        if isinstance(error, AwsError) and error.is_expired:
+        if isinstance(error, AwsError) and error.is_unauthenticated:
             raise error
     asked = sum(run.subject.has_asked for run in runs)
     ours = [error for error in refused if not isinstance(error, AwsError)]
@@ -159,6 +159,8 @@ def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) ->
         seconds = deadline
     elif (error := run.refusal) is not None:
         not_asked.append(((), why_not(error)))
+    elif run.subject.refusal is not None and not run.subject.has_answer:
+        not_asked.append(((), why_not(run.subject.refusal)))
     is_needed = run.subject.has_asked or bool(run.found)
     return CheckResult(run.check.name, seconds, problems, in_order(run.subject.notes), not_asked, is_needed)
 

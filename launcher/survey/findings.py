@@ -142,7 +142,7 @@ def known_of(account: Account, channel: Channel) -> Iterator[str]:
     """Yield what is known of a channel's file system, whose files cannot be listed from here, and how to find out more.
 
     Raises:
-        AwsError: The credentials have expired.
+        AwsError: AWS does not accept the credentials.
     """
     name = channel.place.bucket
     try:
@@ -156,7 +156,7 @@ def known_of(account: Account, channel: Channel) -> Iterator[str]:
             speed = lustre.get("PerUnitStorageThroughput")
             yield f"there: space for {size}, {lustre.get('DeploymentType')}" + f", {speed} MB/s per TiB" * bool(speed)
     except AwsError as error:
-        if error.is_expired:
+        if error.is_unauthenticated:
             raise
         yield f"unknown: {why_not(error)}"
     folder = f"DIR/{KINDS[channel.storage].data_folder()}/{name}"

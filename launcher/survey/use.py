@@ -50,7 +50,7 @@ def recent_jobs(account: Account) -> tuple[list[dict[str, Any]] | None, str]:
     """Return the descriptions of the last 90 days' jobs, None if they are unknown; and what of them is unknown.
 
     Raises:
-        AwsError: The credentials have expired.
+        AwsError: AWS does not accept the credentials.
     """
     since = datetime.now(timezone.utc) - timedelta(days=DAYS)
     try:
@@ -58,7 +58,7 @@ def recent_jobs(account: Account) -> tuple[list[dict[str, Any]] | None, str]:
         answers = concurrently(lambda name: describe(account, name), names, _AT_ONCE)
         found = [answer.result() for _, answer in answers]
     except AwsError as error:
-        if error.is_expired:
+        if error.is_unauthenticated:
             raise
         return None, f"which jobs read the data is unknown: {why_not(error)}; pass --use jobs=N"
     more = f"only the latest {MOST_JOBS} jobs of the last {DAYS} days were looked at" if len(names) == MOST_JOBS else ""

@@ -11,6 +11,12 @@ import uuid
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
+_INVALID = "The security token included in the request is invalid."
+_SIGNATURE = (
+    "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and"
+    " signing method. Consult the service documentation for details."
+)
+_SKEWED = "Signature expired: 20261126T100000Z is now earlier than 20261126T115500Z (20261126T120000Z - 5 min.)"
 # Where a fault has no code of its own in a protocol's row, the one of `json` holds.
 _CODES: dict[str, dict[str, tuple[str, int, str]]] = {
     "throttle": {
@@ -33,6 +39,31 @@ _CODES: dict[str, dict[str, tuple[str, int, str]]] = {
         "query": ("ExpiredToken", 403, "The security token included in the request is expired"),
         "ec2": ("RequestExpired", 400, "Request has expired."),
         "rest-xml": ("ExpiredToken", 400, "The provided token has expired."),
+    },
+    "invalid": {  # an access key that does not exist
+        "json": ("UnrecognizedClientException", 400, _INVALID),
+        "rest-json": ("UnrecognizedClientException", 403, _INVALID),
+        "query": ("InvalidClientTokenId", 403, _INVALID),
+        "ec2": ("AuthFailure", 401, "AWS was not able to validate the provided access credentials"),
+        "rest-xml": ("InvalidAccessKeyId", 403, "The AWS Access Key Id you provided does not exist in our records."),
+    },
+    "signature": {  # a wrong secret
+        "json": ("InvalidSignatureException", 400, _SIGNATURE),
+        "rest-json": ("InvalidSignatureException", 403, _SIGNATURE),
+        "query": ("SignatureDoesNotMatch", 403, _SIGNATURE),
+        "ec2": ("AuthFailure", 401, "AWS was not able to validate the provided access credentials"),
+        "rest-xml": ("SignatureDoesNotMatch", 403, _SIGNATURE),
+    },
+    "skewed": {  # a clock that is wrong
+        "json": ("InvalidSignatureException", 400, _SKEWED),
+        "rest-json": ("InvalidSignatureException", 403, _SKEWED),
+        "query": ("SignatureDoesNotMatch", 403, _SKEWED),
+        "ec2": ("AuthFailure", 401, "AWS was not able to validate the provided access credentials"),
+        "rest-xml": (
+            "RequestTimeTooSkewed",
+            403,
+            "The difference between the request time and the current time is too large.",
+        ),
     },
     "denied": {
         "json": ("AccessDeniedException", 400, ""),

@@ -1,9 +1,10 @@
 """Failures of AWS and of the network on command: `count` times, from the n-th matching call on.
 
 Kinds without effect: `reset` (the connection is reset), `html` (the answer is a login page with status 200), `throttle`, `500`,
-`expired`, `denied` (each refused in the protocol's own form), and `refuse` (with a `code`, a `message` and a `status` of the
-test's choice). Kinds in which the call takes effect: `reset-after` (the connection is reset without an answer), `hang` (the answer
-is sent after `seconds`), `500-after` (the answer is a 500), and `truncated` (half of the answer's body is sent).
+`expired`, `invalid` (keys), `signature`, `skewed` (clock), `denied` (each refused in the protocol's own form), and `refuse` (with
+a `code`, a `message` and a `status` of the test's choice). Kinds in which the call takes effect:
+`reset-after` (the connection is reset without an answer), `hang` (the answer is sent after `seconds`), `500-after` (the answer is
+a 500), and `truncated` (half of the answer's body is sent).
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ KINDS = (
     "throttle",
     "500",
     "expired",
+    "invalid",
+    "signature",
+    "skewed",
     "denied",
     "refuse",
 )

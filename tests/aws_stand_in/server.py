@@ -18,7 +18,7 @@ from aws_stand_in.state import State
 from aws_stand_in.wire import Call, read_call
 from patience import PATIENCE
 
-_BEFORE = ("throttle", "500", "expired", "denied", "refuse")
+_BEFORE = ("throttle", "500", "expired", "invalid", "signature", "skewed", "denied", "refuse")
 _LOGIN = Answer(200, b"<html><body>Please log in.</body></html>", {"Content-Type": "text/html", "ETag": '"1"'})
 _OF_ONE_HOP = ("connection", "transfer-encoding", "keep-alive", "date", "server", "content-length")
 

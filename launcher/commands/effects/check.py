@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import launcher
 from launcher.commands.card import Effect, GetAccount
 from launcher.commands.options import flag
-from launcher.console import Console, say, show_problem
-from launcher.errors import AccountError
+from launcher.console import Console, counted, say, show_problem
+from launcher.errors import AccountError, RefusedError
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
@@ -24,15 +24,21 @@ class AskingEffect(Effect):
             return launcher.check(plan, account=account, console=console, full=self.full, ignore=self.ignore)
 
     def stops(self, report: launcher.Report) -> bool:
-        """Return whether the job cannot run, or with `--strict` has warnings."""
-        return any(each.severity == "error" or self.strict for each in report.problems)
+        """Return whether the job cannot run, or with `--strict` has warnings or questions without an answer."""
+        return bool(report.errors) or (self.strict and bool(report.problems or report.not_asked))
 
     def show(self, report: launcher.Report) -> None:
-        """Print what AWS answered. Raises AccountError if that stops the job."""
+        """Print what AWS answered. Raises AccountError or RefusedError if that stops the job."""
         for line in report.lines():
             say(line)
-        if self.stops(report):
+        if self.stops(report) and report.problems:
             raise AccountError(report.problems)
+        if self.stops(report):
+            questions = counted(len(report.not_asked), "question")
+            raise RefusedError(
+                f"{questions} could not be asked, which --strict does not allow; get the permissions that the lines above"
+                " name, or leave out --strict"
+            )
         for problem in report.problems:
             show_problem(problem)
 

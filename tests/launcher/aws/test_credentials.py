@@ -44,7 +44,7 @@ def test_head_without_error_code_is_resolved_by_another_call(aws: StandIn) -> No
     aws.refuse("s3:HeadBucket", "BadRequest", "no", status=400, count=-1)
     with pytest.raises(AwsError) as caught:
         Account().call("s3", "head_bucket", Bucket="data")
-    assert not caught.value.is_expired
+    assert not caught.value.is_unauthenticated
     assert "expired" not in str(caught.value)
 
 
@@ -188,3 +188,41 @@ def _credential_process(folder: Path, monkeypatch: pytest.MonkeyPatch, script: s
     monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("invalid", r"^AWS does not accept the credentials; check the access key.*AWS reported: .*\[\w+\]$"),
+        ("signature", r"^AWS does not accept the credentials; check the access key.*AWS reported: .*\[\w+\]$"),
+        (
+            "skewed",
+            r"^(this machine's clock differs from AWS's by minutes; set it|AWS does not accept the credentials)",
+        ),
+    ],
+)
+def test_rejected_credentials_end_preflight_with_one_message(aws: StandIn, kind: str, message: str) -> None:
+    """EC2 has one code for all three; with a wrong clock any other service names the cause."""
+    with_data(aws)
+    aws.fault(kind, "*", count=-1)
+    with pytest.raises(RefusedError, match=message):
+        checked(CHANNELS, checks=CHECKS)
+    for service in ("sagemaker", "sts", "iam", "logs", "s3"):
+        operation, parameters = ASKED[service]
+        with pytest.raises(CredentialsError, match="clock" if kind == "skewed" else "does not accept") as caught:
+            Account().call(service, operation, **parameters)
+        assert "\n" not in str(caught.value)
+    assert AwsError("s3:PutObject: no", call="s3:PutObject", code="AccessDenied").is_unauthenticated is False
+
+
+def test_user_corrects_invalid_keys_and_the_call_is_repeated(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def correct(reason: str) -> bool:
+        asked.append(reason)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "corrected-key-id")
+        return True
+
+    aws.fault("invalid", "*", key_id="stand-in-key-id", count=-1)
+    assert Account(on_expired=correct).call("sts", "get_caller_identity")["Account"]
+    assert [reason.partition(";")[0] for reason in asked] == ["AWS does not accept the credentials"]

@@ -74,7 +74,7 @@ def test_expired_credentials_end_preflight(world: World) -> None:
     plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
     with pytest.raises(AwsError) as caught:
         list(job.ACCOUNT.findings(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
-    assert caught.value.is_expired
+    assert caught.value.is_unauthenticated
     with pytest.raises(AwsError):
         preflight(plan, Account(region="us-east-1"), checks=CHECKS, deadline=PATIENCE)
 
