@@ -22,7 +22,7 @@ import click
 from launcher import __version__
 from launcher.commands import COMMANDS, GROUPS
 from launcher.commands.options import one_of
-from launcher.console import say, show_problem
+from launcher.console import print_line, say, show_problem
 from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
 from launcher.parsing.spec_text import is_spec
 
@@ -100,7 +100,7 @@ def _prints(text_of: Callable[[Any], str]) -> dict[str, Any]:
 
     def callback(context: click.Context, option: click.Parameter, value: Any) -> None:
         if value not in (None, False) and not context.resilient_parsing:
-            click.echo(text_of(value), nl=False)
+            print_line(text_of(value).removesuffix("\n"))
             context.exit()
 
     return {"callback": callback, "is_eager": True, "expose_value": False}
@@ -227,7 +227,7 @@ def _run(args: list[str]) -> int:
             raise
         import traceback  # 2 ms of every other command
 
-        traceback.print_exc()
+        say(traceback.format_exc().rstrip())
         say("this is a bug in launch; please report it with the lines above", "red")
         return 1
 
@@ -245,7 +245,7 @@ def _report(args: list[str], message: str, exit_code: int) -> int:
 
 def _print_json(args: list[str], data: Any) -> None:
     """Print JSON, on one line for `logs`, which prints an object per line."""
-    print(json.dumps(data, indent=None if "logs" in args[:1] else 2), flush=True)
+    print_line(json.dumps(data, indent=None if "logs" in args[:1] else 2))
 
 
 def _end_without_output(error: OSError) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -20,11 +21,15 @@ from launcher.errors import Problem
 COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 # ECMA-48: control sequences (CSI ... final), strings for the terminal (OSC, DCS, ... up to ST or BEL), and single controls.
+# A string must end in its line, and has no beginning of another: without its end, only its first bytes are removed.
 _CONTROLS = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\n\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
 )
-_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # as click removes it where there is no terminal
+_RESET = "\x1b[0m"
+_NOT_IN_JSON = re.compile(r"[\x7f-\x9f]")  # controls that JSON allows in texts
 _SPACE = {"\r": " ", "\n": " "}
 _WIPE_LINE = "\r\x1b[K"
 
@@ -43,7 +48,7 @@ class Console:
 
     def say(self, text: str = "", colour: str | None = None) -> None:
         with self._lock:
-            self._write(f"{click.style(text, fg=colour) if colour else text}\n", sys.stderr)
+            self._write(f"{_styled(text, colour)}\n", sys.stderr)
 
     def warn(self, text: str) -> None:
         """Print a warning, but each text only once."""
@@ -58,13 +63,13 @@ class Console:
 
         `state` is what a progress bar of the job shows now. On a terminal it is shown below the lines until the host's next call.
         """
-        prefix = click.style(prefix, fg=colour)
+        prefix = _styled(prefix, colour)
         with self._lock:
             if state and self._redraws:
                 import shutil  # takes 2 ms, since it imports compressors
 
                 width = shutil.get_terminal_size().columns - len(click.unstyle(prefix)) - 2
-                self._state = (prefix, f"{prefix} {without_controls(click.unstyle(state))[:width]}")
+                self._state = (prefix, f"{prefix} {plain(state)[:width]}")
             elif self._state and self._state[0] == prefix:
                 self._wipe()
                 self._state = None
@@ -105,9 +110,15 @@ class Console:
 
         size = [bars.FileSizeColumn(), bars.TransferSpeedColumn()] if counted else []
         bar = [bars.BarColumn()] if total else []
-        columns = [bars.SpinnerColumn(), bars.TextColumn("{task.description}"), *bar, *size, bars.TimeElapsedColumn()]
+        columns = [
+            bars.SpinnerColumn(),
+            bars.TextColumn("{task.description}", markup=False),
+            *bar,
+            *size,
+            bars.TimeElapsedColumn(),
+        ]
         with bars.Progress(*columns, console=rich_console(sys.stderr), transient=True) as shown:
-            task = shown.add_task(title, total=total)
+            task = shown.add_task(plain(title), total=total)
             self._bars = shown
             try:
                 yield lambda count: shown.advance(task, count)
@@ -130,10 +141,29 @@ class Console:
 
 
 def without_controls(text: str) -> str:
-    """Return a job's line with its colours, but without controls that move the cursor or clear the screen."""
+    """Return a job's line with its colours, which end with it, but without controls that move the cursor or clear the screen."""
     if text.isprintable():
         return text
-    return _CONTROLS.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else _SPACE.get(found[0], ""), text)
+    kept = _CONTROLS.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else _SPACE.get(found[0], ""), text)
+    last = kept.rfind("\x1b")
+    return kept if last < 0 or kept.startswith((_RESET, "\x1b[m"), last) else kept + _RESET
+
+
+def plain(text: str) -> str:
+    """Return a text without escape sequences and controls other than tabs and line feeds: what is quoted may hold any."""
+    if text.isprintable():
+        return text
+    return _CONTROLS.sub(lambda found: found[0] if found[0] == "\n" else _SPACE.get(found[0], ""), text)
+
+
+def _styled(text: str, colour: str | None, **style: Any) -> str:
+    return click.style(plain(text), fg=colour, **style) if colour or style else plain(text)
+
+
+def json_text(data: Any, **settings: Any) -> str:
+    """Return JSON with letters of all languages as they are, and all controls escaped; `settings` are those of json.dumps."""
+    text = json.dumps(data, ensure_ascii=False, **settings)
+    return _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def last_state(line: bytes) -> bytes:
@@ -150,7 +180,12 @@ def rich_console(stream: Any) -> Any:
 
 def say(text: str, colour: str | None = None) -> None:
     """Print one line to stderr."""
-    click.secho(text, fg=colour, err=True, color=COLOUR)
+    click.echo(_styled(text, colour), err=True, color=COLOUR)
+
+
+def print_line(text: str, colour: str | None = None, *, keep_colours: bool = False, **style: Any) -> None:
+    """Print a line of a command's result to stdout, in a style of click's; `keep_colours` keeps the colours that it has."""
+    click.echo(without_controls(text) if keep_colours else _styled(text, colour, **style), color=COLOUR)
 
 
 def show_problem(problem: Problem) -> None:

@@ -34,6 +34,7 @@ from entrypoints.records.archives import tar_write
 from entrypoints.records.recordio import recordio
 from entrypoints.sample import KEY
 from entrypoints.samples.lst import Line, write_lst
+from launcher.console import say
 from launcher.errors import LaunchError, RefusedError
 from launcher.parsing.parser import load
 from launcher.request.view import file_system_source
@@ -163,18 +164,16 @@ def _create(file: Path) -> Path:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; return its exit code."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        sys.stderr.write("usage: python -m launcher.demo DIR\n")
+        say("usage: python -m launcher.demo DIR")
         return 2
     directory = Path(arguments[0])
     try:
         made = make_demo(directory)
     except LaunchError as error:
-        sys.stderr.write(f"{error}\n")
+        say(str(error))
         return error.exit_code
-    sys.stderr.write(
-        f"{directory}: {sum(SPLIT):,} handwritten digits, {'made' if made else 'made earlier'}; read them with\n"
-        f"  launch channel_specs/image-classification.yaml --local --data {directory}\n"
-    )
+    say(f"{directory}: {sum(SPLIT):,} handwritten digits, {'made' if made else 'made earlier'}; read them with")
+    say(f"  launch channel_specs/image-classification.yaml --local --data {directory}")
     return 0
 
 

@@ -20,7 +20,7 @@ from launcher.commands.options import (
     plot_file,
     repeatable,
 )
-from launcher.console import Console, say, shown_path
+from launcher.console import Console, print_line, say, shown_path
 from launcher.errors import InputError, RefusedError
 from launcher.lists.files import is_s3
 from launcher.s3.uri import parse_s3_uri
@@ -127,7 +127,7 @@ class Advise(SpecOptions, AccountOptions, Command):
             found.append(each)
             if not self.as_json:
                 first, *lines = each.as_text()
-                click.echo("\n  ".join([first, *lines]) + "\n")
+                print_line("\n  ".join([first, *lines]) + "\n")
             if each.is_interrupted:
                 break
         return found, errors

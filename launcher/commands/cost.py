@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import click
-
 import launcher
 from launcher.commands.card import Command
 from launcher.commands.options import SPEC, SpecOptions, flag, open_account
-from launcher.console import say
+from launcher.console import print_line, say
 from launcher.cost import table
 from launcher.cost.estimate import Estimate, estimate, why_not
 from launcher.cost.show import as_data, as_text
@@ -43,7 +41,7 @@ class Cost(SpecOptions, Command):
             self.print_json(as_data(found) | online_data)
             return 0
         name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
-        click.echo("\n".join([*as_text(found, name), *(line for line, _ in changes)]))
+        print_line("\n".join([*as_text(found, name), *(line for line, _ in changes)]))
         if found.unknown and not self.online:
             say("`--online` asks AWS for the prices missing from the table", "yellow")
         return 0

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-import click
 
 import launcher
 from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, SHOW_SECRETS, SPEC, SpecOptions, open_account
-from launcher.console import COLOUR, counted, say
+from launcher.console import counted, json_text, print_line, say
 from launcher.errors import SpecPath, dotted
 from launcher.jobs.lookup import describe, tags_of
 from launcher.request.aws_model import shapes
@@ -60,11 +57,11 @@ class Diff(SpecOptions, Command):
             self.print_json(data)
             return 0
         for path, before, after in found:
-            click.echo(f"{dotted(path)}:")
+            print_line(f"{dotted(path)}:")
             if before is not None:
-                click.secho(f"  - {before}", fg="red", color=COLOUR)
+                print_line(f"  - {before}", "red")
             if after is not None:
-                click.secho(f"  + {after}", fg="green", color=COLOUR)
+                print_line(f"  + {after}", "green")
         count = counted(len(found), "difference") if found else "no differences"
         say(f"{count} between {self.spec} and {name}")
         return 0
@@ -130,4 +127,4 @@ def _shown(path: SpecPath, value: Any, hidden: Mapping[tuple[str, str], str]) ->
         return instead
     if len(path) == 1 and isinstance(value, Mapping):
         value = {key: hidden.get((str(path[0]), str(key)), item) for key, item in value.items()}
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json_text(value, default=str)

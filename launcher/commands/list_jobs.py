@@ -12,7 +12,7 @@ import click
 
 from launcher.commands.card import Command
 from launcher.commands.options import AccountOptions, argument, moment_of, option
-from launcher.console import COLOUR, say
+from launcher.console import print_line, say
 from launcher.jobs.lookup import jobs
 
 _TITLES = ("name", "status", "created", "took")
@@ -70,9 +70,9 @@ def _show(found: list[dict[str, Any]]) -> None:
         room = shutil.get_terminal_size().columns
         while len(widths) > 1 and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
             widths.pop()
-        click.secho(_line(_TITLES, widths), dim=True, color=COLOUR)
+        print_line(_line(_TITLES, widths), dim=True)
     for row in rows:
-        click.echo(_line(row, widths, _COLOURS.get(row[1], "yellow")), color=COLOUR)
+        print_line(_line(row, widths, _COLOURS.get(row[1], "yellow")), keep_colours=True)
 
 
 def _row(job: Mapping[str, Any]) -> tuple[str, str, str, str]:

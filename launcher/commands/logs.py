@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-
-import click
 
 import launcher
 from launcher.aws.account import Account, AwsError
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, option, plot_file
-from launcher.console import Console, shown_path
+from launcher.console import Console, json_text, print_line, shown_path
 from launcher.jobs.follow import View, line_printer
 from launcher.jobs.logs.job_logs import lines_so_far
 from launcher.jobs.logs.loop_waits import LoopWaits
@@ -50,7 +47,7 @@ class Logs(AccountOptions, Command):
         view = View(selection=selection, on_line=_print_json if self.as_json else None, plot=self.plot)
         outcome = launcher.follow(self.name, account=account, console=console, view=view)
         if self.as_json:
-            click.echo(json.dumps(outcome.as_data()))
+            print_line(json_text(outcome.as_data()))
         return outcome.exit_code
 
     def _show(self, account: Account, console: Console, selection: Selection) -> int:
@@ -92,4 +89,4 @@ def _warn(console: Console, error: AwsError) -> None:
 def _print_json(line: Line) -> None:
     at = datetime.fromtimestamp(line.timestamp / 1000, timezone.utc)
     shown = {"timestamp": at.isoformat(timespec="milliseconds"), "host": line.host, "message": line.message}
-    click.echo(json.dumps(shown, ensure_ascii=False))
+    print_line(json_text(shown))

@@ -22,7 +22,7 @@ from launcher.commands.effects import PlanningCommand
 from launcher.commands.effects.local import Local
 from launcher.commands.effects.submit import Submit
 from launcher.commands.options import SpecOrUri, argument, option, plot_file
-from launcher.console import say, shown_path
+from launcher.console import print_line, say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.plot import new_figure, save
 from launcher.s3.uri import parse_s3_uri
@@ -140,7 +140,7 @@ class Measure(PlanningCommand):
         if self.as_json:
             self.print_json({**results, "summary": summary(results)})
         elif not in_log:
-            click.echo("\n".join(table(results)))
+            print_line("\n".join(table(results)))
         if self.plot:
             _draw(results, self.plot)
             say(f"plot {shown_path(self.plot)}")

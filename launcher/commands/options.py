@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import launcher
-from launcher.console import show_problem
+from launcher.console import print_line, say, show_problem
 from launcher.errors import LaunchError, did_you_mean
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Options:
     @staticmethod
     def print_json(data: Any) -> None:
         """Print a result for programs."""
-        click.echo(json.dumps(data, indent=2, default=str))
+        print_line(json.dumps(data, indent=2, default=str))
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         vars(self).update({name: values[name] for name in self.declared()})
@@ -247,7 +247,7 @@ def open_account(region: str | None, profile: str | None) -> Account:
 
 
 def _ask_for_credentials(reason: str) -> bool:
-    click.secho(reason, fg="yellow", err=True)
+    say(reason, "yellow")
     return click.confirm("Correct this in another terminal. Continue?", err=True)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 
-import click
-
 from launcher.aws.account import AwsError
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, AccountOptions
-from launcher.console import say
+from launcher.console import print_line, say
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
 
@@ -38,7 +36,7 @@ class Stop(AccountOptions, Command):
                 if status not in (*ENDED, "Stopping"):
                     raise
         if self.as_json:
-            click.echo(json.dumps({"TrainingJobName": name, "TrainingJobStatus": status}))
+            print_line(json.dumps({"TrainingJobName": name, "TrainingJobStatus": status}))
         elif status == "Stopping":
             say(f"{name}: {already}stopping; its script has 120 s to save. `launch logs {name} --follow` shows the end")
         else:

@@ -15,7 +15,7 @@ import click
 
 from launcher.commands.card import Command
 from launcher.commands.options import LocalPath, argument, flag, option
-from launcher.console import Console, counted, human_bytes
+from launcher.console import Console, counted, human_bytes, print_line
 from launcher.errors import RefusedError
 
 _SHARD = re.compile(r"\d{5,}\.(tar|zip|parquet|tfrecord)")
@@ -84,7 +84,7 @@ class ToyData(Command):
             self.print_json({"directory": str(self.directory), "shards": shards})
         else:
             what = f"{counted(len(files), 'shard')} of {counted(self.samples, 'sample')}"
-            click.echo(f"{self.directory}: {what}, {human_bytes(sum(size for _, size in files))}")
+            print_line(f"{self.directory}: {what}, {human_bytes(sum(size for _, size in files))}")
         return 0
 
     def _images(self, advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:

@@ -84,12 +84,9 @@ def _without_secrets(account: Account, job: dict[str, Any]) -> dict[str, Any]:
         if member == "HyperParameters" or is_secret_name(name):
             account.mask.add(value.strip("\"' "))  # some toolkits write values as JSON
 
-    def masked(text: Any) -> str:
-        return "".join(char if char.isprintable() or char.isspace() else " " for char in account.mask.apply(str(text)))
-
     if job.get("FailureReason"):
-        job["FailureReason"] = masked(job["FailureReason"])
+        job["FailureReason"] = account.mask.apply(str(job["FailureReason"]))
     for transition in job.get("SecondaryStatusTransitions") or ():
         if transition.get("StatusMessage"):
-            transition["StatusMessage"] = masked(transition["StatusMessage"])
+            transition["StatusMessage"] = account.mask.apply(str(transition["StatusMessage"]))
     return job

@@ -15,7 +15,7 @@ from typing import Any
 
 from entrypoints import contract
 from entrypoints.start.failure import shell_code
-from launcher.console import counted, human_bytes, shown_path
+from launcher.console import counted, human_bytes, print_line, shown_path
 from launcher.errors import TrainingFailedError
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
@@ -84,7 +84,7 @@ def report(run: LocalRun, outcome: RunResult) -> int:
     except OSError as error:
         run.console.warn(f"{shown_path(run.folder)}/result.json cannot be written: {error.strerror}")
     if run.options.as_json:
-        print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json
+        print_line(json.dumps(result, indent=2))
     _summarise(run, result, outcome)
     return outcome.exit_code
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from entrypoints import contract
 from entrypoints.start.failure import shell_code
+from launcher.console import print_line
 from launcher.local.attempts import delivered
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.data.delivery import Store
@@ -48,7 +49,7 @@ def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], st
         run.finish()
     if run.options.as_json:
         result = {"TrainingJobName": run.folder.name, "ExitCode": code, "Fidelity": as_data(run.facts)}
-        print(json.dumps(result, indent=2))  # noqa: T201 - the output of --json
+        print_line(json.dumps(result, indent=2))
     return code
 
 

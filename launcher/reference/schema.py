@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from launcher.console import print_line
 from launcher.reference.problem_codes import ignorable
 from launcher.reference.schema_limits import bounds, map_limits, number_limits, request_members, text_limits, unquoted
 from launcher.request.aws_model import REQUEST, shapes, violations
@@ -213,4 +213,4 @@ def _of_a_whole_job() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")
+    print_line(json.dumps(schema(), indent=2))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import yaml
+
+from launcher.console import json_text
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 # Text that every YAML reader, old or new, reads as text.
@@ -33,4 +34,4 @@ def as_yaml(request: dict[str, Any]) -> str:
 
 def as_json(request: dict[str, Any]) -> str:
     """Return the request as JSON, which `aws sagemaker create-training-job --cli-input-json` accepts."""
-    return json.dumps(request, indent=2, ensure_ascii=False) + "\n"
+    return json_text(request, indent=2) + "\n"

@@ -6,13 +6,11 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import click
-
 import launcher
 from launcher.commands.card import GetAccount, print_code_summary
 from launcher.commands.effects.check import AskingEffect
 from launcher.commands.options import flag, option
-from launcher.console import Console
+from launcher.console import Console, print_line
 from launcher.errors import LaunchError, RefusedError
 
 if TYPE_CHECKING:
@@ -81,5 +79,5 @@ class Submit(AskingEffect):
             created = {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}
             self.print_json({**created, "Created": not job.was_found})
         else:
-            click.echo(job.name)
+            print_line(job.name)
         return 0

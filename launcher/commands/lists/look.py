@@ -20,7 +20,7 @@ from launcher.commands.lists.options import (
     show_examples,
 )
 from launcher.commands.options import argument, option, plot_file
-from launcher.console import COLOUR, counted, say, shown_path
+from launcher.console import counted, print_line, say, shown_path
 from launcher.lists.classes import columns, counts_of
 from launcher.lists.comparing import Problem, compare, problems_of, problems_with_images
 from launcher.lists.files import Lines, read_bytes, read_names
@@ -72,9 +72,9 @@ class Check(ListCommand):
             self.print_json({"lines": count, "problems": shown})
         else:
             for what, which in problems:
-                click.secho(f"error: {what}: {len(which):,}", fg="red", color=COLOUR)
+                print_line(f"error: {what}: {len(which):,}", "red")
                 show_examples("", which)
-            click.echo(f"{', '.join(self.lists)}: {notes}; {'the problems are above' if problems else 'no problems'}")
+            print_line(f"{', '.join(self.lists)}: {notes}; {'the problems are above' if problems else 'no problems'}")
         return 3 if problems else 0
 
 
@@ -107,7 +107,7 @@ class DiffLists(ListCommand):
         show_examples("> ", [f"{before.path} -> {_in_words(after)}" for before, after in changes.moved], "cyan")
         show_classes(classes)
         before, after = (counted(len(lines), "line") for lines in (old, new))
-        click.echo(f"from {self.old} ({before}) to {self.new} ({after}): {in_words(changes)}")
+        print_line(f"from {self.old} ({before}) to {self.new} ({after}): {in_words(changes)}")
         return 0
 
 
@@ -164,15 +164,15 @@ class Stats(ListCommand):
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for first, *rest in rows:
             cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-            click.echo("  ".join([first.ljust(widths[0]), *cells]))
+            print_line("  ".join([first.ljust(widths[0]), *cells]))
         totals = found.totals
         if found.imbalance == 1:
-            click.echo("every class has the same number of lines")
+            print_line("every class has the same number of lines")
         elif found.imbalance:
             largest, smallest = (each(range(len(totals)), key=totals.__getitem__) for each in (max, min))
-            click.echo(f"class {largest} has {found.imbalance:.3g} times as many lines as class {smallest}")
+            print_line(f"class {largest} has {found.imbalance:.3g} times as many lines as class {smallest}")
         for number in (n for n, total in enumerate(totals) if not total):
-            click.echo(f"class {number} has no line")
+            print_line(f"class {number} has no line")
 
 
 class Statistics(NamedTuple):

@@ -12,7 +12,7 @@ import click
 
 from launcher.commands.card import Command
 from launcher.commands.options import AccountOptions, argument, flag, option
-from launcher.console import COLOUR, Console, counted, say
+from launcher.console import Console, counted, print_line, say
 from launcher.errors import InputError
 from launcher.lists.classes import columns
 from launcher.lists.comparing import Changes, compare
@@ -98,13 +98,13 @@ class WritingCommand(ListCommand):
             return 0
         for file, found in changes.items():
             lines = f"{file}: {counted(len(lists[file]), 'line')}"
-            click.echo(f"{lines}, {in_words(found)}" if file in old else f"{lines}, a new file")
+            print_line(f"{lines}, {in_words(found)}" if file in old else f"{lines}, a new file")
             if file in old:
                 show_classes(reports[str(file)]["classes"])
         for file, new in named.items():
-            click.echo(f"{file}: {counted(len(new), 'class')}")
+            print_line(f"{file}: {counted(len(new), 'class')}")
         for note in notes:
-            click.echo(note)
+            print_line(note)
         if self.dry_run:
             say("nothing is written with --dry-run")
         return 0
@@ -124,6 +124,6 @@ def show_classes(classes: Mapping[str, Mapping[str, int]]) -> None:
 def show_examples(mark: str, examples: Sequence[str], colour: str | None = None) -> None:
     """Print the first few examples, and how many more there are."""
     for example in examples[:_MOST]:
-        click.secho(f"  {mark}{example}", fg=colour, color=COLOUR)
+        print_line(f"  {mark}{example}", colour)
     if examples[_MOST:]:
-        click.echo(f"  {len(examples) - _MOST:,} more; --json shows all")
+        print_line(f"  {len(examples) - _MOST:,} more; --json shows all")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launcher.console import rich_console
+from launcher.console import plain, rich_console
 from launcher.plot import new_figure, save
 
 _MOST_POINTS = 4_000  # per series: more than a plot has pixels, and a bound on memory
@@ -126,6 +126,7 @@ class LiveTable:
     def _table(self) -> Any:
         from rich import box
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         table.add_column("metric", no_wrap=True)
@@ -133,7 +134,7 @@ class LiveTable:
             table.add_column(title, justify="right", no_wrap=True)
         for name, series in self._metrics.series.items():
             values = (f"{value:.5g}" for value in (series.last, series.least, series.most))
-            table.add_row(name, *values, str(series.count))
+            table.add_row(Text(plain(name)), *values, str(series.count))
         return table
 
 

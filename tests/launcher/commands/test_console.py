@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import sys
 import tempfile
 
 import pytest
 
-from launcher.console import Console, last_state, rich_console, without_controls
+from launcher.console import Console, json_text, last_state, plain, print_line, rich_console, say, without_controls
+
+EVIL = "\x1b]0;title\x07a\x1b[2J\x9b2J\x9d0;title\x9cb\x1bc\x08\x1b[8mc"
 
 
 class Terminal(io.StringIO):
@@ -76,6 +80,46 @@ def test_last_state_is_the_last_part_that_is_not_blank(line: bytes, state: bytes
 def test_terminal_controls_are_removed_from_lines() -> None:
     said = "\x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07 \x1b[1;1Hup\x9b2J\tat\x08 10%\r 20%\x1bc\x00 Straße\x1b"
     assert without_controls(said) == "\x1b[31mred\x1b[0m up\tat 10%  20% Straße"
+    assert plain(f"{said}\r\nnext") == "red up\tat 10%  20% Straße \nnext"
+
+
+def test_terminal_string_without_an_end_does_not_hide_the_rest() -> None:
+    assert plain("a\x1b]0;b\nc\x9d0;d") == "a0;b\nc0;d"
+
+
+def test_colours_end_with_their_line() -> None:
+    for red in ("\x1b[31mred", "\x1b[0m\x1b[1;31mred"):
+        assert without_controls(red) == f"{red}\x1b[0m"
+    for ended in ("\x1b[31mred\x1b[0m.", "\x1b[31mred\x1b[m.", "no colour"):
+        assert without_controls(ended) == ended
+
+
+def test_removing_controls_takes_time_by_length() -> None:
+    """Each of a million parts begins a sequence: searching the rest for the end of each would take days."""
+    for begun in ("\x9d", "\x1b]a", "\x1b[1", "\x9b", "\x1b "):
+        assert not re.search(r"[\x00-\x1f\x7f-\x9f]", plain(begun * 1_000_000))
+
+
+def test_messages_and_results_have_no_controls(monkeypatch: pytest.MonkeyPatch) -> None:
+    console, terminal = on_a_terminal(monkeypatch)
+    monkeypatch.setattr("launcher.console.COLOUR", True)
+    console.say(EVIL, "red")
+    console.warn(EVIL)
+    say(EVIL)
+    print_line(EVIL)
+    red, yellow, reset = "\x1b[31m", "\x1b[33m", "\x1b[0m"
+    expected = [f"{red}abc{reset}", f"{yellow}warning: abc{reset}", "abc", "abc", ""]
+    assert terminal.getvalue().split("\n") == expected
+    console.log(EVIL, [EVIL], "red", state=EVIL)
+    prefix, line, state = f"{red}abc{reset}", f"ab\x1b[8mc{reset}", "abc"
+    assert terminal.getvalue().split("\n")[-2:] == [f"{prefix} {line}", f"{prefix} {state}"]
+
+
+def test_json_keeps_letters_and_escapes_controls() -> None:
+    text = json_text({"line": f"Straße {EVIL}"})
+    assert "Straße" in text
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f]", text)
+    assert json.loads(text) == {"line": f"Straße {EVIL}"}
 
 
 def test_output_without_colours_has_no_style(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,28 @@ def test_empty_selection_is_reported(aws: StandIn) -> None:
     assert "cats-1: no lines in this time;" in launch("logs", "cats-1", "--since", "5s").stderr
 
 
+@pytest.mark.usefixtures("quick_sleep")
+def test_controls_of_a_job_do_not_reach_the_terminal(aws: StandIn) -> None:
+    evil = "\x1b]0;title\x07\x1b[2J\x9b2J\x9d0;title\x9c"
+    metric = {"Name": f"{evil}[/red]", "Regex": "loss=(.+)"}
+    job(aws, AlgorithmSpecification={"TrainingInputMode": "File", "TrainingImage": "i", "MetricDefinitions": [metric]})
+    waits = (
+        f"waits channel={evil} mode=File rank=0 workers=0 threads=0 cores=2 steps=9 step_s=1 wait_share=1 own_share=0"
+    )
+    aws.log("cats-1", ["loss=0.5", waits, f"ValueError: bad {evil}label", "\x1b[31mred"])
+    aws.job("cats-1", "Failed", reason=f"AlgorithmError: {evil}, exit code: 1")
+    for arguments in (["status", "cats-1"], ["logs", "cats-1", "--follow"], ["logs", "cats-1", "--json"]):
+        shown = launch(*arguments)
+        assert not re.search(r"[^\n -~]|title", shown.stderr)
+        assert not re.search(r"[^\n -~]", shown.stdout)
+        assert "red" in shown.stdout or arguments[0] == "status"
+    code, text = on_a_terminal(["cats-1", "--follow"], lambda _: False, lambda _: None)
+    assert code == 4
+    assert "ValueError: bad label [script-failed]" in text
+    assert "\x1b[31mred\x1b[0m" in text
+    assert not re.search(r"[\x80-\x9f]|\x1b\]|\x1b\[2J|title", text)
+
+
 def on_a_terminal(arguments: list[str], until: Callable[[str], bool], then: Callable[[int], None]) -> tuple[int, str]:
     """Run `launch logs` on a terminal, and call `then` with its process id once `until` accepts its output."""
     pid, terminal = pty.fork()

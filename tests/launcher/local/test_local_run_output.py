@@ -84,6 +84,19 @@ def test_failure_file_becomes_the_failure_reason(here: Path) -> None:
     assert not (here / ".launch/job/s3/bucket/out/job/output/model.tar.gz").exists()
 
 
+def test_controls_of_a_job_are_not_printed(here: Path) -> None:
+    script = """
+evil = "\\x1b]0;title\\x07\\x1b[2J\\x9b2J"
+print(f"waits channel={evil} mode=File rank=0 workers=0 threads=0 cores=2 steps=9 step_s=1 wait_share=1 own_share=0")
+raise ValueError(f"bad {evil}label")
+"""
+    write_job(here, script)
+    output = launch(here, code=4)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]|title", output)
+    assert re.search(r"  reason   ValueError: bad label\n", output)
+    assert re.search(r"  waits    ", output)
+
+
 @pytest.mark.parametrize("link", ["output/failure", "output", "output/data"])
 def test_links_out_of_the_jobs_folder_are_not_followed(here: Path, link: str) -> None:
     """In a container, a link names a file of the container, but outside it one of this machine."""
