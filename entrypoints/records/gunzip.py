@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from io import BytesIO
 
 from entrypoints.errors import corrupt
+from entrypoints.records import signatures
 from entrypoints.records.cursor import Cursor
 from entrypoints.records.format import Read
 from entrypoints.records.window import CHUNK, Source, Window
@@ -81,6 +82,7 @@ class _Begun:
         while len(head) < len(MAGIC) and (piece := stream.read(_PIECE)):
             head += piece
         self._head = BytesIO(head)
+        self.head = head[: signatures.SIZE]
         self.is_gzip = head.startswith(MAGIC)
 
     def read(self, size: int = -1, /) -> bytes:
@@ -95,11 +97,11 @@ class _Begun:
         self._stream.close()
 
 
-def unzipped(read: Read) -> Read:
+def unzipped(read: Read, signature: bytes = b"") -> Read:
     """Return a format's `read` that also reads gzip-compressed streams.
 
     Positions in a compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's errors
-    are then those of the content.
+    are then those of the content. A stream or content with another signature than the format's own is a CorruptError.
     """
 
     def either(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
@@ -107,18 +109,20 @@ def unzipped(read: Read) -> Read:
             return read(stream, key, cursor)
         begun = _Begun(stream)
         if begun.is_gzip:
-            return _content(read, begun, key, cursor)
+            return _content(read, begun, key, cursor, signature)
         if cursor.start < 0:
             raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
+        signatures.check(begun.head, key, signature)
         return read(begun, key, cursor)
 
     return either
 
 
-def _content(read: Read, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+def _content(read: Read, stream: ByteStream, key: str | None, cursor: Cursor, signature: bytes) -> Iterator[Sample]:
     content = _Begun(Gunzip(Window(stream), key))
     if content.is_gzip:
         raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
+    signatures.check(content.head, key, signature)
     inner = Cursor(-cursor.start, cursor.skips)
     for sample in read(content, key, inner):
         cursor.position = -inner.position

@@ -8,15 +8,24 @@ from __future__ import annotations
 import sys
 
 from entrypoints.order.samples import Samples
-from entrypoints.sample import KEY, Sample
+from entrypoints.records import signatures
+from entrypoints.sample import DATA, KEY, Sample
 
 
 def add_sample_note(error: Exception, sample: Sample, samples: Samples) -> None:
     """Add a note with the channel, key and position of the sample that `samples` yielded last.
 
-    The key of a line, row or record is only its object's, and samples of a Pipe mostly have none, so the position is added.
+    The key of a line, row or record is only its object's, and samples of a Pipe mostly have none, so the position is added. So are
+    the fields, for a KeyError, and what a whole object holds, if it is a shard of samples.
     """
-    add_key_note(error, sample.get(KEY), samples.channel, f"; {samples.place()}")
+    more = f"; {samples.place()}"
+    if isinstance(error, KeyError):
+        more += f"; its fields are {', '.join(sample)}"
+    data = sample.get(DATA)
+    found = signatures.found_in(data[: signatures.SIZE]) if isinstance(data, bytes) else None
+    if found and found.has_samples:
+        more += f"; its bytes are {found.what}: {found.remedy}"
+    add_key_note(error, sample.get(KEY), samples.channel, more)
 
 
 def add_key_note(error: Exception, key: str | None, channel: str, more: str = "") -> None:

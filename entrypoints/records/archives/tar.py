@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeAlias
 
 from entrypoints.errors import CorruptError, corrupt
-from entrypoints.records import gunzip
+from entrypoints.records import gunzip, signatures
 from entrypoints.records.archives import tar_write
 from entrypoints.records.archives.members import encoded, grouped, sample_key
 from entrypoints.records.archives.tar_headers import SPARSE, TIME, is_header, parse, pax, text
@@ -61,6 +61,8 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     compressed = start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC
     if compressed:
         window = Window(gunzip.Gunzip(window, key))
+    if start <= 0 and not is_header(head := window.peek(BLOCK)):  # or of before 1988
+        signatures.check(head, key)
     read = partial(_members, window, compressed, key, start)
     return grouped(read() if cursor.skips is None else _undamaged(read, window, cursor), key, cursor)
 

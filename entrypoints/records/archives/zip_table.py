@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from entrypoints.errors import CorruptError, corrupt
+from entrypoints.records import signatures
 from entrypoints.records.seeking import SeekableFile
 
 _END = struct.Struct("<4s4H2IH")  # signature, disks, entries, size and place of the table, length of the comment
@@ -161,6 +162,8 @@ def read_table(file: SeekableFile, key: str | None) -> Table:
     tail = file.read()
     place = _find_end(tail)
     if place < 0:
+        file.seek(0)
+        signatures.check(file.read(signatures.SIZE), key, b"PK")
         raise corrupt(key, file.size, "expected a zip's end record here: the archive is cut, or is not a zip")
     end = tail_start + place
     _, disk, table_disk, count_here, count, size, offset, _ = _END.unpack_from(tail, place)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from entrypoints.contract import MAX_SAMPLE_VARIABLE
+from entrypoints.records import signatures
 from entrypoints.records.protobuf import varint
 from entrypoints.records.seeking import SeekableFile
 from entrypoints.records.sizes import max_sample_bytes
@@ -38,7 +39,10 @@ def check(file: SeekableFile) -> None:
 
     Pages are checked if that costs no request: in local files and in objects in memory.
     """
-    start = file.read(4)
+    head = file.read(signatures.SIZE)
+    start = head[: len(MAGIC)]
+    if start != MAGIC and (problem := signatures.problem_of(head)):
+        raise ValueError(problem)
     file.seek(max(0, file.size - _TAIL))
     tail = file.read()
     if file.size < 12 or start != MAGIC or not tail.endswith(MAGIC):

@@ -30,7 +30,7 @@ MAGIC = 0xCED7230A
 MAX_LENGTH = (1 << 29) - 1  # bytes of one part
 _WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
 _HEADER = struct.Struct("<II")
-_MAGIC_BYTES = struct.pack("<I", MAGIC)
+MAGIC_BYTES = struct.pack("<I", MAGIC)
 
 
 def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[bytes]:
@@ -140,7 +140,7 @@ def take(window: Window, key: str | None) -> bytes | None:
         if missing := length - len(parts[-1]) + (-length & 3) - window.skip(-length & 3):
             raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
         if flag in (_WHOLE, _LAST):
-            return _MAGIC_BYTES.join(parts)
+            return MAGIC_BYTES.join(parts)
     if parts:
         raise _corrupt(key, window.offset, f"the stream ends inside the record in parts that begins at byte {started}")
     return None
@@ -151,7 +151,7 @@ def _is_record(window: Window) -> bool:
     view, place = window.view, window.position
     magic, word = _HEADER.unpack_from(view, place)
     after = place + (8 + (word & MAX_LENGTH) + 3 & ~3)
-    is_followed = after + 4 > window.end or view[after : after + 4] == _MAGIC_BYTES
+    is_followed = after + 4 > window.end or view[after : after + 4] == MAGIC_BYTES
     return magic == MAGIC and word >> 29 in (_WHOLE, _FIRST) and is_followed
 
 
@@ -180,7 +180,7 @@ def encode(record: bytes) -> list[bytes]:
 def _parts(payload: bytes) -> list[bytes]:
     parts = []
     start = place = 0
-    while (place := payload.find(_MAGIC_BYTES, place)) >= 0:
+    while (place := payload.find(MAGIC_BYTES, place)) >= 0:
         if place % 4:
             place += 1
             continue
@@ -197,7 +197,7 @@ FORMAT = Format(
     name="recordio",
     content_types=("application/x-recordio",),
     sample="a record's bytes in `data`",
-    read=unzipped(_read),
+    read=unzipped(_read, MAGIC_BYTES),
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".rec",
     after_damage="the next record",

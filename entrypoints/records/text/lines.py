@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import BinaryIO
 
-from entrypoints.records import gunzip
+from entrypoints.records import gunzip, signatures
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
 from entrypoints.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
@@ -60,6 +60,8 @@ def _write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
             raise ValueError("it has a line feed, or ends with a carriage return: it would not be one line")
         if line.startswith(gunzip.MAGIC) and stream.tell() == begin:
             raise ValueError("it begins as gzip data does, and would be unzipped; use the format recordio")
+        if stream.tell() == begin and signatures.found_in(line):
+            raise ValueError("it begins as another format does, and would be refused; use the format recordio")
         return [line, b"\n"]
 
     return write_each(encode, stream, samples)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from entrypoints.errors import CorruptError, corrupt
-from entrypoints.records import gunzip
+from entrypoints.records import gunzip, signatures
 from entrypoints.records.cursor import Cursor, go_to
 from entrypoints.records.format import Format
 from entrypoints.records.sizes import max_sample_bytes, too_large
@@ -41,6 +41,8 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     # A record of 35,615 bytes begins like gzip, except for the checksum.
     if start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC and not _is_header(window.peek(12)):
         window, sign = Window(gunzip.Gunzip(window, key)), -1
+    if start <= 0 and not _is_header(window.peek(12)):
+        signatures.check(window.peek(signatures.SIZE), key)
     while window.offset < -start:
         if _record(window, key, cursor) is None:
             raise _corrupt(key, window.offset, f"the stream ends before byte {-start}, where reading should resume")
