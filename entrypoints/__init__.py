@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from entrypoints.order.sampling import Reading as Reading
     from entrypoints.records.shards import write_shards as write_shards
     from entrypoints.samples.channel import open_channel as open_channel
+    from entrypoints.samples.class_folders import class_index as class_index
+    from entrypoints.samples.class_folders import find_classes as find_classes
     from entrypoints.samples.lst import read_lst as read_lst
     from entrypoints.timed_loader import timed as timed
     from entrypoints.torch_data.dataset import ChannelDataset as ChannelDataset
@@ -53,6 +55,7 @@ _NAMES_OF = {
     "order.sampling": "Reading",
     "records.shards": "write_shards",
     "samples.channel": "open_channel",
+    "samples.class_folders": "class_index find_classes",
     "samples.lst": "read_lst",
     "torch_data.dataset": "ChannelDataset uneven_ranks",
     "torch_data.loader": "ThreadLoader",

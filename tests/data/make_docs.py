@@ -158,10 +158,11 @@ def _rooms() -> str:
 
 
 def _request() -> str:
-    """Return the request of the README's first spec, as `--dry-run` prints it."""
+    """Return the request of the README's first spec, as `--dry-run` prints it, without the code: its digest changes with ours."""
     readme = (_ROOT / "README.md").read_text(encoding="utf-8")
     spec = yaml.safe_load(readme.split("```yaml\n")[1].split("```")[0])
-    return f"```yaml\n{as_yaml(plan(spec, name='digits-1').request)}```"
+    del spec["code"]
+    return f"```yaml\n{as_yaml(plan(spec, name='pets-1').request)}```"
 
 
 def _codes() -> str:

@@ -1,19 +1,23 @@
-"""The recipes of the documentation, run as they are printed against the stand-in for AWS."""
+"""The recipes of the documentation, run as they are printed, here and against the stand-in for AWS."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import yaml
+from PIL import Image
 
 import launcher
 from aws_stand_in import StandIn
-from entrypoints import write_shards
 from launching import launch
 from patience import PATIENCE
 
@@ -110,17 +114,72 @@ def test_first_spec_draws_no_warning(folder: Path) -> None:
     assert (done.returncode, "warning" in done.stderr) == (0, False)
 
 
-def test_container_code_trains_in_a_local_run(tmp_path: Path) -> None:
-    """The README's spec with its line for the code, and its script, which then prints its last batch."""
-    (script,) = blocks("python", "README.md", "## The training script")
+def pictures(folder: Path) -> None:
+    """Write 24 small images in two class folders: light cats and dark dogs."""
+    for number in range(24):
+        name, light = ("cat", 200) if number % 2 else ("dog", 40)
+        file = folder / name / f"{number}.jpg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40 + number, 30), (light, light, number)).save(file)
+
+
+ROAD = "## From a folder of images to a model"
+
+
+@pytest.fixture
+def road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the README's images, spec and script."""
+    pictures(tmp_path / "images")
     (tmp_path / "src").mkdir()
-    (tmp_path / "src/train.py").write_text(f"{script}print('last batch', tuple(images.shape), labels.dtype)\n")
-    (spec,) = (block for block in blocks("yaml", "README.md", "## A job in seven lines") if "base_name" in block)
-    assert len(spec.splitlines()) == 7
-    (tmp_path / "job.yaml").write_text(spec + blocks("yaml", "README.md", "## The training script")[0])
-    samples = [{"__key__": f"{number}", "raw": bytes(16), "cls": b"3"} for number in range(33)]
-    write_shards(samples, tmp_path / "images", "tar", 10_000)
-    command = (sys.executable, "-m", "launcher.cli", "job.yaml", "--local", "--channel", "train=./images")
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"last batch \(\d+, 16\) torch.int64", done.stdout), done.stdout
+    (tmp_path / "src/train.py").write_text(blocks("python", "README.md", ROAD)[0])
+    (tmp_path / "job.yaml").write_text(blocks("yaml", "README.md", ROAD)[0])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commands(text: str) -> list[list[str]]:
+    """The lines of a block of commands as arguments; `launch` is that of this checkout."""
+    found = [shlex.split(line, comments=True) for line in text.splitlines()]
+    return [[sys.executable, "-m", "launcher.cli", *each[1:]] if each[0] == "launch" else each for each in found]
+
+
+def test_road_of_the_readme_trains_on_a_folder_of_images(road: Path) -> None:
+    """The same again from a folder with the layout of the bucket that the next commands fill."""
+    _, here, _ = blocks("", "README.md", ROAD)
+    (command,) = commands(here)
+    shutil.copytree("images", "data/s3/my-bucket/train")
+    for arguments in (command, [*command[: command.index("--channel")], "--data", "data"]):
+        done = run(*arguments)
+        assert [float(loss) for loss in re.findall(r"epoch \d: loss ([0-9.]+)$", done.stdout, re.MULTILINE)][4:], (
+            done.stdout
+        )
+    models = [torch.load(path) for path in Path(".launch").glob("pets-*/*/ml/model/model.pt")]
+    assert [model["1.weight"].shape for model in models] == [(2, 64 * 64 * 3)] * 2
+
+
+def test_road_of_the_readme_submits_the_same_job(aws: StandIn, road: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    *_, there = blocks("", "README.md", ROAD)
+    upload, dry_run, check, submission = commands(there)
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket="my-bucket")
+    run(str(Path(sys.executable).with_name("aws")), *upload[1:])
+    keys = {each["Key"] for each in s3.list_objects_v2(Bucket="my-bucket", Prefix="train/")["Contents"]}
+    assert keys == {f"train/{path.relative_to('images')}" for path in Path("images").rglob("*.jpg")}
+    assert check[-1] == "--check" and dry_run[-1] == "--dry-run"
+    planned = yaml.safe_load(run(*dry_run, "--name", "pets-1").stdout)
+    aws.script({"after": 0, "status": "Completed", "message": "Training job completed"})
+    run(*submission, "--no-check", "--name", "pets-1")
+    assert aws.requests() == [planned]
+    assert code_of(aws, planned) == {"boot.py", "code.tar.gz"}
+
+
+def test_road_with_a_wrong_content_type_names_the_key(road: Path) -> None:
+    job = road / "job.yaml"
+    job.write_text(job.read_text().replace("FastFile}", "FastFile, content_type: application/x-tar}"))
+    (command,) = commands(blocks("", "README.md", ROAD)[1])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 4
+    assert re.search(
+        r"reason .*object '\w+/\d+.jpg', byte 0: these bytes are a JPEG image, .*; delete the channel's content_type",
+        done.stderr,
+    )

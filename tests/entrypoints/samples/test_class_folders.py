@@ -1,0 +1,132 @@
+"""Labels from class folders: the same classes and the same label of each image in every input mode."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed
+import torch.multiprocessing
+
+from delivered_channels import config, feed, job, recordio_of
+from entrypoints import ChannelDataset, MountedMapDataset, class_index, contract, find_classes, load_environment
+from entrypoints.errors import ChannelError
+from entrypoints.sample import Sample
+from entrypoints.samples.channel import open_channel
+from launcher.local.s3_server import serve
+from tar_archives import archive
+
+FILES = {"dog/2.png": b"d2", "cat/1.png": b"c1", "ant-eater/x/3.png": b"a3", "cat/sub/4.png": b"c4"}
+CLASSES = {"ant-eater": 0, "cat": 1, "dog": 2}
+LABELS = {b"d2": 2, b"c1": 1, b"a3": 0, b"c4": 1}
+
+
+def write(folder: Path, files: dict[str, bytes]) -> None:
+    for key, data in files.items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(data)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    write(tmp_path / "s3/bucket/images", FILES)
+    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+        variables = {
+            "ENDPOINT_URL": endpoint,
+            "REGION": "us-east-1",
+            "ACCESS_KEY_ID": "any",
+            "SECRET_ACCESS_KEY": "any",
+        }
+        for name, value in variables.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        yield
+
+
+@pytest.mark.usefixtures("bucket")
+@pytest.mark.parametrize("mode", ["File", "FastFile", "S3Connector"])
+def test_labels_are_the_same_in_every_input_mode(tmp_path: Path, mode: str) -> None:
+    config(tmp_path / "ml", 0, 1, {} if mode == "S3Connector" else {"train": {"TrainingInputMode": mode}})
+    write(tmp_path / "ml/input/data/train", FILES)
+    connector = json.dumps({"channel": "train", "s3_uri": "s3://bucket/images/", "style": "iterable"})
+    variables = {f"{contract.CONNECTOR_VARIABLE}0": connector} if mode == "S3Connector" else {}
+    environment = load_environment(tmp_path / "ml", variables)
+    classes = find_classes("train", environment=environment)
+    assert classes == CLASSES and list(classes) == sorted(CLASSES)
+
+    def labelled(sample: Sample) -> tuple[bytes, int]:
+        return sample["data"], class_index(sample, classes)
+
+    assert dict(ChannelDataset("train", transform=labelled, environment=environment)) == LABELS
+    if mode != "S3Connector":
+        images: Any = MountedMapDataset("train", transform=labelled, environment=environment)
+        assert dict(images[number] for number in range(len(FILES))) == LABELS
+
+
+def test_members_of_a_tar_in_a_pipe_have_class_folders(tmp_path: Path) -> None:
+    environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "application/x-tar"})
+    with pytest.raises(ChannelError, match=r"a Pipe cannot be listed; .*name the classes: classes = {"):
+        find_classes("train", environment=environment)
+    feeder = feed(environment.data_dir / "train_0", [archive({"./dog/2.png": b"d2", "cat/1.png": b"c1"}.items())])
+    samples = list(open_channel("train", environment=environment))
+    feeder.join()
+    assert [(sample["png"], class_index(sample, CLASSES)) for sample in samples] == [(b"d2", 2), (b"c1", 1)]
+
+
+def test_samples_of_a_wrapped_pipe_have_no_key_and_the_error_says_why(tmp_path: Path) -> None:
+    environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "RecordWrapperType": "RecordIO"})
+    feeder = feed(environment.data_dir / "train_0", [recordio_of(FILES.values())])
+    samples = list(open_channel("train", environment=environment))
+    feeder.join()
+    assert [*map(set, samples)] == [{"data"}] * len(FILES)
+    with pytest.raises(
+        ChannelError, match=r"without __key__ has no class folder: in a Pipe, .* use input_mode: FastFile"
+    ):
+        class_index(samples[0], CLASSES)
+
+
+@pytest.mark.parametrize("key", ["bird/1.png", "1.png", "cats/1.png"])
+def test_key_without_a_known_class_is_an_error(key: str) -> None:
+    with pytest.raises(
+        ChannelError, match=rf"sample '{key}' is not in a folder of one of the classes 'ant-eater', 'cat',"
+    ):
+        class_index({"__key__": key, "data": b""}, CLASSES)
+
+
+def test_object_beside_the_class_folders_is_an_error(tmp_path: Path) -> None:
+    environment = job(tmp_path, train={"TrainingInputMode": "File"})
+    write(tmp_path / contract.DATA_DIR / "train", {**FILES, ".DS_Store": b""})
+    with pytest.raises(
+        ChannelError, match=r"channel 'train': object '.DS_Store' is not in a class folder; keep it out"
+    ):
+        find_classes("train", environment=environment)
+
+
+def sharded(root: Path, host: int) -> Any:
+    config(root, host, 2, {"train": {"TrainingInputMode": "File", "S3DistributionType": "ShardedByS3Key"}})
+    keys = sorted(FILES)[host::2]
+    write(root / contract.DATA_DIR / "train", {key: FILES[key] for key in keys})
+    return load_environment(root, {})
+
+
+def test_host_with_other_objects_than_the_others_needs_a_process_group(tmp_path: Path) -> None:
+    with pytest.raises(ChannelError, match=r"with ShardedByS3Key each host has other objects, .*init_process_group"):
+        find_classes("train", environment=sharded(tmp_path, 0))
+
+
+def rank(number: int, root: str) -> None:
+    os.environ.update(RANK=str(number), WORLD_SIZE="2")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{root}/rendezvous", rank=number, world_size=2)
+    classes = find_classes("train", environment=load_environment(Path(root, f"host{number}"), {}))
+    Path(root, f"classes{number}").write_text(json.dumps(classes))
+    torch.distributed.destroy_process_group()
+
+
+def test_hosts_with_different_objects_agree_on_the_classes(tmp_path: Path) -> None:
+    for host in range(2):
+        sharded(tmp_path / f"host{host}", host)
+    torch.multiprocessing.spawn(rank, (str(tmp_path),), 2)
+    assert [json.loads((tmp_path / f"classes{number}").read_text()) for number in range(2)] == [CLASSES] * 2
