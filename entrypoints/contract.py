@@ -59,7 +59,7 @@ CONNECTOR_CHANNEL = "channel"
 CONNECTOR_S3_URI = "s3_uri"
 CONNECTOR_STYLE = "style"  # map | iterable
 CONNECTOR_CONTENT_TYPE = "content_type"  # absent if the spec has none
-CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read the first N objects
+CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read N of the objects, evenly spaced
 
 FIFO_WAIT_VARIABLE = "LAUNCHER_FIFO_WAIT_SECONDS"  # how long a Pipe's reader waits for a FIFO, and for bytes
 READ_WAIT_VARIABLE = "LAUNCHER_READ_WAIT_SECONDS"  # how long a reader of S3 or of a remote mount waits without any byte

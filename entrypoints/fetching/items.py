@@ -12,6 +12,13 @@ from zlib import crc32
 T = TypeVar("T")
 
 
+def evenly_spaced(items: Sequence[T], count: int | None) -> Sequence[T]:
+    """Return `count` of the items, evenly spaced from the first on; all if there are not more, or `count` is None."""
+    if count is None or count >= len(items):
+        return items
+    return [items[number * len(items) // count] for number in range(count)]
+
+
 class Items(Sequence[T]):
     """The objects of a channel, with slices and negative indices; a subclass has the length and the items from 0 on."""
 

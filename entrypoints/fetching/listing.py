@@ -50,7 +50,6 @@ class Store(NamedTuple):
     # Lists all pages after a key, in any order. Raises UnsuitableError, after which they are listed one by one.
     rest: Callable[[bytes], Iterable[Page]] | None = None
     is_sorted: bool = True  # False: it is known that the pages are not in the order of keys
-    limit: int | None = None  # objects
     kept: Path | None = None  # where a long listing is copied to when it is complete
 
 
@@ -195,13 +194,11 @@ class Listing(Items[Listed]):
             objects, token = store.next_page(self._token)
             page = pages.page_of(objects)
             if page.follows(last):
-                if store.limit is not None and self._count + len(page.keys) >= store.limit:
-                    page, token = page.up_to(store.limit - self._count), None
                 self._write(descriptor, pages.encode(page, token))
                 if whole:
                     self._progress.report(self._count + len(page.keys))
                 return self._keep(token is None and self._count >= FAR)
-        return self._replace(self._up_to_limit(pages.sort(self._counted(self._all_pages()), folder)))
+        return self._replace(map(pages.encode, pages.sort(self._counted(self._all_pages()), folder)))
 
     def _last_key(self) -> bytes:
         if not self._count:
@@ -222,14 +219,6 @@ class Listing(Items[Listed]):
             count += len(page.keys)
             self._progress.report(count)
             yield page
-
-    def _up_to_limit(self, found: Iterable[Page]) -> Iterator[bytes]:
-        left = self._store.limit
-        for page in found:
-            yield pages.encode(page if left is None else page.up_to(left))
-            left = None if left is None else left - len(page.keys)
-            if left is not None and left <= 0:
-                return
 
     def _write(self, descriptor: int, page: bytes) -> None:
         with open(descriptor, "ab", buffering=0, closefd=False) as file:

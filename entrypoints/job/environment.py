@@ -39,7 +39,7 @@ class Channel:
     path: Path  # <root>/input/data/<name>; exists under File and FastFile only
     s3_uri: str | None = None  # only S3Connector has this and the next two
     style: str | None = None  # map | iterable
-    max_objects: int | None = None  # read the first N objects only
+    max_objects: int | None = None  # read only N of the objects, evenly spaced
     # This host's index among those that receive the channel, and their number; None: all do.
     host_shard: tuple[int, int] | None = None
     attribute_names: tuple[str, ...] = ()  # of an augmented manifest's lines, in order, if they are known

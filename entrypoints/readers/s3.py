@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from hashlib import md5
 
 from entrypoints.contract import DIRECTORY_BUCKET
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.items import evenly_spaced
 from entrypoints.fetching.listing import Listing, Store
 from entrypoints.fetching.pages import Listed, version_of
 from entrypoints.fetching.prefetch import read_ahead
@@ -136,7 +137,9 @@ def open_object(bucket: str, key: str, limits: Limits = _LIMITS) -> Generator[By
 
 
 def objects(channel: Channel, epoch: int = 0) -> Listing:
-    """Return the objects under the channel's prefix: a sequence, listed as it is read; at most `max_objects`; no folder markers.
+    """Return the objects under the channel's prefix: a sequence, listed as it is read; no folder markers.
+
+    With `max_objects`, all are listed, and that many of them returned, evenly spaced.
 
     Raises:
         ChannelError: While reading it: there is no object, or the listing fails.
@@ -145,10 +148,9 @@ def objects(channel: Channel, epoch: int = 0) -> Listing:
     bucket, prefix = _bucket_and_prefix(channel)
     store = Store(
         f"channel {channel.name!r}: {channel.s3_uri}",
-        partial(_next_page, channel),
+        partial(_next_page if channel.max_objects is None else _sampled, channel),
         partial(s3_pages.rest, bucket, prefix) if channel.max_objects is None else None,
         not bucket.endswith(DIRECTORY_BUCKET),
-        channel.max_objects,
     )
     return shared_listing([*place(os.environ), channel.s3_uri, str(channel.max_objects)], store)
 
@@ -168,6 +170,15 @@ def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str |
     if token is not None:
         return [], None
     raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
+
+
+def _sampled(channel: Channel, token: str | None) -> tuple[Sequence[Listed], str | None]:
+    """See listing's NextPage; there is one page, with `max_objects` of all objects."""
+    found, following = _next_page(channel, token)
+    while following is not None:
+        more, following = _next_page(channel, following)
+        found += more
+    return evenly_spaced(sorted(found, key=lambda listed: os.fsencode(listed.key)), channel.max_objects), None
 
 
 def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:

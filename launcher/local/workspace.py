@@ -32,7 +32,7 @@ class LocalOptions:
         data: A folder in place of AWS's storage: DATA/s3/<bucket>/... and, for file systems, DATA/efs/<fs-id>/ and so on.
         mounts: The directories in place of file systems: ("fs-0123456789abcdef0=/data",).
         channels: The folder, file or manifest that each of these channels reads: ("train=./images", "test=./more").
-        sample: Read only the first objects of each channel, this many.
+        sample: Read only this number of objects of each channel, evenly spaced over their keys.
         instance_count: Run this number of hosts, whatever the spec says.
         stop_after: Stop the job after so many seconds of training, as StopTrainingJob does.
         interrupt_after: Interrupt each attempt after so many seconds, as when spot instances are taken back, and restart it.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from entrypoints.fetching.items import evenly_spaced
 from launcher.errors import RefusedError
 from launcher.s3.reading import Stream
 from launcher.s3.uri import S3Location, parse_s3_uri
@@ -108,7 +109,9 @@ class AugmentedManifest:
         sample: int | None = None,
         scratch: Path | None = None,
     ) -> None:
-        """Copy the manifest to a file in `scratch` and check that each of its first `sample` lines has every attribute.
+        """Copy the manifest to a file in `scratch` and check that each line has every attribute.
+
+        With `sample`, only so many lines are taken and checked, evenly spaced.
 
         Raises:
             RefusedError: A line is not a JSON object, lacks an attribute, or has a reference that is not an S3 URI; or there are
@@ -128,11 +131,17 @@ class AugmentedManifest:
     def _copy(self, read: Callable[[S3Location], Stream], sample: int | None) -> None:
         self._file.writelines(read(parse_s3_uri(self._uri)))
         self._file.seek(0)
-        start = 0
+        wanted = iter(evenly_spaced(range(sum(1 for line in self._file if line.strip())), sample))
+        following = next(wanted, None)
+        self._file.seek(0)
+        start = index = 0
         for number, line in enumerate(self._file, 1):
-            if line.strip() and (sample is None or len(self) < sample):
-                self._parse(line, f"line {number}")
-                self._starts.append(start)
+            if line.strip():
+                if index == following:
+                    self._parse(line, f"line {number}")
+                    self._starts.append(start)
+                    following = next(wanted, None)
+                index += 1
             start += len(line)
         if not self._starts:
             raise RefusedError(f"{self._uri}: this augmented manifest has no lines; write one JSON object per line")

@@ -45,7 +45,9 @@ class Local(Effect):
         help="With --local: the folder, file or manifest that a channel reads. Repeatable.",
     )
     sample: int | None = option(
-        type=click.IntRange(min=1), metavar="N", help="With --local: read only the first N objects of each channel."
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With --local: read only N objects of each channel, evenly spaced over their keys.",
     )
     instance_count: int | None = option(
         type=_HOSTS, metavar="N", help="With --local: run N hosts, whatever the spec says."

@@ -27,9 +27,9 @@ class Store:
     objects: Objects
     environ: Mapping[str, str]  # AWS_* variables with which other programs (rclone, s3torchconnector) reach it
     remote: bool  # False for the folder
-    _listed: dict[tuple[str, str, int | None], list[S3Object]] = field(default_factory=dict)
+    _listed: dict[tuple[str, str, int | None], Sequence[S3Object]] = field(default_factory=dict)
 
-    def listed(self, channel: Mapping[str, Any], sample: int | None = None) -> list[S3Object]:
+    def listed(self, channel: Mapping[str, Any], sample: int | None = None) -> Sequence[S3Object]:
         """Return the channel's objects as `list_objects` does; they are listed once per run, however many hosts read them."""
         source = s3_source(channel)
         asked = (source["S3DataType"], source["S3Uri"], sample)
@@ -89,7 +89,7 @@ class Delivery:
     file_systems: Mapping[str, Path]  # FileSystemId -> the directory that stands for its root
     namespaces: bool = False  # whether the runner makes the mounts that the provider yields
     other_users: bool = False  # whether the job can run as another user of this machine
-    sample: int | None = None  # take the first N objects only
+    sample: int | None = None  # take only N of the objects, evenly spaced
     # How the channel arrives here, and whether that is as in SageMaker.
     on_delivered: Callable[[str, bool], None] = lambda how, same: None
     on_bytes: Callable[[int], None] = lambda count: None  # progress: bytes delivered since the last call

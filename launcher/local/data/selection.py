@@ -13,10 +13,11 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice, tee
+from itertools import tee
 from pathlib import Path
 from typing import Any, TypeVar
 
+from entrypoints.fetching.items import evenly_spaced
 from launcher.errors import RefusedError
 from launcher.local.data.object_stores import Objects
 from launcher.request.view import s3_source
@@ -57,13 +58,13 @@ def relative_path(prefix: str, key: str) -> str:
     return rest[1:] if rest.startswith("/") else key[prefix.rfind("/") + 1 :]
 
 
-def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | None = None) -> list[S3Object]:
+def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | None = None) -> Sequence[S3Object]:
     """Return the objects of an S3Prefix or ManifestFile channel, in the order of S3 or the manifest.
 
     Args:
         channel: The InputDataConfig entry.
         objects: The store to list.
-        sample: The number of objects to stop after.
+        sample: The number of objects to return, evenly spaced over all; a data set is often sorted by class.
 
     Raises:
         NoObjectsError: There are no objects.
@@ -88,9 +89,9 @@ def list_prefix(objects: Objects, place: S3Location) -> Iterator[S3Object]:
             yield S3Object(bucket, key, size, relative_path(prefix, key))
 
 
-def _of_prefix(uri: str, objects: Objects, sample: int | None) -> list[S3Object]:
+def _of_prefix(uri: str, objects: Objects, sample: int | None) -> Sequence[S3Object]:
     place = parse_s3_uri(uri)
-    found = list(islice(list_prefix(objects, place), sample))
+    found = evenly_spaced(list(list_prefix(objects, place)), sample)
     if not found:
         raise NoObjectsError(f"{uri}: {objects.missing(place)}")
     return found
@@ -98,7 +99,8 @@ def _of_prefix(uri: str, objects: Objects, sample: int | None) -> list[S3Object]
 
 def _of_manifest(uri: str, objects: Objects, sample: int | None) -> list[S3Object]:
     (bucket, prefix), entries = read_manifest(objects.read, uri)
-    keys, asked = tee(islice((prefix + entry for entry in entries if not entry.endswith("/")), sample))
+    named: Iterable[str] = (prefix + entry for entry in entries if not entry.endswith("/"))
+    keys, asked = tee(named if sample is None else evenly_spaced(list(named), sample))
     # Sizes are requested while the manifest is read: of a million names, the first missing object ends it.
     sizes = objects.sizes(S3Location(bucket, key) for key in asked)
     found = [S3Object(bucket, key, size, relative_path(prefix, key)) for key, size in zip(keys, sizes, strict=True)]

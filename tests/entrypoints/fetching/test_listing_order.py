@@ -52,13 +52,6 @@ def test_unordered_listings_of_two_hosts_are_equal(tmp_path: Path, is_known: boo
     assert found == [NAMES, NAMES]
 
 
-def test_limit_of_an_unordered_listing_takes_its_first_keys(tmp_path: Path) -> None:
-    for host, count in enumerate((1, 999, 1000, 2500)):
-        next_page = partial(pages_of, unordered(NAMES, host), [], 100)
-        listing = Listing(tmp_path / str(host), Store("s3://bucket/", next_page, limit=count))
-        assert [item.key for item in listing] == NAMES[:count]
-
-
 def test_ordered_listing_is_read_from_its_first_page(tmp_path: Path) -> None:
     asked: list[str | None] = []
     listing = Listing(tmp_path / "listing", Store("s3://bucket/", partial(pages_of, NAMES, asked, 100)))

@@ -110,7 +110,8 @@ def test_augmented_manifest_sends_one_record_per_attribute(deliver: Deliver, fol
     assert len(first) == 8 * 24
     assert {first[start : start + 24] for start in range(0, len(first), 24)} == {pair(number) for number in range(8)}
     assert first != second
-    assert epochs(deliver(channel | {"ShuffleConfig": {"Seed": 0}}, source, sample=1), 1) == [pair(0)]
+    sampled = deliver({"RecordWrapperType": "RecordIO"}, source, sample=2)
+    assert epochs(sampled, 1) == [pair(0) + pair(4)]
 
 
 def test_lines_of_an_augmented_manifest_are_shuffled_before_sharding(deliver: Deliver, folder: Path) -> None:

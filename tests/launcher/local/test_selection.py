@@ -109,14 +109,15 @@ def test_prefix_selects_keys_that_begin_with_it_except_folder_markers(source: So
     assert len(listed(source.objects, "s3://bucket")) == 4
 
 
-def test_all_pages_are_read_and_a_sample_is_their_beginning(tmp_path: Path) -> None:
+def test_all_pages_are_read_and_a_sample_is_spread_over_them(tmp_path: Path) -> None:
     keys = [f"many/{number:04}" for number in range(1003)]
     (tmp_path / "data/s3/bucket/many").mkdir(parents=True)
     for key in keys:
         (tmp_path / "data/s3/bucket" / key).touch()
     with embedded_store(tmp_path / "data", tmp_path / "overlay") as store:
         assert list(listed(store.objects, "s3://bucket/many/")) == keys
-        assert list(listed(store.objects, "s3://bucket/many/", sample=3)) == keys[:3]
+        assert list(listed(store.objects, "s3://bucket/many/", sample=3)) == [keys[0], keys[334], keys[668]]
+        assert list(listed(store.objects, "s3://bucket/many/", sample=1003)) == keys
 
 
 def test_prefix_without_objects_names_the_nearest(moto_client: Any) -> None:
