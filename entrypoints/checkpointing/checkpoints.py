@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints.checkpointing import catalog, data_position
-from entrypoints.checkpointing.place import Folder, place_of
+from entrypoints.checkpointing.place import Folder, place_of, warn_unless_kept
 from entrypoints.checkpointing.writer import Writer
 from entrypoints.errors import ChannelError, CorruptError, whole_number
 from entrypoints.fetching.silence import warn
@@ -89,6 +89,8 @@ class Checkpoints:
 
         whole_number("step", step, 0)
         self.wait()
+        if self._rank == 0:
+            warn_unless_kept(self._place)
         name = self._gather(catalog.new_name(step))[0]
         tensors, rest = state.collect({key: part for key, part in parts.items() if key != LOADER}, self._rank)
         own: dict[str, Any] = {"random": state.random_states()}

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints.errors import ChannelError
+from entrypoints.fetching.silence import warn
+from entrypoints.job.environment import load_environment
 from entrypoints.readers import s3, s3_client
 from entrypoints.records.seeking import SeekableFile
 
@@ -122,6 +124,17 @@ class Bucket:
 def place_of(text: str) -> Folder | Bucket:
     """Return the place of a path or an S3 URI. Raises ValueError for a URI without a bucket, and for a file."""
     return Bucket(text) if text.startswith("s3://") else Folder(text)
+
+
+def warn_unless_kept(place: Folder | Bucket) -> None:
+    """Warn before a job's first save into SageMaker's checkpoint folder if that is missing, since then nothing keeps it."""
+    environment = load_environment()
+    folder = environment.checkpoint_dir
+    if environment.job_name is not None and str(place) == str(folder) and not folder.exists():
+        warn(
+            f"{place} did not exist before this save, so this job seems to have no checkpoint_config, and its checkpoints are lost "
+            'when it ends; add checkpoint_config: {s3_uri: s3://bucket/prefix} to the spec, or write Checkpoints("s3://...")'
+        )
 
 
 @contextmanager

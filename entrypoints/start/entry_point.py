@@ -24,6 +24,7 @@ from entrypoints.errors import ConfigError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.job.hyperparameters import command_line_arguments
 from entrypoints.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
+from entrypoints.start.outputs import lost_model
 from entrypoints.start.process import ProgramResult, run_program
 from entrypoints.start.requirements import install, install_package, is_package, packages_folder
 from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
@@ -78,7 +79,10 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
                 wait_for_hosts(environment.hosts, _HOST_SECONDS)
             command[1:1] = _torchrun(variables, machine)
         command += command_line_arguments(environment.hyperparameters, options.argument_style)
+        begun = time.time()
         result = _run(command, child, environment.code_dir)
+        if result.exit_code == 0 and (warning := lost_model(environment, begun)):
+            print(f"boot: warning: {warning}", file=sys.stderr, flush=True)
     except (StartError, ConfigError) as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)
         write_failure(failure_file, fit_to_limit(str(error), ""))

@@ -197,6 +197,8 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
         say(f"  metric   {name} = {value:g}")
     for waits in outcome.waits:
         say(f"  waits    {waits}")
+    if outcome.status == "Completed" and "model" not in result["Artifacts"]:
+        say(f"  model    none, since {contract.BASE_DIR}/{contract.MODEL_DIR} is empty")
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
     for line in fidelity.in_lines(run.facts):

@@ -87,6 +87,22 @@ def test_default_place_is_sagemakers(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [file.parent for file in tmp_path.rglob("step-*")] == [tmp_path / "checkpoints"]
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_checkpoints_that_nothing_keeps_are_announced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kept: bool
+) -> None:
+    """SageMaker makes the folder before the job starts if the job has a checkpoint_config."""
+    monkeypatch.setenv(contract.BASE_DIR_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("TRAINING_JOB_NAME", "digits-1")
+    if kept:
+        (tmp_path / "checkpoints").mkdir()
+    with Checkpoints() as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(step, **parts())
+    warned = capsys.readouterr().err.count("add checkpoint_config: {s3_uri: s3://bucket/prefix} to the spec")
+    assert warned == (0 if kept else 1)
+
+
 def damage(folder: Path, how: str) -> None:
     manifest, data = folder / "manifest.json", folder / "rank-0"
     content = data.read_bytes()

@@ -221,6 +221,30 @@ def test_damaged_container_file_is_named(tmp_path: Path) -> None:
     assert "code.tar.gz is damaged" in str(container.failure)
 
 
+WRITE = "import os, sys; os.makedirs(os.path.dirname(sys.argv[2]), exist_ok=True); open(sys.argv[2], 'wb').write(b'12345')\n"
+
+
+@pytest.mark.parametrize("path", ["./model.pt", "results/checkpoint-5/model.safetensors", "{root}/models/best.pth"])
+def test_model_outside_of_the_model_folder_is_named_with_the_remedy(path: str, tmp_path: Path) -> None:
+    root = tmp_path / "ml"
+    container = Container(
+        root, {"train.py": WRITE, "old.pt": "of the code"}, hyperparameters={"p": path.format(root=root)}
+    )
+    finished = container.run("train.py")
+    lost = Path(root / "code", path.format(root=root))
+    assert (finished.returncode, lost.read_bytes()) == (0, b"12345")
+    assert f"boot: warning: {root}/model is empty" in finished.stderr
+    assert f"is lost: {lost} (5 bytes); save the model below os.environ['SM_MODEL_DIR']" in finished.stderr
+
+
+@pytest.mark.parametrize("name", ["model/model.pt", "checkpoints/last.ckpt", "output/data/model.pt", "code/notes.txt"])
+def test_what_sagemaker_keeps_draws_no_warning(name: str, tmp_path: Path) -> None:
+    root = tmp_path / "ml"
+    container = Container(root, {"train.py": WRITE, "old.pt": "of the code"}, hyperparameters={"p": str(root / name)})
+    finished = container.run("train.py")
+    assert (finished.returncode, finished.stderr, (root / name).read_bytes()) == (0, "", b"12345")
+
+
 def test_unresolved_host_is_named() -> None:
     with pytest.raises(StartError, match=r"^no-such-host\.invalid: the name did not resolve"):
         wait_for_hosts(["localhost", "no-such-host.invalid"], 0)

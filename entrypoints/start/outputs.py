@@ -1,0 +1,57 @@
+"""A model that a script has written where SageMaker does not keep it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from entrypoints import contract
+from entrypoints.job.environment import Environment
+
+_MODELS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".onnx", ".pkl", ".joblib", ".h5", ".keras", ".npz")
+_MOST = 100_000  # files that are looked at: a script may have unpacked a data set
+_NAMED = 3
+
+
+def lost_model(environment: Environment, since: float) -> str | None:
+    """Return a warning if the model folder is empty and the script has written a model elsewhere below /opt/ml.
+
+    Args:
+        environment: The job's.
+        since: The time at which the script began; older files are the code's or the image's.
+    """
+    if any(path.is_file() for path in environment.model_dir.rglob("*")):
+        return None
+    kept = (environment.input_dir, environment.output_data_dir, environment.checkpoint_dir)
+    ours = (environment.root / name for name in (contract.BUNDLE_DIR, contract.PACKAGES_DIR))
+    sizes: dict[Path, int] = {}
+    for file in islice(_files(environment, {*kept, *ours}), _MOST):
+        if file.suffix.lower() in _MODELS:
+            with suppress(OSError):  # a link to nothing, or another process has just removed it
+                state = file.stat()
+                if state.st_mtime >= since:
+                    sizes[file] = state.st_size
+    if not sizes:
+        return None
+    largest = sorted(sizes, key=lambda file: -sizes[file])
+    named = ", ".join(f"{file} ({sizes[file]:,} bytes)" for file in largest[:_NAMED])
+    more = f" and {len(largest) - _NAMED} more" * (len(largest) > _NAMED)
+    return (
+        f"{environment.model_dir} is empty, so this job has no model, and what the script has written elsewhere is lost: "
+        f"{named}{more}; save the model below os.environ['SM_MODEL_DIR']"
+    )
+
+
+def _files(environment: Environment, left_out: set[Path]) -> Iterator[Path]:
+    """Yield the files below /opt/ml, without these folders and other mounts, such as a LocalPath of checkpoints."""
+    for parent, names, files in os.walk(environment.root):
+        folders = [Path(parent, name) for name in names]
+        names[:] = [
+            path.name
+            for path in folders
+            if path not in left_out and (path == environment.code_dir or not path.is_mount())
+        ]
+        yield from (Path(parent, name) for name in files)
