@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timezone
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from launcher.code.archive import CodeArchive, read_code
 from launcher.code.files import CodeError
 from launcher.console import Console
+from launcher.errors import SpecError, limit_problems
 from launcher.parsing.parser import load, parse_spec
 from launcher.planning import Plan, make_plan
 from launcher.reference.problem_codes import unknown_codes
@@ -73,9 +75,13 @@ def plan(
             code = read_code(directory, spec.code.include or (), spec.code.exclude or (), dependencies)
         except CodeError as error:
             code = error  # one problem among those of the spec
-    wanted = job_name(spec) if name is None else name
+    now = datetime.now(timezone.utc)
+    wanted = job_name(spec, now) if name is None else name
     problems = unknown_codes(spec, ignore)
-    return make_plan(spec, job_name=wanted, code=code, ignore=ignore, strict=strict, problems=problems)
+    made = make_plan(spec, job_name=wanted, code=code, ignore=ignore, problems=problems, today=now.date())
+    if strict and made.warnings:
+        raise SpecError(limit_problems(list(made.warnings)))
+    return made
 
 
 def check(

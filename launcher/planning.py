@@ -1,14 +1,15 @@
 """JobSpec -> Plan: exactly the request that is shown, sent, or run locally.
 
-Pure: the caller passes the job's name and the code archive, so that no clock, randomness, file or environment is read here. The
-code is added to a request only when nothing else is wrong with it; the limits that it would break are checked separately
-before, so that all problems are reported together, each at its own place.
+Pure: the caller passes the job's name, the day and the code archive, so that no clock, randomness, file or environment is read
+here. The code is added to a request only when nothing else is wrong with it; the limits that it would break are checked
+separately before, so that all problems are reported together, each at its own place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from entrypoints import contract
@@ -60,8 +61,8 @@ def make_plan(
     job_name: str,
     code: CodeArchive | CodeError | None = None,
     ignore: tuple[str, ...] = (),
-    strict: bool = False,
     problems: Sequence[Problem] = (),
+    today: date | None = None,
 ) -> Plan:
     """Plan one job.
 
@@ -70,15 +71,15 @@ def make_plan(
         job_name: What `names.job_name` returned for the spec, or another name in its place.
         code: The code archive, required if the spec has `code:`; a CodeError becomes one of the problems.
         ignore: Codes of warnings to leave out, besides the spec's own.
-        strict: Whether warnings are errors.
         problems: Problems that the caller found already.
+        today: The day to judge images by; without it, none is too old.
 
     Raises:
         SpecError: The spec is wrong; `problems` has everything that was found.
     """
     built = build_request(spec, job_name)
     request, uri = built.request, None
-    problems = [*problems, *check_spec(spec, job_name, built=built)]
+    problems = [*problems, *check_spec(spec, job_name, built=built, today=today)]
     if spec.code is not None:
         warnings: list[_Found] = []
         if isinstance(code, CodeArchive):
@@ -97,7 +98,7 @@ def make_plan(
                 problems.append(Problem(path, text, name, "error", spec.locate(path)))
             wrong |= {path} - {("code",)}
     problems = in_file_order(without_ignored(problems, spec, ignore))
-    if any(strict or problem.severity == "error" for problem in problems):
+    if any(problem.severity == "error" for problem in problems):
         raise SpecError(limit_problems(problems))
     if spec.code is not None and uri is not None:
         _add_code(request, spec.code, uri)

@@ -7,6 +7,7 @@ module and its name in the table.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date
 from typing import Any
 
 from launcher.checks.built_in import rules as built_in
@@ -36,7 +37,11 @@ RULES = tuple(rule for subject in SUBJECTS for rule in vars(subject).values() if
 
 
 def check_spec(
-    spec: JobSpec, job_name: str | None = None, unknown: Iterable[SpecPath] = (), built: Built | None = None
+    spec: JobSpec,
+    job_name: str | None = None,
+    unknown: Iterable[SpecPath] = (),
+    built: Built | None = None,
+    today: date | None = None,
 ) -> list[Problem]:
     """Return every problem of a spec that can be known offline: the service model's limits first, then the rules'.
 
@@ -47,6 +52,7 @@ def check_spec(
         job_name: The job's whole name. One that is not made from the spec is `--name`, and its problems have its place.
         unknown: Places of the spec that were left out because of their errors.
         built: What `build_request` made of the spec, if it was called already.
+        today: The day to judge images by; without it, none is too old.
     """
     given = job_name if job_name is not None and not isinstance(job_name, MadeName) else None
     request, origin, image_error = built or build_request(spec, given or "")
@@ -72,11 +78,11 @@ def check_spec(
     wrong = {origin.member(path): path for path in unknown}
     wrong |= {each.path: origin.key(each.path) for each in broken if each.code != "aws-required"}
     wrong.pop((), None)
-    draft, read = Draft(spec, right, given is not None), set[SpecPath]()
+    draft, read = Draft(spec, right, given is not None, today), set[SpecPath]()
     for rule in RULES:
         if wrong:  # a draft caches what it has read, so each rule gets its own
             read = set()
-            draft = Draft(spec, watched(right, wrong, read), given is not None)
+            draft = Draft(spec, watched(right, wrong, read), given is not None, today)
         for path, message in rule.find(draft):
             if not any(follows(path, place) for place in read):
                 place = origin.place_of_key(path)

@@ -14,6 +14,7 @@ from typing import Any
 from launcher.local.data.delivery import Store
 from launcher.local.runners import HostProcess
 from launcher.local.workspace import Fact, LocalRun, hosts_of
+from launcher.request.image_support import support_of
 from launcher.request.image_uris import versions_of
 from launcher.request.instance_types import instance_type
 from launcher.request.view import file_system_source
@@ -74,7 +75,9 @@ def in_lines(facts: Mapping[str, Fact]) -> Iterator[str]:
 
 def _note_versions(run: LocalRun, host: HostProcess, image: str) -> None:
     """Note the versions that the image's tag asks for, and that of the toolkit, which no tag has."""
-    asked = {"Python": "", "torch": "", **versions_of(image), _TOOLKIT: ""}
+    support = support_of(image)
+    python = (support.python if support else None) or ""  # not every tag names it
+    asked = {"Python": python, "torch": "", **versions_of(image), _TOOLKIT: ""}
     try:
         found = json.loads(run.runner.ask(host, ("python3", "-c", _PROBE, *asked)))
     except (OSError, ValueError, subprocess.SubprocessError):  # there is no Python that answers

@@ -4,9 +4,9 @@ The account differs by region, the domain by partition and the tag by processor.
 SDK; launcher/data/images.json has them with the SDK's version and date. As in the SDK, the tag has the version as written: `2.5`
 moves along with 2.5's patches, `2.5.1` stays. Three images are refused that the SDK resolves wrongly: another version of a
 framework with only one (pytorch 2.5 on Trainium gives 1.11), Hugging Face on Trainium (an inference image), and an ARM processor
-(an inference image, or one for x86). Unlike in the SDK, py_version defaults to the newest of the version, base_framework_version
-to the only one, and a built-in algorithm needs no version. JumpStart's algorithms (LightGBM, ...) are not built-in algorithms in
-this sense: they run in the frameworks' images.
+(an inference image, or one for x86). Unlike in the SDK, images of PyTorch on Amazon Linux are versions of `pytorch`, too,
+py_version defaults to the newest of the version, base_framework_version to the only one, and a built-in algorithm needs no
+version. JumpStart's algorithms (LightGBM, ...) are not built-in algorithms in this sense: they run in the frameworks' images.
 """
 
 from __future__ import annotations
@@ -119,6 +119,13 @@ def versions_of(image: str) -> dict[str, str]:
     }
     matches = {name: re.match(pattern, tag) for name, pattern in patterns.items() if name}
     return {name: f"{match[1]}.{match[2].removeprefix('.')}" for name, match in matches.items() if match}
+
+
+def newest_of(repository: str, processor: str) -> str | None:
+    """Return the newest `repository:tag` for `cpu` or `gpu` in one of AWS's repositories, such as `pytorch-training`."""
+    builds = [build for versions in _table()["images"].values() for each in versions.values() for build in each]
+    images = [image for build in builds if (image := build["images"].get(processor, "")).startswith(f"{repository}:")]
+    return max(images, key=_numbers, default=None)
 
 
 def registry_domain(region: str) -> str:

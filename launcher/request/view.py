@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -114,6 +115,8 @@ class Draft:
     request: Mapping[str, Any]
     is_named: bool = False
     """Whether the job's name was given in place of the spec's."""
+    today: date | None = None
+    """The day to judge images by; None if it is unknown."""
 
     def get(self, dotted: str) -> Any:
         """Return a member by its path, such as `StoppingCondition.MaxRuntimeInSeconds`; None where any part is absent."""

@@ -16,6 +16,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,10 @@ def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
             versions = images.setdefault(_PART_OF.get(file.stem, file.stem), {})
             for version, builds in _versions(file.stem, table):
                 versions.setdefault(version, []).extend(builds)
+    # From 2.11 on PyTorch has images on Amazon Linux 2023 only, which are a framework of their own in the SDK.
+    for version, builds in images.get("pytorch-amzn2023", {}).items():
+        if version != "latest":
+            images["pytorch"][version] = deepcopy(builds)
     # The version of plain Python is in the repository's name (get_base_python_image_uri).
     plain = json.loads((folder / "sagemaker-base-python.json").read_text())["versions"]["1.0"]
     images["sagemaker-base-python"] = {

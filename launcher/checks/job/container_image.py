@@ -8,14 +8,24 @@ from collections.abc import Iterator
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, did_you_mean
 from launcher.request.aws_model import shown
-from launcher.request.image_uris import image_region, is_of_aws, known_regions, registry_domain
+from launcher.request.image_support import support_of, versions_of_framework
+from launcher.request.image_uris import (
+    ImageError,
+    image_region,
+    is_of_aws,
+    known_regions,
+    newest_of,
+    registry_domain,
+    resolve_image,
+)
 from launcher.request.view import Draft
 from launcher.spec.sections import Image
 
 _PUBLIC_REGISTRIES = ("docker.io", "ghcr.io", "gcr.io", "nvcr.io", "public.ecr.aws", "quay.io")
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
-# AWS's deep learning containers for training and for inference name both, and their processor, in repository and tag.
-_OF_AWS = re.compile(r".*/(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(training|inference)[a-z0-9-]*:(.*)", re.DOTALL)
+# AWS's deep learning containers name their use in the repository, those for training on Amazon Linux in the tag.
+_REPOSITORY = r"(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(?:training|inference)[a-z0-9-]*"
+_OF_AWS = re.compile(rf".*/({_REPOSITORY}):(.*)|.*/(pytorch):(.*-amzn2023.*)", re.DOTALL)
 
 
 @error("image-uri")
@@ -62,12 +72,10 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
 def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for frameworks have tags of versions only; without a tag `latest` is meant, which does not exist."""
     repository = draft.image.rpartition("/")[2]
-    framework = re.fullmatch(
-        r"(?:huggingface-)?(?:pytorch|tensorflow|mxnet)-(?:training|inference)[a-z0-9-]*", repository
-    )
-    if framework and is_of_aws(draft.image):
-        message = f"has no tag, and AWS's images have no 'latest'; write one such as {repository}:2.8.0-gpu-py312"
-        yield ("image",), message
+    if re.fullmatch(rf"{_REPOSITORY}|pytorch", repository) and is_of_aws(draft.image):
+        has_gpu = any(each.has_gpu for _, each in draft.instance_types)
+        tagged = newest_of(repository, "gpu" if has_gpu else "cpu") or f"{repository}:TAG"
+        yield ("image",), f"has no tag, and AWS's images have no 'latest'; write one such as {tagged}"
 
 
 @error("region-partition")
@@ -142,7 +150,7 @@ def _elsewhere(draft: Draft, region: str) -> Iterator[tuple[SpecPath, str]]:
 def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
     """AWS's images for inference have no training toolkit, so a job with one trains nothing."""
     found = _OF_AWS.fullmatch(draft.image)
-    if found and found[1] == "inference":
+    if found and "-inference" in (found[1] or ""):
         message = "is AWS's image for inference; use the one for training, with -training in place of -inference"
         yield ("image",), message
 
@@ -151,11 +159,34 @@ def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
 def image_fits_the_processor(draft: Draft) -> Iterator[Mistake]:
     """AWS has images for CPUs and for GPUs: one for CPUs leaves the GPUs idle, one for GPUs may not start without a GPU."""
     found = _OF_AWS.fullmatch(draft.image)
-    made_for = re.search(r"-(cpu|gpu)-", found[2]) if found else None
-    if made_for is None:
+    made_for = re.search(r"-(cpu|gpu|cu\d+)-", found[2] or found[4]) if found else None
+    if found is None or made_for is None:
         return
-    types = [each for _, each in draft.instance_types]
+    types, gpu = [each for _, each in draft.instance_types], "-gpu-" if found[1] else "-cuNNN-, its version of CUDA,"
     if types and made_for[1] == "cpu" and all(each.has_gpu for each in types):
-        yield ("image",), f"is for CPUs, but {draft.instance_types[0][1].name} has GPUs; use the tag with -gpu-"
-    elif types and made_for[1] == "gpu" and all(each.is_accelerated is False for each in types):
-        yield ("image",), f"is for GPUs, but {draft.instance_types[0][1].name} has none; use the tag with -cpu-"
+        yield ("image",), f"is for CPUs, but {types[0].name} has GPUs; use the tag with {gpu} in place of -cpu-"
+    elif types and made_for[1] != "cpu" and all(each.is_accelerated is False for each in types):
+        yield ("image",), f"is for GPUs, but {types[0].name} has none; use the tag with -cpu- in place of {made_for[0]}"
+
+
+@warning("image-out-of-patch")
+def image_is_patched(draft: Draft) -> Iterator[Mistake]:
+    """AWS patches an image for about a year; security holes that are found later stay open in it."""
+    support = support_of(draft.image)
+    if support is None or draft.today is None or draft.today <= support.end_of_patch:
+        return
+    types = [each.name for _, each in draft.instance_types]
+    remedy = "use a newer one"
+    for newer in reversed(versions_of_framework(support.framework)):
+        wanted = {"framework": newer.framework, "version": newer.version}
+        try:
+            resolve_image(wanted, region=image_region(draft.image) or "", instance_type=types[0] if types else None)
+        except ImageError:
+            continue  # not in this region, or not for this processor
+        if newer.end_of_patch >= draft.today:
+            region = "" if draft.spec.region else f"region: {image_region(draft.image)} and "
+            written = f"{region}image: {{framework: {newer.framework}, version: '{newer.version}'}}"
+            remedy = f"write {written}, which is patched until {newer.end_of_patch}"
+            break
+    what = f"{support.framework} {support.version}"
+    yield ("image",), f"AWS patches no images of {what} after {support.end_of_patch}; {remedy}"

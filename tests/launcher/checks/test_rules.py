@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from datetime import date, timedelta
 
 import pytest
 
@@ -18,6 +19,7 @@ from launcher.request.image_uris import resolve_image
 from launcher.request.instance_types import instance_type
 
 EXAMPLES = examples()
+TODAY = date(2026, 11, 26)  # by which the examples with AWS's images are judged
 # Examples that another rule reports, too.
 ALONGSIDE = {code: {"code-needs-toolkit"} for code in ("code-requirements-toolkit", "code-arguments-toolkit")}
 
@@ -25,18 +27,18 @@ ALONGSIDE = {code: {"code-needs-toolkit"} for code in ("code-requirements-toolki
 def found_by(overlay: str) -> dict[str, list[str]]:
     """Return the codes of an example's problems, each with its places."""
     codes: dict[str, list[str]] = {}
-    for problem in check_spec(parse_spec(laid_over_base(overlay))):
+    for problem in check_spec(parse_spec(laid_over_base(overlay)), today=TODAY):
         assert problem.location is not None
         codes.setdefault(problem.code, []).append(str(problem.location))
     return codes
 
 
 def messages_of(overlay: str) -> list[str]:
-    return [str(problem) for problem in check_spec(parse_spec(laid_over_base(overlay), "job.yaml"))]
+    return [str(problem) for problem in check_spec(parse_spec(laid_over_base(overlay), "job.yaml"), today=TODAY)]
 
 
 def test_base_spec_has_no_problem() -> None:
-    assert check_spec(parse_spec(BASE)) == []
+    assert check_spec(parse_spec(BASE), today=TODAY) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
@@ -51,7 +53,7 @@ def test_right_example_is_clean(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_message_is_short_and_has_a_remedy(rule: Rule) -> None:
-    for problem in check_spec(parse_spec(laid_over_base(EXAMPLES[rule.code][0]))):
+    for problem in check_spec(parse_spec(laid_over_base(EXAMPLES[rule.code][0])), today=TODAY):
         assert len(problem.message) < 240
         assert not problem.message.endswith(".")
         assert "; " in problem.message, "what is wrong; what to do"
@@ -81,7 +83,7 @@ def test_codes_are_stable_names() -> None:
 
 def test_21st_channel_is_one_problem() -> None:
     overlay = "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(21))
-    problems = check_spec(parse_spec(laid_over_base(overlay)))
+    problems = check_spec(parse_spec(laid_over_base(overlay)), today=TODAY)
     assert [problem.code for problem in problems] == ["channels-at-most-20"]
     assert problems[0].path == ("channels", "c20")
 
@@ -113,7 +115,7 @@ def test_wrong_augmented_manifest_channel_has_one_remedy(keys: str, code: str, r
 def test_connector_channels_do_not_count() -> None:
     overlay = "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(20))
     overlay += "  images: {source: S3Connector, s3_uri: s3://bucket/images/}\n"
-    assert check_spec(parse_spec(laid_over_base(overlay))) == []
+    assert check_spec(parse_spec(laid_over_base(overlay)), today=TODAY) == []
 
 
 VPC = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
@@ -260,6 +262,46 @@ def test_every_built_in_algorithm_is_recognised() -> None:
         image = resolve_image(wanted, region="us-east-1", instance_type=instance)
         machine = f"resource_config: {{instance_type: {instance}, instance_count: 1, volume_size_in_gb: 9}}"
         assert "built-in-channel-missing" in found_by(f"image: {image}\nchannels: null\n{machine}"), name
+
+
+AWS = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("image", "last_day", "instead"),
+    [
+        (f"{AWS}/pytorch-training:2.8.0-gpu-py312-cu129-ubuntu22.04-sagemaker", date(2026, 8, 6), "version: '2.14'"),
+        (
+            f"{AWS}/pytorch-training:2.9-cpu-py312",
+            date(2026, 10, 15),
+            "region: eu-west-1 and image: {framework: pytorch",
+        ),
+        (f"{AWS}/pytorch:2.14.0-cpu-amzn2023-sagemaker", date(2027, 9, 28), "use a newer one"),
+        (f"{AWS}/tensorflow-training:2.19-cpu-py312", date(2026, 3, 11), "version: '2.21'"),
+        (f"{AWS}/tensorflow-training:1.15.5-cpu-py37", date(2024, 9, 26), "tensorflow 1.15 after 2024-09-26"),
+        (
+            "141502667606.dkr.ecr.eu-west-1.amazonaws.com/sagemaker-xgboost:3.0-5",
+            date(2026, 11, 17),
+            "version: '3.2-0'",
+        ),
+        (f"{AWS}/pytorch-training:2.1.0-cpu-py310", date(2024, 10, 4), "pytorch 2.1 after"),
+        (f"{AWS}/pytorch-training:2.10.0-cpu-py313", date(2027, 1, 21), "pytorch 2.10 after"),
+    ],
+)
+def test_image_is_out_of_patch_from_the_day_after_its_date(image: str, last_day: date, instead: str) -> None:
+    def messages(today: date | None) -> list[str]:
+        found = check_spec(parse_spec(laid_over_base(f"image: {image}")), today=today)
+        return [problem.message for problem in found if problem.code == "image-out-of-patch"]
+
+    assert messages(None) == messages(last_day) == []
+    (message,) = messages(last_day + timedelta(days=1))
+    assert instead in message
+
+
+@pytest.mark.parametrize("image", ["123456789012.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.8.0", "mine:1"])
+def test_other_peoples_images_have_no_end_of_patch(image: str) -> None:
+    found = check_spec(parse_spec(laid_over_base(f"image: {image}")), today=date(2100, 1, 1))
+    assert "image-out-of-patch" not in {problem.code for problem in found}
 
 
 @pytest.mark.parametrize(

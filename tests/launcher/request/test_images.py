@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from launcher.request import image_uris
-from launcher.request.image_uris import ImageError, built_in_algorithm, image_region, registry_domain, resolve_image
+from launcher.request.image_uris import (
+    ImageError,
+    built_in_algorithm,
+    image_region,
+    registry_domain,
+    resolve_image,
+    versions_of,
+)
+from make_image_support import OUTPUT as SUPPORT
+from make_image_support import make_image_support
 from make_images import OUTPUT, make_images, to_text
 
 SAMPLE = json.loads((Path(__file__).parents[2] / "data" / "sdk_images.json").read_text())["images"]
@@ -62,6 +71,16 @@ def test_short_version_gives_a_tag_as_written() -> None:
     assert found(framework="pytorch", version="2.5.1").endswith("/pytorch-training:2.5.1-gpu-py311")
 
 
+@pytest.mark.parametrize("version", ["2.11", "2.12", "2.13", "2.14"])
+def test_pytorch_on_amazon_linux_is_a_version_of_pytorch(version: str) -> None:
+    uri = found(framework="pytorch", version=version)
+    assert re.fullmatch(rf".*/pytorch:{re.escape(version)}-cu13\d-amzn2023-sagemaker", uri)
+    assert uri == found(framework="pytorch-amzn2023", version=version)
+    cpu = found(framework="pytorch", version=version, instance_type="ml.m5.large")
+    assert cpu.endswith(f"/pytorch:{version}-cpu-amzn2023-sagemaker")
+    assert versions_of(cpu)["torch"] == version
+
+
 def test_missing_py_version_gives_the_newest() -> None:
     assert found(framework="pytorch", version="1.4.0").endswith(":1.4.0-gpu-py36")
     assert found(framework="pytorch", version="1.4.0", py_version="py2").endswith(":1.4.0-gpu-py2")
@@ -107,13 +126,13 @@ SOURCE = f"the bundled table ({TABLE['source']} of {TABLE['date']})"
         (
             {"framework": "pytorch", "version": "2.99"},
             "version",
-            f"'2.99' is not a version of pytorch in the bundled table (newest 2.10.0, of {TABLE['date']}); "
+            f"'2.99' is not a version of pytorch in the bundled table (newest 2.14, of {TABLE['date']}); "
             "did you mean 2.9?; write the image's URI to use another",
         ),
         ({"framework": "pytorch", "version": "2.5.0"}, "version", "; did you mean 2.5.1?;"),
-        ({"framework": "pytorch", "version": "2.13"}, "version", "; framework: pytorch-amzn2023 has it;"),
+        ({"framework": "pytorch", "version": "latest"}, "version", "; framework: pytorch-amzn2023 has it;"),
         ({"framework": "xgboost", "version": "1.7"}, "version", "; did you mean 1.7-1?;"),
-        ({"framework": "pytorch"}, "version", f"is missing; the newest of pytorch in {SOURCE} is 2.10.0"),
+        ({"framework": "pytorch"}, "version", f"is missing; the newest of pytorch in {SOURCE} is 2.14"),
         ({"algorithm": "kmeans", "version": "2"}, "version", "(newest 1, of "),
         (
             {"framework": "pytoch", "version": "2.5"},
@@ -246,6 +265,33 @@ def test_image_table_is_small_and_has_its_source() -> None:
     assert OUTPUT.stat().st_size < 150_000
     assert re.fullmatch(r"sagemaker-core \d+\.\d+\.\d+", TABLE["source"])
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", TABLE["date"])
+
+
+def test_support_table_equals_its_scripts_output(tmp_path: Path) -> None:
+    (tmp_path / "legacy").mkdir()
+    (tmp_path / "legacy/legacy_support.yml").write_text(
+        'pytorch: [{version: "9.9", ga: "2024-01-01", eop: "2025-01-01"}]'
+    )
+    for name, keys in {
+        "pytorch-training/9.10-cpu-sagemaker": 'version: "9.10"\npython: py313\neop: "2026-01-01"',
+        "pytorch-training/9.10-cpu-ec2": 'version: "9.10"\neop: "2026-02-02"',
+        "pytorch/9.11-cpu-sagemaker": 'version: "9.11"\npython: py312\neop: "2027-01-01"',
+        "sagemaker-xgboost/3.0-5-cpu-sagemaker": 'version: "3.0-5"\neop: "2026-03-03"',
+    }.items():
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / f"{name}.yml").write_text(keys)
+    made = make_image_support(tmp_path, "2020-01-01")["frameworks"]
+    assert made["pytorch"]["end_of_patch"] == {
+        "older": "2025-01-01",
+        "9.9": "2025-01-01",
+        "9.10": "2026-01-01",
+        "9.11": "2027-01-01",
+    }
+    assert made["pytorch"]["python"] == {"9.10": "3.13", "9.11": "3.12"}
+    assert made["xgboost"]["end_of_patch"] == {"3.0-5": "2026-03-03"}
+    table = json.loads(SUPPORT.read_text())
+    assert list(table["frameworks"]) == list(made)
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", table["date"])
 
 
 def test_image_table_equals_its_scripts_output(tmp_path: Path) -> None:
