@@ -48,7 +48,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("image: arn:aws:ecr:eu-west-1:123456789012:repository/mine  # <-", "image-uri", f"write {MINE}/mine:TAG"),
     ("image: arn:aws:sagemaker:eu-west-1:123456789012:algorithm/a  # <-", "image-uri", "write algorithm_name"),
     (f"image: '{MINE}/mine:1 '  # <-", "image-uri", f"write {MINE}/mine:1"),
-    (f"image: {AWS}/pytorch-training  # <-", "image-tag", "pytorch-training:2.8.0-gpu-py312"),
+    (f"image: {AWS}/pytorch-training  # <-", "image-tag", "pytorch-training:2.10-cpu-py313"),
     (f"image: {AWS}/pytorch-inference:2.6.0-cpu-py312  # <-", "image-for-inference", "-training in place of"),
     ("region: us-east-1\nimage: " + MINE + "/mine:1  # <-", "image-region", "write the image of us-east-1"),
     ("region: eu-west1  # <-", "region-name", "did you mean eu-west-1?"),

@@ -16,11 +16,11 @@ class Image(Section):
     algorithm: Text | None = None
     """A built-in algorithm, in place of `framework`: image-classification, linear-learner, ..."""
     version: Text | None = None
-    """The version of the framework or algorithm, such as '2.8.0'."""
+    """The version of the framework or algorithm, such as '2.13'."""
     py_version: Text | None = None
     """The version of Python, such as py312; by default the newest that the framework's version has."""
     base_framework_version: Text | None = None
-    """For huggingface, the framework that it is built on, such as pytorch2.8.0."""
+    """For huggingface, the framework that it is built on, such as pytorch2.9.0."""
 
 
 class InstanceGroup(Section):

@@ -35,7 +35,7 @@ from entrypoints.ways.results import summary
 FILE = Path(__file__).with_name("ways.json")
 BEGIN, END = "<!-- ways: made by `make measure` -->\n", "<!-- end of the ways -->"
 SPEC = """\
-image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312-ubuntu22.04-sagemaker
+image: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cpu-amzn2023-sagemaker
 base_name: measure
 role_arn: arn:aws:iam::123456789012:role/trainer
 code: {entry_point: entrypoints/measure.py}

@@ -27,7 +27,7 @@ pytestmark = [
 SPEC = """\
 base_name: launch-test
 region: ${AWS_REGION}
-image: {framework: pytorch, version: "2.8.0", py_version: py312}
+image: {framework: pytorch, version: "2.13"}
 role_arn: ${LAUNCH_TEST_ROLE}
 code: {entry_point: entrypoints/read_channels.py}
 resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 5}

@@ -13,7 +13,9 @@ from launcher.checks.examples import BASE, laid_over_base
 from launcher.commands.cost import Cost
 from launcher.errors import RefusedError
 
-IN_US_EAST_1 = "region: us-east-1\nimage: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"
+IN_US_EAST_1 = (
+    "region: us-east-1\nimage: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cpu-amzn2023-sagemaker"
+)
 
 
 def launch_cost(folder: Path, spec: str, *options: str) -> Result:
