@@ -101,6 +101,11 @@ def limit_problems(problems: Sequence[Problem], left_out: int = 0) -> list[Probl
     return [*reported, last]
 
 
+def first_names(names: Sequence[str]) -> str:
+    """Return the first five names, and how many more there are."""
+    return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the name that `name` probably means, ignoring case; None if no name is near.
 

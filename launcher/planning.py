@@ -18,7 +18,7 @@ from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.checks.codes import without_ignored
 from launcher.code.archive import CodeArchive
 from launcher.code.files import CodeError
-from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, in_file_order, limit_problems
+from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, first_names, in_file_order, limit_problems
 from launcher.request.aws_model import REQUEST, shapes, shown, violations
 from launcher.request.build import build_request
 from launcher.request.origin import Origin
@@ -145,18 +145,13 @@ def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iter
         yield ("code",), "code-requirements-unnamed", message
     if archive.skipped:
         remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
-        yield ("code",), "code-skipped", f"{_first_names(archive.skipped)} cannot be sent with the code; {remedy}"
-    if archive.aws_keys:
+        yield ("code",), "code-skipped", f"{first_names(archive.skipped)} cannot be sent with the code; {remedy}"
+    if archive.secrets:
         message = (
-            f"{_first_names(archive.aws_keys)}: these lines seem to have AWS secret access keys, which would be stored in S3"
-            " with the code; delete them, since the job has its role's own credentials, or leave the files out with code.exclude"
+            f"{first_names(archive.secrets)}: these lines seem to have secrets, which would be stored in S3 with the code;"
+            " delete them (the job has its role's own AWS credentials), or leave the files out with code.exclude"
         )
-        yield ("code", "directory"), "code-aws-keys", message
-
-
-def _first_names(names: tuple[str, ...]) -> str:
-    """Return the first five names, and how many more there are."""
-    return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
+        yield ("code", "directory"), "code-secrets", message
 
 
 def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_Found]:

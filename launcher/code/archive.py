@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,20 +25,16 @@ from typing import BinaryIO, NamedTuple
 from entrypoints import contract
 from launcher import errors
 from launcher.code.files import CodeError, CodeFile, FileRules, unreadable
+from launcher.code.secrets import OVERLAP, PRIVATE_KEY, is_secret_path, secrets_in
 from launcher.console import counted, human_bytes
-from launcher.errors import did_you_mean_path
+from launcher.errors import did_you_mean_path, first_names
 
 MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
 MAX_FILES = 20_000
 _PIECE = 1 << 22  # bytes
+_SEARCHED = 4 * _PIECE  # bytes of each file that are searched for secrets, which takes three times as long as hashing
 _BUNDLE = f"{contract.BUNDLE_DIR}/"
 _REMEDY = "put data in a channel, and leave it out here with code.exclude, .launchignore or .gitignore"
-_KEY_ID = rb"(?<![A-Z0-9])A(?:KI|SI)A[A-Z0-9]{16}(?![A-Z0-9])"
-# 40 characters of base64 with lower case, upper case and a digit, which a path, a word or a Git commit rarely is.
-_SECRET_KEY = (
-    rb"(?<![A-Za-z0-9/+])(?=[^a-z]{0,39}[a-z])(?=[^A-Z]{0,39}[A-Z])(?=[^0-9]{0,39}[0-9])"
-    rb"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
-)
 
 
 @dataclass(frozen=True)
@@ -47,10 +42,10 @@ class CodeArchive:
     """The files of the user's folder and of the bundled package, sorted by name."""
 
     files: tuple[CodeFile, ...]
-    aws_keys: tuple[str, ...] = ()
-    """Where AWS secret access keys seem to be in the user's files: `config.py:12`."""
+    secrets: tuple[str, ...] = ()
+    """Where keys and tokens seem to be in the user's files: `config.py:12 (AWS secret access key)`."""
     left_out: tuple[str, ...] = ()
-    """The user's files and folders that were left out since they usually have secrets."""
+    """The user's files and folders that were left out since they usually hold secrets."""
     skipped: tuple[str, ...] = ()
     """Names that cannot be sent, with the reason: `data (a broken link)`."""
     rules: FileRules | None = field(default=None, compare=False, repr=False)
@@ -155,11 +150,14 @@ def read_code(
             roots.append(_dependency(path, include, exclude, key))
     _refuse_clashes(roots)
     _refuse_too_much(roots)
-    aws_keys: list[str] = []
+    secrets: list[str] = []
     files: list[CodeFile] = []
     for root in roots:
         with _reported_at(*root.key):
-            files += [_hashed(file, aws_keys) for file in root.files]
+            keys: list[str] = []
+            files += [_hashed(file, secrets if file.is_included else keys) for file in root.files]
+            _refuse_private_keys(keys)
+            secrets += keys
     package = str(Path(contract.__file__).parent)
     for folder, _, names in os.walk(package):  # pathlib's rglob takes four times as long
         for script in (f"{folder}/{name}" for name in names if name.endswith(".py")):
@@ -170,7 +168,7 @@ def read_code(
     left_out = sorted(chain.from_iterable(each.left_out for each in rules))
     skipped = sorted(chain.from_iterable(each.skipped for each in rules))
     own = None if directory is None else rules[0]
-    return CodeArchive(tuple(files), tuple(sorted(aws_keys)), tuple(left_out), tuple(skipped), own)
+    return CodeArchive(tuple(files), tuple(sorted(secrets)), tuple(left_out), tuple(skipped), own)
 
 
 @contextmanager
@@ -184,18 +182,31 @@ def _reported_at(*key: str | int) -> Iterator[errors.SpecPath]:
 
 
 def _folder(key: errors.SpecPath, path: Path, rules: FileRules) -> _Root:
-    return _Root(key, path, list(islice(rules.walk(), MAX_FILES + 1)), rules)
+    files = list(islice(rules.walk(), MAX_FILES + 1))
+    if rules.outside:
+        what = f"{path}: a link would send what is outside of this folder: {first_names(sorted(rules.outside))}"
+        remedy = "name it in code.include to follow it, or in code.exclude to leave it out"
+        raise CodeError(f"{what}; {remedy}", "code-link-outside", key)
+    return _Root(key, path, files, rules)
 
 
 def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.SpecPath) -> _Root:
     """Return a file, or the files of a folder, under the base name of `path`."""
     base = Path(os.path.abspath(path)).name  # noqa: PTH100 - resolves `..`, but not links
-    if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a path that is too long
-        return _Root(key, path, [CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size)])
-    if not os.path.isdir(path):  # noqa: PTH112 - as above
+    is_file = os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for a path that is too long
+    if not is_file and not os.path.isdir(path):  # noqa: PTH112 - as above
         near = did_you_mean_path(path)
         raise CodeError(f"{path}: is neither a file nor a folder{near}; correct the path")
-    return _folder(key, path, FileRules(path, include, exclude, f"{base}/"))
+    end = "" if is_file else "/"
+    rules = FileRules(path, include, exclude, f"{base}/")
+    is_included = rules.includes(base + end)
+    if not is_included and any(is_secret_path(f"{each}{end}") for each in (base, os.path.realpath(path))):
+        remedy = f"if it has to be sent, add {base}{end} to code.include too"
+        raise CodeError(f"{path}: usually holds secrets; {remedy}", "code-secret-file", key)
+    if not is_file:
+        return _folder(key, path, rules)
+    file = CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size, is_included=is_included)
+    return _Root(key, path, [file])
 
 
 def _refuse_clashes(roots: Sequence[_Root]) -> None:
@@ -231,20 +242,34 @@ def _refuse_too_much(roots: Sequence[_Root]) -> None:
     raise CodeError(f"{root.path}: {what} {', '.join(most)}; {_REMEDY}", "code-too-large", root.key)
 
 
-def _hashed(found: CodeFile, aws_keys: list[str] | None) -> CodeFile:
-    """Return the file with its digest, and add the places of AWS keys in its first piece to `aws_keys`."""
-    sha, size = hashlib.sha256(), 0
+def _hashed(found: CodeFile, secrets: list[str] | None) -> CodeFile:
+    """Return the file with its digest, and add the places of secrets in it to `secrets`."""
+    sha, size, line, before = hashlib.sha256(), 0, 0, b""
+    places: dict[str, None] = {}  # each once, since pieces overlap
     with _opened(found) as opened:
         while piece := _read(opened, found):
-            if not size and aws_keys is not None:
-                aws_keys += [f"{found.name}:{line}" for line in _lines_with_keys(piece)]
+            if secrets is not None and size < _SEARCHED:
+                text = before + piece
+                places |= {f"{found.name}:{line + at} ({what})": None for at, what in secrets_in(text)}
+                before = text[-OVERLAP:]
+                line += text.count(b"\n", 0, len(text) - len(before))
             sha.update(piece)
             size += len(piece)
             if size > found.size:  # it is growing, perhaps endlessly
                 break
     if size != found.size:
         raise found.changed()
+    if secrets is not None:
+        secrets += places
     return found._replace(sha256=sha.hexdigest())
+
+
+def _refuse_private_keys(secrets: Sequence[str]) -> None:
+    if keys := [each for each in secrets if each.endswith(f"({PRIVATE_KEY})")]:
+        message = (
+            f"{first_names(keys)} would be sent with the code; move it elsewhere, leave its file out with code.exclude"
+        )
+        raise CodeError(f"{message}, or name the file in code.include", "code-secret-file")
 
 
 def _opened(file: CodeFile) -> BinaryIO:
@@ -259,17 +284,3 @@ def _read(opened: BinaryIO, file: CodeFile) -> bytes:
         return opened.read(_PIECE)
     except OSError as error:
         raise unreadable(file.path, error) from None
-
-
-def _lines_with_keys(content: bytes) -> Iterator[int]:
-    """Yield the numbers of lines with an AWS secret access key; none for a binary file.
-
-    Text in the form of a key counts only if an access key id is in the same file, or if the line has the word "secret". An
-    access key id alone is not a secret: it cannot sign anything, and AWS shows it in presigned URLs and CloudTrail.
-    """
-    if b"\0" in content or not (b"AKIA" in content or b"ASIA" in content or b"secret" in content.lower()):
-        return
-    has_id = re.search(_KEY_ID, content) is not None
-    for number, line in enumerate(content.splitlines(), 1):
-        if re.search(_SECRET_KEY, line) and (has_id or b"secret" in line.lower()):
-            yield number

@@ -1,9 +1,12 @@
 """The choice of files of a code folder that are sent with the job, by names and `stat`, before any content is read.
 
-Caches, files that usually have secrets, and files that `code.exclude`, a `.launchignore` or a `.gitignore` matches are left out. A
-`.gitignore` counts if the folder is in a git work tree, from the tree's root down. As in git, the file nearest to
-a name decides, and a `.launchignore` outranks every `.gitignore`; unlike in git, a file that is tracked although it is
-ignored is left out. `code.include` outranks all of these.
+Caches, files that hold secrets by their names (`secrets`), and files that `code.exclude`, a `.launchignore` or a `.gitignore`
+matches are left out. A `.gitignore` counts if the folder is in a git work tree, from the tree's root down. As in git, the file
+nearest to a name decides, and a `.launchignore` outranks every `.gitignore`; unlike in git, a file that is tracked although
+it is ignored is left out. `code.include` outranks all of these.
+
+Links are followed, and the rules apply to the names on both of their sides. One that leads out of the folder could send any
+file of the machine, so it is refused, unless `code.include` names it or leads through it.
 """
 
 from __future__ import annotations
@@ -18,20 +21,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher import errors
+from launcher.code.patterns import Patterns, leads_below
+from launcher.code.secrets import is_secret_path
 
 _CACHES = (
     *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch", ".#*"),
-    *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info"),
+    *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info", ".env*"),
 )
-_SECRETS = (".env*", "*.pem", ".aws", ".ssh")
-# Private keys as ssh-keygen names them. With another ending, id_* is code or data: id_map.json, id_lookup.py.
-_KEY_FILE = r"id_[^.]+(\.pub)?"
 _IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
 
-_BY_DEFAULT = "|".join(fnmatch.translate(pattern) for pattern in (*_CACHES, *_SECRETS))
-_SECRET = "|".join(fnmatch.translate(pattern) for pattern in _SECRETS)
+_BY_DEFAULT = "|".join(fnmatch.translate(pattern) for pattern in _CACHES)
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped
 _BY_RULES, _INCLUDED = "", "included"  # fates of files that are sent
+_SECRET = "is left out by default, since it usually holds secrets"
 _LARGEST_IGNORE_FILE = 1_000_000  # bytes
 
 
@@ -51,44 +53,17 @@ class CodeFile(NamedTuple):
     executable: bool
     size: int  # bytes
     sha256: str = ""  # in hex, once the content is read
+    is_included: bool = False  # whether `code.include` asks to send it
 
     def changed(self) -> CodeError:
         """Return the error for a file that has changed since it was hashed."""
         return CodeError(f"{self.path}: has changed since it was first read; start again when nothing writes to it")
 
 
-class _Patterns:
-    """Patterns in the syntax of .gitignore files, matched against single entries while their folders are walked.
-
-    `pathspec` compiles the lines, but it matches whole paths: a pattern that matches a folder also matches everything below it,
-    which git leaves to the walk. Only such a match fills the one group of its expressions.
-    """
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        from pathspec import GitIgnoreSpec  # takes 20 ms
-
-        self.wrong: list[str] = []  # the lines that are not patterns, which match nothing
-        self._patterns = []
-        for line in (line for line in map(str.rstrip, lines) if line and not line.startswith("#")):
-            bare = line[:-1] if line.endswith("/") and line.strip("!/") else line
-            try:
-                self._patterns.append((line, bare, GitIgnoreSpec.from_lines([bare]).patterns[0]))
-            except ValueError:
-                self.wrong.append(line)
-
-    def verdict(self, path: str) -> tuple[bool | None, str]:
-        """Return whether `path`, with a final slash for a folder, is matched itself (None: by no line), and the deciding line."""
-        name = path.rstrip("/")
-        for line, bare, pattern in reversed(self._patterns):
-            if (line == bare or name != path) and (found := pattern.match_file(name)) and not found.match.lastindex:
-                return pattern.include, line
-        return None, ""
-
-
 class _IgnoreFile(NamedTuple):
     shown: str
     kind: str  # one of _IGNORE_FILES
-    patterns: _Patterns
+    patterns: Patterns
     above: str = ""  # for a file above the code folder: the path from it to the code folder, with a final slash
     below: int = 0  # for a file in the code folder: the length of the path to its own folder
 
@@ -96,10 +71,22 @@ class _IgnoreFile(NamedTuple):
         return self.patterns.verdict(self.above + name[self.below :])
 
 
+class _Folder(NamedTuple):
+    """A folder to walk."""
+
+    path: str
+    name: str  # below the code folder, with a final slash
+    real: str  # its path without links
+    root: str  # the real folder that links in it may not leave
+    above: tuple[tuple[int, int], ...]  # the identities of the folders around it
+    fate: str
+
+
 class FileRules:
     """The rules that decide which files of one code folder are sent; pure once `walk` has read the ignore files.
 
-    After the walk, `left_out` has the names that look like secrets, and `skipped` those that are not regular files.
+    After the walk, `left_out` has the names that look like secrets, `skipped` those that are not regular files, and `outside` the
+    links that lead out of the folder and are not in `code.include`.
     """
 
     def __init__(
@@ -115,43 +102,75 @@ class FileRules:
         self._include_lines = include
         self.left_out: list[str] = []
         self.skipped: list[str] = []
+        self.outside: list[str] = []
         self._work_tree, above = self._ignore_files_above()
         self._ignoring: dict[str, tuple[_IgnoreFile, ...]] = {"": above}  # folder -> the files that count in it
 
     def walk(self) -> Iterator[CodeFile]:
-        """Yield every file to send, in no particular order.
+        """Yield every file to send, in no particular order. Links into a folder that is being walked are not followed.
 
-        Links are followed, except into a folder that is being walked. Raises CodeError for a file that cannot be sent.
+        Raises CodeError for a file that cannot be sent.
         """
-        todo: list[tuple[str, str, tuple[tuple[int, int], ...], str]] = [(str(self._directory), "", (), _BY_RULES)]
+        real = os.path.realpath(self._directory)
+        todo = [_Folder(str(self._directory), "", real, real, (), _BY_RULES)]
         while todo:
-            folder, name, above, fate = todo.pop()
-            entries, identity = _listed(folder)
-            if identity in above:
+            folder = todo.pop()
+            entries, identity = _listed(folder.path)
+            if identity in folder.above:
                 continue
-            self._read_ignore_files(name, entries)
+            self._read_ignore_files(folder.name, entries)
             for entry in entries:
                 status = _status(entry)
                 is_folder = status is not None and stat.S_ISDIR(status.st_mode)
-                path = name + entry.name + "/" * is_folder
-                own = self._fate(path, fate)
+                path = folder.name + entry.name + "/" * is_folder
+                real, root = f"{folder.real}/{entry.name}", folder.root
+                own = self._fate(path, folder.fate)
+                if entry.is_symlink():
+                    real = os.path.realpath(entry.path)
+                    if status is not None and not f"{real}/".startswith(f"{root.rstrip('/')}/"):
+                        root, own = real, self._fate_of_link_out(path, real, own, is_folder)
+                if own == _BY_RULES and is_secret_path(real + "/" * is_folder):
+                    own = _SECRET
                 is_sent = own in (_BY_RULES, _INCLUDED)
-                if is_folder and (is_sent or any(_leads_below(pattern, path) for pattern in self._include_lines)):
-                    todo.append((entry.path, path, (*above, identity), own))
+                if is_folder and (is_sent or self._leads_below(path)):
+                    todo.append(_Folder(entry.path, path, real, root, (*folder.above, identity), own))
                 elif is_sent and status is not None and stat.S_ISREG(status.st_mode):
-                    name_sent = self._prefix + _sendable(path, folder)
-                    yield CodeFile(name_sent, entry.path, bool(status.st_mode & 0o100), status.st_size)
+                    name_sent = self._prefix + _sendable(path, folder.path)
+                    mode, size = status.st_mode, status.st_size
+                    yield CodeFile(name_sent, entry.path, bool(mode & 0o100), size, is_included=own == _INCLUDED)
                 elif is_sent:
                     shown = self._prefix + (path if path.isprintable() else repr(path))
                     self.skipped.append(f"{shown} ({'not a regular file' if status else 'a broken link'})")
-                elif _is_secret(path):
+                elif own == _SECRET:
                     self.left_out.append(self._prefix + path)
+
+    def includes(self, name: str) -> bool:
+        """Return whether a pattern of `code.include` matches a file, or a folder if `name` ends in a slash."""
+        return bool(self._include and self._include.verdict(name)[0])
+
+    def _leads_below(self, folder: str) -> bool:
+        return any(leads_below(pattern, folder) for pattern in self._include_lines)
+
+    def _fate_of_link_out(self, path: str, real: str, fate: str, is_folder: bool) -> str:
+        """Return the fate of a link that leads out of the folder, and note it if it is refused.
+
+        The rules hold again below a folder that `code.include` names: an included folder may have secrets beside its code.
+        """
+        if fate not in (_BY_RULES, _INCLUDED):
+            return fate
+        if self.includes(path):
+            return _BY_RULES if is_folder else _INCLUDED
+        if not (is_folder and self._leads_below(path)):
+            self.outside.append(f"{self._prefix}{path.rstrip('/')} -> {real}")
+        return "is behind a link that leads out of the folder"
 
     def why_left_out(self, name: str) -> str | None:
         """Return why a file of the code folder is not sent; None if no rule leaves it out."""
         fate = _BY_RULES
         for end in (*(found.end() for found in re.finditer("/", name)), len(name)):
             fate = self._fate(name[:end], fate)
+        if fate == _BY_RULES and is_secret_path(os.path.realpath(self._directory / name)):
+            fate = _SECRET
         return None if fate in (_BY_RULES, _INCLUDED) else fate
 
     def _fate(self, path: str, above: str) -> str:
@@ -168,7 +187,9 @@ class FileRules:
 
     def _reason(self, path: str) -> str:
         folder, _, base = path.rstrip("/").rpartition("/")
-        if re.match(_BY_DEFAULT, base) or _is_secret(path):
+        if is_secret_path(path):
+            return _SECRET
+        if re.match(_BY_DEFAULT, base):
             return "is left out by default"
         if self._exclude is not None and self._exclude.verdict(path)[0]:
             return "is left out by code.exclude"
@@ -242,15 +263,10 @@ def _sendable(path: str, folder: str) -> str:
     return path
 
 
-def _is_secret(path: str) -> bool:
-    base = path.rstrip("/").rpartition("/")[2]
-    return bool(re.match(_SECRET, base) or (not path.endswith("/") and re.fullmatch(_KEY_FILE, base)))
-
-
-def _spec_patterns(key: str, lines: Sequence[str]) -> _Patterns | None:
+def _spec_patterns(key: str, lines: Sequence[str]) -> Patterns | None:
     if not lines:
         return None
-    patterns = _Patterns(lines)
+    patterns = Patterns(lines)
     if wrong := [line for line in lines if not line or line.rstrip() in patterns.wrong]:
         raise CodeError(f"{wrong[0]!r} is not a pattern as in .gitignore; correct it", "invalid-value", (key,))
     return patterns
@@ -263,18 +279,4 @@ def _ignore_file(file: Path, *, above: str = "", below: int = 0) -> _IgnoreFile:
             text = opened.read(_LARGEST_IGNORE_FILE).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise unreadable(str(file), error) from None
-    return _IgnoreFile(str(file), file.name, _Patterns(text.split("\n")), above, below)
-
-
-def _leads_below(pattern: str, folder: str) -> bool:
-    """Return whether a pattern of `code.include` can match a file in a folder that is left out.
-
-    A pattern without a folder, such as `*.json`, does not: every cache would be searched.
-    """
-    steps, parts = pattern.strip("/").split("/"), folder.rstrip("/").split("/")
-    for step, part in zip(steps, parts, strict=False):
-        if step == "**":
-            return steps[0] != "**"
-        if not fnmatch.fnmatchcase(part, step):
-            return False
-    return len(steps) > len(parts)
+    return _IgnoreFile(str(file), file.name, Patterns(text.split("\n")), above, below)

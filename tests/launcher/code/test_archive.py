@@ -1,4 +1,4 @@
-"""The code archive: read in pieces, checked for changes, and searched for AWS keys."""
+"""The code archive: read in pieces, checked for changes, and searched for secrets."""
 
 from __future__ import annotations
 
@@ -98,11 +98,93 @@ def test_archive_keeps_modes_and_contents(job: Path) -> None:
 def test_aws_keys_are_found_by_file_and_line(job: Path, text: str, lines: list[int]) -> None:
     (job.parent / "src/config.py").write_text(text)
     warnings = launcher.plan(job).warnings
-    assert [warning.code for warning in warnings] == ["code-aws-keys"] * bool(lines)
+    assert [warning.code for warning in warnings] == ["code-secrets"] * bool(lines)
     for warning, line in zip(warnings, lines, strict=True):
-        assert f"code.directory: config.py:{line}: these lines seem to have AWS secret access keys" in str(warning)
+        where = f"code.directory: config.py:{line} (AWS secret access key)"
+        assert f"{where}: these lines seem to have secrets, which would be stored in S3" in str(warning)
         assert SECRET not in str(warning)
-    assert launcher.plan(job, ignore=("code-aws-keys",)).warnings == ()
+    assert launcher.plan(job, ignore=("code-secrets",)).warnings == ()
+
+
+MIXED = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xYz0AbCdEfGhIj"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"# a\nlogin('{'hf' + '_' + MIXED[:34]}')\n", ["2 (Hugging Face token)"]),
+        (f"url = 'https://x:{'gh' + 'p_' + MIXED[:36]}@github.com'", ["1 (GitHub token)"]),
+        (f"{'gh' + 'o_' + MIXED[:36]}\n\n{'github' + '_pat_' + MIXED}", ["1 (GitHub token)", "3 (GitHub token)"]),
+        (f"GITLAB={'glpat' + '-' + MIXED[:20]}", ["1 (GitLab token)"]),
+        (f"x: {'xox' + 'b-123456789012-1234567890123-' + MIXED[:24]}", ["1 (Slack token)"]),
+        ("token = '" + "hf_" + 34 * "x" + "'", []),  # stands for a token in documents
+        ("self.hf_" + MIXED[:34] + "_name", []),
+        ("hf_short", []),
+    ],
+)
+def test_tokens_are_found_by_file_and_line(job: Path, text: str, found: list[str]) -> None:
+    (job.parent / "src/config.py").write_text(text)
+    code = launcher.plan(job).code
+    assert code is not None
+    assert code.secrets == tuple(f"config.py:{place}" for place in found)
+
+
+def test_secret_far_into_a_large_file_is_found_in_its_line(job: Path) -> None:
+    """The file is read in pieces of 4 MiB, and the token is in two of them."""
+    lines = "x = 1\n" * ((1 << 22) // 6 - 1)
+    begin = lines + "#" * ((1 << 22) - len(lines) - 20)
+    (job.parent / "src/big.py").write_text(f"{begin}\n{'hf' + '_' + MIXED[:34]}\n{'gh' + 'p_' + MIXED[:36]}\n")
+    code = launcher.plan(job).code
+    assert code is not None
+    first = begin.count("\n") + 2
+    assert code.secrets == (f"big.py:{first} (Hugging Face token)", f"big.py:{first + 1} (GitHub token)")
+
+
+KEY = "-----BEGIN {}PRIVATE KEY{}-----"
+
+
+@pytest.mark.parametrize(
+    ("content", "is_refused"),
+    [
+        (KEY.format("OPENSSH ", "") + "\nb3BlbnNzaC1rZXk\n", True),
+        (KEY.format("RSA ", "") + "\r\nProc-Type: 4,ENCRYPTED\r\n", True),
+        (KEY.format("PGP ", " BLOCK") + "\n\nlQOYBF\n", True),
+        (f'{{"type": "service_account", "private_key": "{KEY.format("", "")}\\nMIIEvQ"}}', True),
+        ("\0binary" + KEY.format("EC ", "") + "\nMHcCAQEE", True),
+        (f'if "{KEY.format("RSA ", "")}" in text:\n    refuse()\n', False),
+        (KEY.format("", "").replace("PRIVATE", "PUBLIC") + "\nMIIB\n", False),
+    ],
+)
+def test_private_key_in_a_file_of_any_name_is_refused(job: Path, content: str, is_refused: bool) -> None:
+    (job.parent / "src/notes.txt").write_text(f"#\n{content}")
+    if not is_refused:
+        assert launcher.plan(job).warnings == ()
+        return
+    with pytest.raises(
+        launcher.SpecError, match=r"code\.directory: notes\.txt:2 \(private key\) would be sent"
+    ) as caught:
+        launcher.plan(job)
+    assert [problem.code for problem in caught.value.problems] == ["code-secret-file"]
+    job.write_text(laid_over_base("code: {directory: src, entry_point: train.py, include: [notes.txt]}"))
+    (warning,) = launcher.plan(job).warnings
+    assert warning.code == "code-secrets"
+    assert "notes.txt:2 (private key)" in warning.message
+
+
+@pytest.mark.parametrize("name", ["home/.ssh/id_ed25519", "home/.ssh", "prod.env", "link"])
+def test_dependency_that_holds_secrets_is_sent_only_if_included(job: Path, tmp_path: Path, name: str) -> None:
+    for file in ("home/.ssh/id_ed25519", "prod.env"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("x")
+    (tmp_path / "link").symlink_to("prod.env")
+    code = f"directory: src, entry_point: train.py, dependencies: [{name}]"
+    job.write_text(laid_over_base(f"code: {{{code}}}"))
+    with pytest.raises(launcher.SpecError, match="usually holds secrets; if it has to be sent, add") as caught:
+        launcher.plan(job)
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.code) == (("code", "dependencies", 0), "code-secret-file")
+    job.write_text(laid_over_base(f"code: {{{code}, include: [{Path(name).name}]}}"))
+    assert launcher.plan(job).code is not None
 
 
 def test_dependencies_are_sent_beside_the_code_by_base_name(job: Path, tmp_path: Path) -> None:
@@ -165,7 +247,8 @@ def test_dependency_that_cannot_be_sent_is_reported_at_its_item(
         (tmp_path / "src/sub/c.py").write_text("")
     (tmp_path / "libs/broken").mkdir()
     (tmp_path / "libs/broken/memory").symlink_to("/proc/self/mem")  # its first page cannot be read, by root either
-    job.write_text(laid_over_base(f"code: {{directory: src, entry_point: train.py, dependencies: {dependencies}}}"))
+    keys = f"directory: src, entry_point: train.py, include: [memory], dependencies: {dependencies}"
+    job.write_text(laid_over_base(f"code: {{{keys}}}"))
     with pytest.raises(launcher.SpecError) as caught:
         launcher.plan(job)
     (problem,) = caught.value.problems

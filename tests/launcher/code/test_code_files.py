@@ -73,7 +73,7 @@ def test_huge_file_is_refused_by_its_size_without_being_read(tmp_path: Path, lin
     if link:
         (source / "data").symlink_to(data)
     with pytest.raises(CodeError, match=r"data/huge\.bin \(2\.0 TB\), .*code\.exclude") as caught:
-        read_code(source)
+        read_code(source, include=["data"] if link else [])
     assert caught.value.code == "code-too-large"
     assert str(caught.value).count(" bytes)") == 4, "the five largest files are named"
     assert sent(source, exclude=["data/"]) == {"train.py", "pkg/b.py", "pkg/c.py", "d.py", "e.py"}
@@ -98,34 +98,89 @@ def test_too_many_files_are_refused_with_the_fullest_folders(tmp_path: Path, mon
     assert sent(tmp_path, exclude=["images"]) == {"train.py"}
 
 
+SECRETS = """
+.env .env.local pkg/.envrc prod.env prod.tfvars terraform.tfstate terraform.tfstate.backup
+key.pem A.PEM tls.key b.p12 c.pfx d.jks id_rsa id_rsa.bak pkg/id_ed25519.pub deploy_key github_ed25519
+.git-credentials .netrc .npmrc .NPMRC~ .pypirc .pgpass .vault-token .docker/config.json .huggingface/token .streamlit/secrets.toml
+kaggle.json service-account-prod.json credentials.json credentials.json.old x/credentials
+""".split()  # noqa: SIM905 - as a list it would be 40 lines
+SECRET_FOLDERS = (".aws/", ".ssh/", ".kube/", "pkg/.AWS/")
+
+
 def test_secrets_and_caches_are_left_out_by_default(tmp_path: Path) -> None:
-    kept = ("train.py", "id_map.json", "id_lookup.py", "id_tables/a.csv", "environment.yml")
-    secrets = (
-        ".env",
-        ".env.local",
-        "pkg/.envrc",
-        "key.pem",
-        "id_rsa",
-        "pkg/id_ed25519.pub",
-        ".aws/config",
-        ".ssh/known",
+    kept = (
+        *("train.py", "id_map.json", "id_lookup.py", "id_tables/a.csv", "environment.yml", "config.json"),
+        *("secrets.py", "credentials.py", "keys.py", "tokenizer.json", "env/a.py", "credentials/a.py", "history.csv"),
     )
-    caches = (".ipynb_checkpoints/train.py", "__pycache__/a.pyc", ".git/config", ".venv/a.py")
-    written(tmp_path, *kept, *secrets, *caches)
+    caches = (".ipynb_checkpoints/train.py", "__pycache__/a.pyc", ".git/config", ".venv/a.py", ".env.d/a.py")
+    written(tmp_path, *kept, *SECRETS, *(f"{folder}config" for folder in SECRET_FOLDERS), *caches)
     found = read_code(tmp_path)
     assert sent(tmp_path) == set(kept)
-    assert found.left_out == (
-        ".aws/",
-        ".env",
-        ".env.local",
-        ".ssh/",
-        "id_rsa",
-        "key.pem",
-        "pkg/.envrc",
-        "pkg/id_ed25519.pub",
+    assert found.left_out == tuple(sorted([*SECRETS, *SECRET_FOLDERS]))
+    assert "13 files, " in str(found.described())
+    assert f"left out .NPMRC~, .aws/, .docker/config.json, {len(SECRETS) + 1} more (code.include sends them)" in str(
+        found.described()
     )
-    assert "5 files, " in str(found.described())
-    assert "left out .aws/, .env, .env.local, 5 more (code.include sends them)" in str(found.described())
+
+
+def test_link_to_a_secret_in_the_folder_is_left_out(tmp_path: Path) -> None:
+    written(tmp_path, "train.py", "prod.env", ".docker/config.json")
+    (tmp_path / "settings.py").symlink_to("prod.env")
+    (tmp_path / "plain").symlink_to(".docker")
+    found = read_code(tmp_path)
+    assert sent(tmp_path) == {"train.py"}
+    assert found.left_out == (".docker/config.json", "plain/config.json", "prod.env", "settings.py")
+    assert found.rules is not None
+    assert "usually holds secrets" in str(found.rules.why_left_out("settings.py"))
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "expected"),
+    [
+        ([], [], None),
+        ([], ["here"], None),
+        ([], ["here", "notes"], {"train.py"}),
+        (["here/"], [], None),  # another link
+        (["here/", "notes"], [], {"train.py", "notes", "here/a.py", "here/b.json"}),
+        (["notes", "here/.ssh/id_x", "here/*.json"], [], {"train.py", "notes", "here/.ssh/id_x", "here/b.json"}),
+        (["notes", "!here"], ["here"], {"train.py", "notes"}),
+        (["notes", "here/**"], [], {"train.py", "notes", "here/a.py", "here/b.json", "here/.env", "here/.ssh/id_x"}),
+    ],
+)
+def test_link_out_of_the_folder_is_followed_only_if_included(
+    tmp_path: Path, include: list[str], exclude: list[str], expected: set[str] | None
+) -> None:
+    """Below the folder that it leads to, the other rules hold: what `include` names is sent, and secrets are not."""
+    home = written(tmp_path / "home", "a.py", "b.json", ".env", ".ssh/id_x")
+    folder = written(tmp_path / "src", "train.py")
+    (folder / "here").symlink_to(home)
+    (folder / "notes").symlink_to(home / ".ssh/id_x")
+    if expected is not None:
+        assert sent(folder, include, exclude) == expected
+        return
+    with pytest.raises(CodeError, match=r"notes -> \S+/home/\.ssh/id_x; name it in code\.include") as caught:
+        read_code(folder, include, exclude)
+    assert caught.value.code == "code-link-outside"
+    assert ("here -> " in str(caught.value)) == (not (include or exclude))
+
+
+def test_link_out_of_an_included_link_is_refused(tmp_path: Path) -> None:
+    shared = written(tmp_path / "shared", "a.py")
+    folder = written(tmp_path / "src", "train.py")
+    (folder / "lib").symlink_to(shared)
+    (shared / "inner").symlink_to("a.py")
+    assert sent(folder, ["lib"]) == {"train.py", "lib/a.py", "lib/inner"}
+    written(tmp_path / "home", "key")
+    (shared / "further").symlink_to(tmp_path / "home")
+    with pytest.raises(CodeError, match="lib/further -> "):
+        read_code(folder, ["lib"])
+
+
+def test_secret_folder_as_code_folder_sends_nothing_by_default(tmp_path: Path) -> None:
+    written(tmp_path / ".aws", "config")
+    (tmp_path / "code").symlink_to(".aws")
+    assert sent(tmp_path / "code") == set()
+    assert sent(tmp_path / "code", ["config"]) == {"config"}
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="compares with git")
@@ -254,11 +309,13 @@ def test_broken_links_and_fifos_are_skipped_with_a_warning_and_other_links_follo
     written(tmp_path / "shared", "a.py")
     for name, target in (("itself", "itself"), ("gone", "nowhere"), ("shared", "../shared"), ("up", "..")):
         (tmp_path / "src" / name).symlink_to(target)
-    assert sent(tmp_path / "src") == {"train.py", "shared/a.py", "up/shared/a.py"}
+    followed = sent(tmp_path / "src", include=["shared", "up"])
+    assert followed == {"train.py", "shared/a.py", "up/shared/a.py"}
     (tmp_path / "src/.#train.py").symlink_to("user@machine.17")  # Emacs marks a file that is being edited so
     os.mkfifo(tmp_path / "src/cache/pipe")
     (tmp_path / "src/odd\nname").symlink_to("nowhere")
-    (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
+    included = "code: {directory: src, entry_point: train.py, include: [shared, up]}"
+    (tmp_path / "job.yaml").write_text(laid_over_base(included))
     (warning,) = launcher.plan(tmp_path / "job.yaml").warnings
     assert warning.code == "code-skipped"
     assert warning.message.startswith(
