@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from launcher.jobs.failures.tracebacks import Raised, raised_in, raised_in_reason, without_benign, without_warnings
+from launcher.jobs.logs.streams import searchable
 from launcher.tables import read_table
 
 SCRIPT_FAILED = "script-failed"  # the code if no row matches
@@ -102,7 +103,7 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
         return None
     reason = str(description.get("FailureReason") or "")
     secondary = str(description.get("SecondaryStatus") or "")
-    lines = [line for event in last_lines for line in event.splitlines()]
+    lines = [searchable(line) for event in last_lines for line in event.splitlines()]
     in_reason = [each for each in raised_in_reason(reason) if not each.is_of_launcher and not each.is_echo]
     exit_code = _EXIT.search(reason)
     # A script's exception ends Python with 1; other exit codes come from the system. SageMaker's own message on a failure

@@ -15,10 +15,10 @@ _AHEAD = (  # prefixes that launchers print: `[rank0]: `, `[1,mpirank:0,algo-1]<
     r"(?:\[[^\]\n]{1,40}\](?:<\w+>)?:?\s?|\([\w.()]{1,40} pid=\d+[^)]*\)\s|algo-\d+\S*\s\|\s|ErrorMessage \":?\s*)*"
 )
 _NAME = r"(?:\w+\.)*(?:[A-Z]\w*|_\w+)?(?:Error|Exception|Exit|Fault|Interrupt)"
-_LINE = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>{_NAME})(?: ?\([^)]{{1,40}}\))?(?::\s?(?P<detail>.{{0,600}}))?)$")
-_INDENTED = re.compile(rf"^{_AHEAD}\s*(?P<text>(?P<name>{_NAME}):\s(?P<detail>\S.{{0,600}}))$")
+_LINE = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>{_NAME})(?: ?\([^)]{{1,40}}\))?(?::\s?(?P<detail>.*))?)$")
+_INDENTED = re.compile(rf"^{_AHEAD}\s*(?P<text>(?P<name>{_NAME}):\s(?P<detail>\S.*))$")
 _ANY_NAME = re.compile(  # at the end of a traceback: `zipfile.BadZipFile: ...`
-    rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<detail>.{{0,600}}))?)$"
+    rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<detail>.*))?)$"
 )
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")
 _DIRECT = "The above exception was the direct cause of"
@@ -38,7 +38,7 @@ _ECHO = re.compile(
     r"|Rendezvous\w+Error|client socket has|KeyboardInterrupt|CancelledError|DataLoader worker .*exited unexpectedly\s*$"
 )
 _WARNING = re.compile(
-    r"\b(WARN(ING)?|INFO|DEBUG)\b|\w*Warning\b|^\s*[WI]\d{4} \d\d:|(?i:\bretry(ing)?\b|\bretried\b|\battempt \d)"
+    r"\b(WARN(ING)?|INFO|DEBUG)\b|Warning\b|^\s*[WI]\d{4} \d\d:|(?i:\bretry(ing)?\b|\bretried\b|\battempt \d)"
 )
 # In the log of every successful job on such instances (aws/deep-learning-containers#3964; NCCL's own notices).
 _BENIGN = re.compile(

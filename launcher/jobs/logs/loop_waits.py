@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-_LINE = re.compile(r"\bwaits (channel=\S+ mode=\S+ .*\b(?:wait|busy)_share=.*)")
+from launcher.jobs.logs.streams import searchable
+
+_LINE = re.compile(r"\bwaits (channel=\S+ mode=\S+ .*)")
 _PARTS = ("source", "parse", "transform", "handover")
 _CAUSES = {"parse": "parsing", "transform": "the transform", "handover": "the hand-over between processes"}
 _SOURCES = {"S3Connector": "S3", "File": "the disk", "Pipe": "the Pipe's feeder"}  # by input mode; others are their own
@@ -122,9 +124,11 @@ class LoopWaits:
     def note(self, text: str) -> None:
         """Add a line of the log; lines that are no record are ignored."""
         # The pattern costs a chatty job 10 times as much.
-        if "waits channel=" not in text or (found := _LINE.search(text)) is None:
+        if "waits channel=" not in text or (found := _LINE.search(searchable(text))) is None:
             return
         fields = dict(item.split("=", 1) for item in found[1].split() if "=" in item)
+        if not fields.keys() & {"wait_share", "busy_share"}:
+            return
         try:
             seconds = float(fields.get("steps", 0)) * float(fields.get("step_s", 0))
             shares = {name: float(fields.get(f"{name}_share", 0)) for name in ("own", "wait", "busy", *_PARTS)}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.console import plain, rich_console
+from launcher.jobs.logs.streams import searchable
 from launcher.plot import new_figure, save
 
 _MOST_POINTS = 4_000  # per series: more than a plot has pixels, and a bound on memory
@@ -68,6 +69,7 @@ class Metrics:
 
     def note(self, time: int, host: str, text: str) -> None:
         """Add the metrics of a line; `time` is in milliseconds since 1970."""
+        text = searchable(text)
         for name, pattern in self._patterns:
             if (found := pattern.search(text)) is None:
                 continue

@@ -24,6 +24,7 @@ _NO_TOKEN = "InvalidParameterException"
 _NOT_THERE = "ResourceNotFoundException"
 _REMEMBERED_MILLISECONDS = 60_000  # how much later than its neighbours a line may become visible and still be found
 REMEMBERED_LINES = 20_000  # per stream, to bound memory
+_SEARCHED_CHARACTERS = 4096
 _HOST = re.compile(r"^(?P<host>.+?)(-\d{6,})?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
 
 
@@ -41,6 +42,11 @@ class Line(NamedTuple):
     timestamp: int  # milliseconds since 1970, UTC, as the host's log agent saw it
     host: str  # `algo-1`
     message: str
+
+
+def searchable(line: str) -> str:
+    """Return the part of a line in which something is searched: an expression may take time by the square of the length."""
+    return line[:_SEARCHED_CHARACTERS]
 
 
 def host_of(stream_name: str) -> str:

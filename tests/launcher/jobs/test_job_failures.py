@@ -147,6 +147,19 @@ def test_sigterm_reports_the_error_before_it() -> None:
     assert (found.code, "ValueError: bad label 7" in found.cause) == ("script-failed", True)
 
 
+def test_exception_with_a_long_message_is_found() -> None:
+    found = likely_cause({**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}, [f"ValueError: bad {'x' * 5000}"])
+    assert found is not None
+    assert "exit code 1: ValueError: bad xxx" in found.cause
+
+
+@pytest.mark.parametrize("repeated", ["_", "W", "a.", "Error: ", "Unable to mount file system: fs-1", "[x]"])
+def test_cause_of_a_huge_line_takes_no_time_by_the_square_of_its_length(repeated: str) -> None:
+    """By the square of 10 MB, it would take days."""
+    job = {**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}
+    assert likely_cause(job, [repeated * (10_000_000 // len(repeated))] * 3) is not None
+
+
 def test_object_missing_from_message_is_taken_from_lines() -> None:
     job = {**JOB, "FailureReason": "AlgorithmError: InstallRequirementsError:\nExitCode 1"}
     found = likely_cause(job, ("ERROR: No matching distribution found for torchh==9",))

@@ -63,6 +63,15 @@ def test_nan_and_infinity_are_shown() -> None:
     assert (loss.least, loss.most) == (1.5, 1.5)
 
 
+def test_metrics_of_a_huge_line_take_no_time_by_the_square_of_its_length() -> None:
+    """AWS's own definitions begin with `.*`; by the square of 10 MB, it would take days."""
+    warned: list[str] = []
+    read = Metrics([{"Name": "loss", "Regex": r".*loss=([0-9.]+).*"}], warned.append)
+    read.note(0, "algo-1", "x" * 10_000_000)
+    read.note(0, "algo-1", f"loss=0.5 {'x' * 10_000_000}")
+    assert (read.last, warned) == ({"loss": 0.5}, [])
+
+
 def test_long_series_is_thinned_evenly() -> None:
     series = Series()
     for number in range(1_000_000):

@@ -43,6 +43,10 @@ def reported(*lines: str) -> list[str]:
     return [str(waits) for waits in waits_in(lines)]
 
 
+def test_waits_in_a_huge_line_take_no_time_by_the_square_of_its_length() -> None:
+    assert reported("waits channel=a mode=b " * 1_000_000) == []
+
+
 def simulated_share(workers: int, waiting: float, working: float, own: float, cores: int) -> float:
     """The part of a step that waits, if workers prepare each batch in `waiting` + `working` seconds."""
     making = max((waiting + working) / workers, working / cores)
