@@ -135,8 +135,8 @@ def submit(
 
     Args:
         plan: What `plan` returned.
-        yes: Whether the job may cost more than the `max_cost` of the spec, LAUNCH_MAX_COST or the user's configuration file. If
-            none of them sets it, no job is refused for its cost: the default of $100 only makes the command ask.
+        yes: Whether the job may cost more than $100, or have an unknown price, if no `max_cost` is set. It lifts no `max_cost` of
+            the spec, LAUNCH_MAX_COST or the user's configuration file.
         account: The account to create it in.
         console: Where progress and warnings are printed.
 
@@ -149,8 +149,7 @@ def submit(
     from launcher.jobs.submission import submit
 
     account = _opened(plan, account)
-    if not yes:
-        refuse_above_limit(plan, account.region, "submit(plan, yes=True)")
+    refuse_above_limit(plan, account.region, agree="submit(plan, yes=True)", agreed=yes)
     return submit(plan, account, console or Console())
 
 

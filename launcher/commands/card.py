@@ -35,7 +35,7 @@ class Effect(SpecOptions):
     """
 
     show_secrets: bool = SHOW_SECRETS
-    yes: bool = flag(help="Answer yes to every question, whatever the job may cost.")
+    yes: bool = flag(help="Answer yes to every question; a max_cost that is set still counts.")
 
     chosen_by: str | None = None
     """The field that chooses this effect; None for the one that needs no flag."""

@@ -30,7 +30,7 @@ _DEFAULT = Decimal(100)
 
 @dataclass(frozen=True)
 class Limit:
-    """The highest cost of a job that needs no agreement."""
+    """The highest cost of a job that needs no agreement; if the user has set it, only an answer on a terminal exceeds it."""
 
     usd: Decimal
     source: str | None
@@ -98,15 +98,17 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> s
     return f"it can cost {at_most(found.maximum)}{elsewhere}, more than {limit}" if most > limit.usd else None
 
 
-def refuse_above_limit(plan: Plan, region: str | None, agree: str) -> None:
-    """Raise RefusedError if a job may cost more than a limit that the user has set; the default limit refuses nothing.
+def refuse_above_limit(plan: Plan, region: str | None, *, agree: str, agreed: bool) -> None:
+    """Raise RefusedError if a job may cost more than its limit. The default limit lets a job pass that the caller has `agreed` to.
 
     `agree` is what the message names as the way to agree: an option, or an argument in Python.
     """
     limit = limit_of(plan.spec)
-    if limit.source is not None and (reason := objection(plan.request, region, limit)) is not None:
-        name = plan.request["TrainingJobName"]
-        raise RefusedError(
-            f"{name}: {reason}; nothing was created. Raise max_cost, lower stopping_condition.max_runtime_in_seconds,"
-            f" or agree with {agree}"
-        )
+    if agreed and limit.source is None:
+        return
+    if (reason := objection(plan.request, region, limit)) is not None:
+        name, lower = plan.request["TrainingJobName"], "lower stopping_condition.max_runtime_in_seconds"
+        remedy = f"Set max_cost in the spec to what the job may cost, {lower}, or agree with {agree}"
+        if limit.source is not None:
+            remedy = f"Raise max_cost ({limit.source}), unset it and agree with {agree}, or {lower}"
+        raise RefusedError(f"{name}: {reason}; nothing was created. {remedy}")

@@ -112,7 +112,7 @@ class JobSpec(Section):
     ignore: tuple[Text, ...] | None = None
     """Codes of warnings to suppress, or `aws-enum` for a value that the installed botocore does not know."""
     max_cost: Dollars | None = None
-    """US dollars; a job that may cost more is submitted only if you agree, by an answer or `--yes`. 100 by default."""
+    """US dollars; a job that may cost more is submitted only if you agree on a terminal. 100 by default, which `--yes` lifts."""
 
     _masked: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
     _locate: Callable[[SpecPath], Location | None] | None = PrivateAttr(default=None)

@@ -26,7 +26,7 @@ def require_agreement(
     """Show what the job can cost. On a terminal and without `yes`, ask if that exceeds `max_cost`, or if there are warnings.
 
     Raises:
-        RefusedError: There is no terminal, and the job may cost more than the `max_cost` that the user has set.
+        RefusedError: No question is asked, and the job may cost more than `max_cost`; with `yes`, than one that the user has set.
         StoppedError: The answer is no.
         KeyboardInterrupt: There is no answer.
     """
@@ -35,8 +35,8 @@ def require_agreement(
     is_doubtful = bool(plan.warnings or (report and report.problems))
     if not asks or not (reason or is_doubtful):
         console.say(lines[-1])
-        if not (asks or yes):
-            refuse_above_limit(plan, region, "--yes")
+        if not asks:
+            refuse_above_limit(plan, region, agree="--yes", agreed=yes)
         return
     for line in lines:
         console.say(line)

@@ -33,6 +33,7 @@ class Submit(AskingEffect):
     def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:
         # With the prices, it takes 10 ms that a dry run need not wait.
         from launcher.commands.effects.agreement import require_agreement
+        from launcher.jobs.submission import submit
 
         console, opened, report = Console(as_json=self.as_json), account(), None
         if not self.no_check:
@@ -40,7 +41,7 @@ class Submit(AskingEffect):
             self.show(report)
         print_code_summary(plan)
         require_agreement(plan, opened.region, console, report, yes=self.yes)
-        job = launcher.submit(plan, yes=True, account=opened, console=console)
+        job = submit(plan, opened, console)
         try:
             return self._after_creation(job, opened, console)
         except BaseException as error:  # the job exists, whatever happens here

@@ -115,10 +115,32 @@ def test_ctrl_c_at_the_question_creates_nothing(aws: StandIn) -> None:
 
 def test_yes_answers_the_question(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     assert launch("job.yaml", "--no-check", "--name", "one", answer="y\n")[0] == 0
-    monkeypatch.setenv(VARIABLE, "5")
     code, shown = launch("job.yaml", "--no-check", "--name", "two", "--yes")
     assert code == 0 and "cost      at most $" in shown
-    assert len(aws.requests()) == 2
+    monkeypatch.setenv(VARIABLE, "5")
+    assert launch("job.yaml", "--no-check", "--name", "three", answer="y\n")[0] == 0
+    assert len(aws.requests()) == 3
+
+
+@pytest.mark.parametrize("answer", [None, ""])
+def test_yes_lifts_no_limit_that_is_set(
+    aws: StandIn, monkeypatch: pytest.MonkeyPatch, folder: Path, answer: str | None
+) -> None:
+    file = setting("max_cost: 30")
+    code, output = launch("job.yaml", "--no-check", "--name", "one", "--yes", answer=answer)
+    assert (
+        code,
+        f"more than max_cost $30.00 ({file}); nothing was created. Raise max_cost ({file}), unset" in output,
+    ) == (
+        3,
+        True,
+    )
+    code, output = launch("job.yaml", "--no-check", "--name", "one", "--yes", *UNKNOWN, answer=answer)
+    assert (code, f"nothing was created. Raise max_cost ({file}), unset it and agree with --yes" in output) == (3, True)
+    monkeypatch.setenv(VARIABLE, "20")
+    assert launch("job.yaml", "--no-check", "--name", "one", "--yes", answer=answer)[0] == 3
+    assert launch("job.yaml", "--no-check", "--name", "one", "--yes", "--set", "max_cost=5", answer=answer)[0] == 3
+    assert aws.requests() == []
 
 
 def test_plan_shows_what_preflight_measured(
@@ -150,8 +172,12 @@ def test_unknown_price_is_asked_about(aws: StandIn) -> None:
     assert aws.requests() == []
 
 
-def test_without_terminal_only_a_given_limit_refuses(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert launch("job.yaml", "--no-check", "--name", "one")[0] == 0
+def test_without_terminal_each_limit_refuses(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, output = launch("job.yaml", "--no-check", "--name", "one")
+    assert code == 3
+    assert "more than max_cost $100.00 (the default); nothing was created. Set max_cost in the spec to what" in output
+    assert launch("job.yaml", "--no-check", "--name", "one", *UNKNOWN)[0] == 3
+    assert launch("job.yaml", "--no-check", "--name", "one", *SMALL)[0] == 0
     monkeypatch.setenv(VARIABLE, "680558")
     code, output = launch("job.yaml", "--no-check", "--name", "two")
     assert code == 3
@@ -167,15 +193,19 @@ def test_rerun_is_refused_above_the_limit(aws: StandIn, monkeypatch: pytest.Monk
     assert launch("rerun", "one", "--no-check", answer="n\n")[0] == 5
     code, output = launch("rerun", "one", "--no-check", "--set", "max_cost=5")
     reason = "it can cost at most $680,558.60, more than max_cost $5.00 (--set max_cost); nothing was created. "
-    remedy = "Raise max_cost, lower stopping_condition.max_runtime_in_seconds, or agree with --yes"
+    remedy = "Raise max_cost (--set max_cost), unset it and agree with --yes, or lower stopping_condition.max_runtime_in_seconds"
     assert (code, output.splitlines()[-1].partition(": it")[2]) == (3, f"{reason}{remedy}".removeprefix("it"))
     assert len(aws.requests()) == 1
 
 
-def test_python_submit_refuses_above_a_given_limit(aws: StandIn) -> None:
-    plan = launcher.plan("job.yaml", name="one", set={"max_cost": 5})
-    with pytest.raises(RefusedError, match=r"max_cost \$5.00 \(.*or agree with submit\(plan, yes=True\)$"):
+def test_python_submit_refuses_above_the_limit(aws: StandIn) -> None:
+    plan = launcher.plan("job.yaml", name="one")
+    with pytest.raises(RefusedError, match=r"max_cost \$100.00 \(.*or agree with submit\(plan, yes=True\)$"):
         launcher.submit(plan)
+    limited = launcher.plan("job.yaml", name="one", set={"max_cost": 5})
+    for yes in (False, True):
+        with pytest.raises(RefusedError, match=r"max_cost \$5.00 "):
+            launcher.submit(limited, yes=yes)
     assert aws.requests() == []
     assert launcher.submit(plan, yes=True).name == "one"
 
