@@ -30,12 +30,20 @@ _PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore waits within each o
 _LIKELY_SECRET = 8  # characters
 _TAKEN = ("ResourceInUse", "ResourceInUseException")
 _MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")
+_DENIED = re.compile(r"is not authorized to perform: ([\w-]+:\w+)")
+_OF_ACTION: dict[str, SpecPath] = {
+    "iam:PassRole": ("RoleArn",),
+    "sagemaker:AddTags": ("Tags",),
+}  # members that need a permission
 _SHORTEST_VALUE = 5  # characters; a shorter value may occur in a message by chance
 # Texts of AWS (from public reports of CreateTrainingJob's refusals) -> remedy; the first that matches.
 _REMEDIES = {
     r"assume role|assume the role": "let the role's trust policy name sagemaker.amazonaws.com, and correct role_arn",
     r"No S3 objects found": "correct the URI, or upload the data; the role needs s3:ListBucket on the bucket",
     r"is not authorized to perform: iam:PassRole": "ask the account's administrator to allow you iam:PassRole on this role",
+    r"service control policy|organizations": (
+        "ask the organization's administrator, or change what the policy forbids, such as the region or the instance type"
+    ),
     r"is not authorized to perform": "ask the account's administrator for this permission",
     r"service limit|ResourceLimitExceeded": (
         "request a higher limit in Service Quotas, or use another instance type or fewer instances"
@@ -166,11 +174,19 @@ def _refused_member(message: str, code: str, request: Mapping[str, Any]) -> Spec
     """Return the request member that the message is about; empty if it names none."""
     if named := _MEMBER.search(message):
         return _member_path(named[1].split("."), request)
+    if denied := _DENIED.search(message):  # the job's name in its ARN, and the caller's, repeat values by chance
+        path = _OF_ACTION.get(denied[1], ())
+        return path if path and path[0] in request else ()
     if code == "ResourceLimitExceeded":
         hardware = request.get("ResourceConfig", {})
         return ("ResourceConfig", "InstanceType") if "InstanceType" in hardware else ("ResourceConfig",)
-    repeated = [(len(value), path) for path, value in _texts(request) if value in message]
+    repeated = [(len(value), path) for path, value in _texts(request) if _repeats(message, value)]
     return max(repeated, key=lambda each: each[0])[1] if repeated else ()
+
+
+def _repeats(message: str, value: str) -> bool:
+    """Return whether a message has the value as whole words: `train` is not in `training-job`."""
+    return re.search(rf"(?<![\w-]){re.escape(value)}(?![\w-])", message) is not None
 
 
 def _member_path(words: list[str], request: Mapping[str, Any]) -> SpecPath:

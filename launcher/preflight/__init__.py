@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from launcher.preflight import job
 from launcher.preflight.check import Check
-from launcher.preflight.iam import bucket_policies, keys, permissions, role
+from launcher.preflight.iam import bucket_policies, caller, keys, permissions, role
 from launcher.preflight.network import s3_route, subnets
 from launcher.preflight.quota import quotas, training_plans
 from launcher.preflight.s3 import buckets, delivery, manifests, prefixes
@@ -19,7 +19,7 @@ CHECKS: tuple[Check, ...] = (
     *(delivery.COMPRESSION, delivery.LINE_ENDS),
     *(disk.CHECK, disk.CHECKPOINTS),
     *(job.ACCOUNT, job.NAME),
-    *(role.CHECK, permissions.CHECK, bucket_policies.CHECK, keys.CHECK, keys.OF_BUCKETS),
+    *(caller.CHECK, role.CHECK, permissions.CHECK, bucket_policies.CHECK, keys.CHECK, keys.OF_BUCKETS),
     job.IMAGE,
     *(quotas.CHECK, quotas.IN_USE, training_plans.CHECK),
     *(subnets.CHECK, subnets.ZONES, subnets.SECURITY_GROUPS, s3_route.CHECK, s3_route.NETWORK_ACLS),

@@ -11,7 +11,8 @@ It answers itself, as the AWS API reference and the developer guides describe it
 - sagemaker: training jobs (create, describe, list, stop, delete, tags), which a test advances by hand or by a script;
 - logs: DescribeLogStreams, GetLogEvents, FilterLogEvents of `/aws/sagemaker/TrainingJobs`, with late and throttled answers;
 - iam: SimulatePrincipalPolicy, from the policies that moto holds; service-quotas; fsx: DescribeFileSystems; pricing: GetProducts;
-- s3: buckets of other regions (301) and other accounts (403); ecr: images of other accounts; kms: keys of other accounts (denied).
+- s3: buckets of other regions (301) and other accounts (403); ecr: images of other accounts; kms: keys of other accounts (denied);
+- sts: GetCallerIdentity, for keys that moto has not issued.
 
 It fails on command as AWS can (`faults`), and records every call (`calls`).
 

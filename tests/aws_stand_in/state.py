@@ -24,6 +24,7 @@ from aws_stand_in.logs import Logs
 from aws_stand_in.pricing import Prices
 from aws_stand_in.quotas import Quotas
 from aws_stand_in.s3 import Buckets
+from aws_stand_in.sts import Callers
 from aws_stand_in.training_jobs import TrainingJobs
 from aws_stand_in.wire import Call
 
@@ -68,6 +69,7 @@ class State:
             "ecr": Images(),
             "kms": Keys(),
             "s3": Buckets(),
+            "sts": Callers(),
         }
 
     def answer(self, call: Call) -> Answer | None:

@@ -83,9 +83,75 @@ def a_bucket_that_denies(bucket: str, principal: Any = "*", **more: Any) -> Call
     return make
 
 
+def a_caller(name: str, *statements: dict[str, Any]) -> tuple[Callable[[World], dict[str, str]], dict[str, Any]]:
+    """A caller who may do only this: a role with a path, as those of AWS's single sign-on have, and GetCallerIdentity's answer."""
+
+    def make(world: World) -> dict[str, str]:
+        world.role(list(statements), name=name, Path="/sso/")
+        return {}
+
+    arn = f"arn:aws:sts::123456789012:assumed-role/{name}/me"
+    return make, {"get_caller_identity": lambda answer: {**answer, "Arn": arn}}
+
+
+_CREATE = allow(["sagemaker:CreateTrainingJob"])
+_NO_TAGS, _WITHOUT_TAGS = a_caller("no-tags", _CREATE, allow(["iam:PassRole"]))
+_NO_ROLE, _WITHOUT_ROLE = a_caller(
+    "no-role",
+    _CREATE,
+    allow(["iam:PassRole"], Condition={"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}),
+)
+_SMALL_ONLY, _WITH_SMALL_ONLY = a_caller(
+    "small-only",
+    allow(["sagemaker:*", "iam:*"]),
+    {**_CREATE, "Effect": "Deny", "Condition": {"StringLike": {"sagemaker:InstanceTypes": ["ml.m5.*"]}}},
+)
+_UNDECIDED, _WITH_UNDECIDED = a_caller(
+    "undecided", allow(["sagemaker:*", "iam:*"], Condition={"StringEquals": {"aws:SourceVpc": "vpc-1"}})
+)
+
+
+def _denied_by_organization(answer: dict[str, Any]) -> dict[str, Any]:
+    """SimulatePrincipalPolicy's answer in an organization whose policy denies CreateTrainingJob."""
+    denied = {"EvalDecision": "implicitDeny", "OrganizationsDecisionDetail": {"AllowedByOrganizations": False}}
+    results = answer["EvaluationResults"]
+    if [each["EvalActionName"] for each in results] != ["sagemaker:CreateTrainingJob"]:
+        return answer
+    return {**answer, "EvaluationResults": [{**each, **denied, "ResourceSpecificResults": []} for each in results]}
+
+
 ROLE_AT = "role_arn"
 
 BROKEN = {
+    "a caller who may not tag": Broken(
+        _NO_TAGS,
+        "tags: {{team: a}}",
+        [("caller-denied", "tags")],
+        ("sagemaker:AddTags", "arn:aws:iam::123456789012:role/sso/no-tags"),
+        _WITHOUT_TAGS,
+    ),
+    "a caller who may pass the role to EC2 only": Broken(
+        _NO_ROLE,
+        "",
+        [("caller-denied", ROLE_AT)],
+        ("iam:PassRole on arn:aws:iam::123456789012:role/training",),
+        _WITHOUT_ROLE,
+    ),
+    "a caller who may not use the instance type": Broken(
+        _SMALL_ONLY,
+        "",
+        [("caller-denied", "training_job_name")],
+        ("sagemaker:CreateTrainingJob on arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-1",),
+        _WITH_SMALL_ONLY,
+    ),
+    "a caller whose permission is decided elsewhere": Broken(_UNDECIDED, "", [], (), _WITH_UNDECIDED),
+    "a caller whom the organization denies": Broken(
+        nothing,
+        "",
+        [("caller-denied-by-organization", "training_job_name")],
+        ("service control policy", "sagemaker:CreateTrainingJob"),
+        {"simulate_principal_policy": _denied_by_organization},
+    ),
     "a role of another account": Broken(
         nothing,
         "role_arn: arn:aws:iam::210987654321:role/training",

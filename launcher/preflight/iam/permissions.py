@@ -23,10 +23,11 @@ from launcher.preflight.uses import as_folder
 _TAG = "s3:ExistingObjectTag/"
 _NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
 _NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
-_Context = tuple[tuple[str, str], ...]
+Context = tuple[tuple[str, str, tuple[str, ...]], ...]  # keys of conditions: name, type and values
+ORGANIZATION = "organization"  # counts as missing: the conditions of an organization's policies are not simulated
 
 
-class _Verdict(NamedTuple):
+class Verdict(NamedTuple):
     """IAM's decision on one action on one resource."""
 
     decision: str  # allowed, implicitDeny or explicitDeny
@@ -38,7 +39,7 @@ class _Verdict(NamedTuple):
         return self.decision != "allowed" and not self.missing
 
 
-_UNKNOWN = _Verdict("implicitDeny", ("?",))
+_UNKNOWN = Verdict("implicitDeny", ("?",))
 
 
 def _ask(subject: Subject) -> Iterator[Finding]:
@@ -62,7 +63,7 @@ def _ask(subject: Subject) -> Iterator[Finding]:
         yield path, code, f"the role {role!r} is not allowed {missing} on {resource}; allow it in the role's policies"
 
 
-def _is_denied(subject: Subject, role: str, need: Need, verdict: _Verdict) -> bool:
+def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> bool:
     """Return whether the need is still denied when simulated with a real key, its tags and the key's policy. Raises AwsError."""
     if need.place is not None:
         verdict = _with_real_key(subject, need, verdict)
@@ -71,12 +72,12 @@ def _is_denied(subject: Subject, role: str, need: Need, verdict: _Verdict) -> bo
     return verdict.decision == "explicitDeny" or not _may_be_granted(subject, role, need)
 
 
-def _with_real_key(subject: Subject, need: Need, verdict: _Verdict) -> _Verdict:
+def _with_real_key(subject: Subject, need: Need, verdict: Verdict) -> Verdict:
     """Simulate again with the prefix that is listed, or with an existing key and its tags."""
     assert need.place is not None
     bucket, prefix = need.place
     if need.action == "s3:ListBucket":
-        return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", as_folder(prefix)),))
+        return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", "string", (as_folder(prefix),)),))
     keys = first_keys(subject.ask, need.place)
     if not keys:
         return _UNKNOWN  # other checks report an empty prefix
@@ -86,17 +87,17 @@ def _with_real_key(subject: Subject, need: Need, verdict: _Verdict) -> _Verdict:
     if verdict.missing and all(name.startswith(_TAG) for name in verdict.missing):
         answer = subject.ask("s3", "get_object_tagging", Bucket=bucket, Key=keys[0])
         tags = {tag["Key"]: tag["Value"] for tag in answer.get("TagSet", ())}
-        context = tuple((name, tags.get(name.removeprefix(_TAG), "")) for name in verdict.missing)
+        context = tuple((name, "string", (tags.get(name.removeprefix(_TAG), ""),)) for name in verdict.missing)
         return _asked(subject, real, context)
     return verdict
 
 
-def _asked(subject: Subject, need: Need, context: _Context) -> _Verdict:
-    answers = _simulate(subject, [need.action], [need.resource], context)
+def _asked(subject: Subject, need: Need, context: Context) -> Verdict:
+    answers = simulate(subject, str(subject.draft.get("RoleArn")), ([need.action], [need.resource]), context)
     return answers.get((need.action, need.resource), _UNKNOWN)
 
 
-def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], _Verdict]:
+def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], Verdict]:
     """Return IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
     resources: dict[str, set[str]] = {}
     for need in wanted:
@@ -106,21 +107,24 @@ def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str]
         together.setdefault(tuple(sorted(names)), []).append(action)
     questions = [(actions, names) for names, actions in together.items()]
     verdicts = {(need.action, need.resource): _UNKNOWN for need in wanted}
-    for _, outcome in concurrently(lambda question: _simulate(subject, *question), questions):
+    role = str(subject.draft.get("RoleArn"))
+    for _, outcome in concurrently(lambda question: simulate(subject, role, question), questions):
         verdicts.update(outcome.result())
     return verdicts
 
 
-def _simulate(
-    subject: Subject, actions: Sequence[str], resources: Sequence[str], context: _Context = ()
-) -> dict[tuple[str, str], _Verdict]:
+def simulate(
+    subject: Subject, principal: str, asked: tuple[Sequence[str], Sequence[str]], context: Context = ()
+) -> dict[tuple[str, str], Verdict]:
+    """Return IAM's verdicts on what a role or user is `asked` to do: actions, each on all resources. Raises AwsError."""
+    actions, resources = asked
     question: dict[str, Any] = {"ActionNames": list(actions), "ResourceArns": list(resources)}
     if context:
         question["ContextEntries"] = [
-            {"ContextKeyName": name, "ContextKeyValues": [value], "ContextKeyType": "string"} for name, value in context
+            {"ContextKeyName": name, "ContextKeyValues": list(values), "ContextKeyType": kind}
+            for name, kind, values in context
         ]
-    role = subject.draft.get("RoleArn")
-    answer = subject.ask("iam", "simulate_principal_policy", PolicySourceArn=role, **question)
+    answer = subject.ask("iam", "simulate_principal_policy", PolicySourceArn=principal, **question)
     found = {}
     for result in answer.get("EvaluationResults", ()):
         action = next((each for each in actions if each.lower() == result["EvalActionName"].lower()), "")
@@ -129,17 +133,17 @@ def _simulate(
     return found
 
 
-def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> _Verdict:
+def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
     """Return one resource's part of an EvaluationResult, which has a part per resource if the question had several."""
     missing = list(result.get("MissingContextValues", ()))
     if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
-        missing.append("organization")  # its policies' conditions are not simulated
+        missing.append(ORGANIZATION)
     for each in result.get("ResourceSpecificResults", ()):
         if each.get("EvalResourceName") == resource:
-            return _Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
+            return Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
     decision = result["EvalDecision"]
     if asked == 1 or decision == "allowed" or result.get("EvalResourceName") == resource:
-        return _Verdict(decision, tuple(missing))
+        return Verdict(decision, tuple(missing))
     return _UNKNOWN
 
 

@@ -277,6 +277,13 @@ def test_submission_works_without_permission_to_describe(aws: StandIn, plan: lau
             "job.yaml:7:1: environment",
             "${TOKEN:-hidden-value}",
         ),
+        (
+            "AccessDeniedException",
+            "User: arn:aws:iam::123456789012:user/me is not authorized to perform: iam:PassRole on resource:"
+            " arn:aws:iam::123456789012:role/trainer because no identity-based policy allows the iam:PassRole action",
+            "job.yaml:3:1: role_arn",
+            "ask the account's administrator to allow you iam:PassRole on this role",
+        ),
     ],
 )
 def test_refusal_is_reported_at_line_that_caused_it(
@@ -289,6 +296,28 @@ def test_refusal_is_reported_at_line_that_caused_it(
     assert remedy in str(caught.value)
     assert caught.value.exit_code == 3
     assert aws.requests() == []
+
+
+def test_denial_by_an_organization_names_its_policy_and_no_channel(
+    aws: StandIn, submittable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job's name in the ARN begins with the name of the channel `train`."""
+    policy = "arn:aws:organizations::210987654321:policy/o-abc/service_control_policy/p-12345678"
+    message = (
+        "User: arn:aws:sts::123456789012:assumed-role/trainer/me is not authorized to perform: sagemaker:CreateTrainingJob on"
+        " resource: arn:aws:sagemaker:us-east-1:123456789012:training-job/train-1 with an explicit deny in a service control"
+        f" policy: {policy}"
+    )
+    aws.refuse("sagemaker:CreateTrainingJob", "AccessDeniedException", message)
+    with pytest.raises(AccountError) as caught:
+        submitted(launcher.plan("job.yaml", name="train-1"))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.location) == ((), None)
+    assert problem.message.startswith("AWS refused: sagemaker:CreateTrainingJob: User: ")
+    assert problem.message.endswith(
+        f"{policy} [AccessDeniedException]; ask the organization's administrator, or change what the policy forbids, such as"
+        " the region or the instance type"
+    )
 
 
 def test_unwritable_bucket_is_refused(aws: StandIn, plan: launcher.Plan) -> None:
