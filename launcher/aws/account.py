@@ -12,6 +12,7 @@ refused for a while, so that a preflight of thirty questions fails immediately a
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -81,6 +82,15 @@ class Account:
             remedy = "set AWS_REGION, or give your profile one (`aws configure set region REGION`)"
             raise RefusedError(f"no AWS region is configured; {remedy}")
         return name
+
+    @property
+    def options(self) -> str:
+        """The options with which another `launch` command finds this region and profile: empty if it finds them without."""
+        default = os.environ.get("AWS_DEFAULT_PROFILE") or os.environ.get("AWS_PROFILE") or "default"
+        profile = None if self._profile == default else self._profile
+        usual = Account(profile=profile)._open().region_name
+        region = "" if self.region == usual else f" --region {self.region}"
+        return f"{region} --profile {shlex.quote(profile)}" if profile else region
 
     def require_credentials(self) -> None:
         """Look for region and credentials before the first call. Raises RefusedError if there are none."""

@@ -38,7 +38,8 @@ class Stop(AccountOptions, Command):
         if self.as_json:
             print_line(json.dumps({"TrainingJobName": name, "TrainingJobStatus": status}))
         elif status == "Stopping":
-            say(f"{name}: {already}stopping; its script has 120 s to save. `launch logs {name} --follow` shows the end")
+            end = f"`launch logs {name}{account.options} --follow` shows the end"
+            say(f"{name}: {already}stopping; its script has 120 s to save. {end}")
         else:
             say(f"{name}: already {status}")
         return 0

@@ -62,7 +62,7 @@ def follow(account: Account, name: str, console: Console, view: View | None = No
         if is_new and following is None and error.is_denied:
             raise
         known = is_new or following is not None
-        resume = f"resume with `launch logs {name} --follow`"
+        resume = f"resume with `launch logs {name}{account.options} --follow`"
         raise RefusedError(f"{error}; the job is not affected: {resume}" if known else str(error)) from None
     finally:
         if following is not None:
@@ -70,7 +70,8 @@ def follow(account: Account, name: str, console: Console, view: View | None = No
     outcome = following.outcome(interrupted=interrupted) if following else Outcome(description, interrupted=True)
     if interrupted:
         state = "continues" if is_new or following else "is not affected"
-        ways = f"`launch logs {name} --follow` resumes following it, `launch stop {name}` stops it"
+        named = f"{name}{account.options}"
+        ways = f"`launch logs {named} --follow` resumes following it, `launch stop {named}` stops it"
         console.say(f"{name} {state}; {ways}", "yellow")
     else:
         outcome.show(console)
@@ -89,7 +90,7 @@ def _first_description(account: Account, name: str, console: Console) -> Mapping
             if not error.is_passing:
                 raise
             if not troubled:
-                console.say(_waiting(error, name), "yellow")
+                console.say(_waiting(error, f"{name}{account.options}"), "yellow")
             troubled = True
             time.sleep(_ROUND_SECONDS)
         else:
@@ -98,8 +99,8 @@ def _first_description(account: Account, name: str, console: Console) -> Mapping
             return description
 
 
-def _waiting(error: AwsError, name: str) -> str:
-    resume = f"`launch logs {name} --follow` resumes"
+def _waiting(error: AwsError, job: str) -> str:
+    resume = f"`launch logs {job} --follow` resumes"
     return f"{error}; trying again until it works. The job is not affected; after Ctrl-C, {resume}"
 
 
@@ -239,7 +240,7 @@ class _Following:
             silent = now - self._last_good.setdefault(what, now)
             if not error.is_throttled or silent > _THROTTLED_SECONDS:
                 self._troubled.add(what)
-                self._say(_waiting(error, self._name), "yellow")
+                self._say(_waiting(error, f"{self._name}{self._account.options}"), "yellow")
 
     def _say(self, text: str, colour: str) -> None:
         with self.table.aside():

@@ -35,7 +35,9 @@ def describe(account: Account, name: str) -> dict[str, Any]:
     except AwsError:  # only the suggestion is lost
         latest = []
     missing = f"there is no training job {name!r} in {account.region}{did_you_mean(name, latest)}"
-    raise RefusedError(f"{missing}; `launch list` shows the existing ones, --region looks in another region")
+    raise RefusedError(
+        f"{missing}; `launch list{account.options}` shows the existing ones, --region looks in another region"
+    )
 
 
 def jobs(account: Account, limit: int, **filters: Any) -> Iterator[dict[str, Any]]:

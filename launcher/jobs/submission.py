@@ -84,7 +84,7 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     try:
         return _create(plan, account, console)
     except KeyboardInterrupt:
-        remedy = f"`launch status {name} --region {account.region}` shows whether it exists"
+        remedy = f"`launch status {name}{account.options}` shows whether it exists"
         raise KeyboardInterrupt(f"interrupted while the job was being created; {remedy}") from None
 
 
@@ -135,7 +135,7 @@ def _look_up(account: Account, name: str, cause: AwsError | None = None) -> Mapp
             return None
         if cause is None:
             raise
-        later = f"`launch status {name} --region {account.region}` shows it later"
+        later = f"`launch status {name}{account.options}` shows it later"
         raise RefusedError(f"{cause}; whether the job exists is unknown: {error}. {later}") from None
 
 

@@ -21,8 +21,8 @@ Tests call `StandIn`'s methods; over HTTP the same orders are POST /_stand_in/<o
 `sagemaker/requests`, `logs/append`, `logs/delay`, `logs/empty_every`, `s3/bucket`, `s3/objects`, `service-quotas/quota`,
 `fsx/file_system`, `ecr/image`, `pricing/price`, `pricing/product`. `running` shows the parameters of each.
 
-It differs from AWS: it checks no signature, and no permission unless a test denies one; it has one account, and job names are
-unique over all regions; a job does nothing, reads no data and costs nothing; it validates single members (type, bounds,
+It differs from AWS: it checks no signature, and no permission unless a test denies one; it has one account, whose logs, quotas and
+images are the same in all regions; a job does nothing, reads no data and costs nothing; it validates single members (type, bounds,
 enumeration, pattern), not members against each other; quotas and prices are invented, and no quota is enforced; listing and
 describing are consistent immediately, while AWS's can lag. Policies are evaluated by a subset, described in `iam`.
 """

@@ -1,9 +1,10 @@
-"""SageMaker's training jobs: create, describe, list, stop, delete, tags; and training plans. moto answers all else of SageMaker.
+"""SageMaker's training jobs: create, describe, list, search, stop, delete, tags; and training plans. moto answers the rest.
 
 A job stays `Starting` until a test advances it, by hand (`sagemaker/jobs/NAME`) or by a script that was set before or after its
-creation (`sagemaker/script`). Its name is free again once it is deleted, as at AWS; but here it is taken in all regions.
+creation (`sagemaker/script`). Its name is free again once it is deleted, as at AWS. Calls find a job in its own region, orders
+in any.
 
-Sources: SageMaker's API reference (CreateTrainingJob, ListTrainingJobs, StopTrainingJob, DeleteTrainingJob, AddTags). The
+Sources: SageMaker's API reference (CreateTrainingJob, ListTrainingJobs, Search, StopTrainingJob, DeleteTrainingJob, AddTags). The
 wording of ResourceInUse and of "Requested resource not found." is that of AWS's answers in public reports.
 """
 
@@ -24,6 +25,7 @@ _OWN = (
     "CreateTrainingJob",
     "DescribeTrainingJob",
     "ListTrainingJobs",
+    "Search",
     "StopTrainingJob",
     "DeleteTrainingJob",
     "AddTags",
@@ -42,7 +44,7 @@ class TrainingJobs:
 
     def clear(self) -> None:
         """Remove all jobs and scripts."""
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[tuple[str, str], Job] = {}  # by region and name
         self._plans: dict[str, dict[str, Any]] = {}
         self._scripts: list[tuple[str, list[Step], list[Step]]] = []
 
@@ -50,6 +52,8 @@ class TrainingJobs:
         """Return the answer of an operation on training jobs; None leaves the call to moto. Raises Refusal."""
         parameters = call.parameters
         if call.operation not in _OWN:
+            return None
+        if call.operation == "Search" and parameters.get("Resource") != "TrainingJob":
             return None
         if "Tags" in call.operation and ":training-job/" not in parameters.get("ResourceArn", ""):
             return None
@@ -59,20 +63,22 @@ class TrainingJobs:
         if call.operation == "CreateTrainingJob":
             return self._create(parameters, call.region)
         if call.operation == "ListTrainingJobs":
-            return self._list(parameters)
+            return self._list(parameters, call.region)
+        if call.operation == "Search":
+            return self._search(parameters, call.region)
         if call.operation == "DescribeTrainingPlan":
             if parameters["TrainingPlanName"] not in self._plans:
                 raise Refusal("ResourceNotFound", "Requested resource not found.")
             return self._plans[parameters["TrainingPlanName"]]
         if "Tags" in call.operation:
             return self._tags(call.operation, parameters)
-        job = self._find(parameters["TrainingJobName"])
+        job = self._find(parameters["TrainingJobName"], call.region)
         if call.operation == "DescribeTrainingJob":
             return job.describe(self._now())
         if call.operation == "DeleteTrainingJob":
             if job.ended is None:
                 raise Refusal("ResourceInUse", f"{job.arn} is {job.status}; only a job that has ended can be deleted")
-            del self._jobs[job.name]
+            del self._jobs[call.region, job.name]
             return {}
         job.stop(self._now())
         return {}
@@ -111,46 +117,70 @@ class TrainingJobs:
 
     def _create(self, request: dict[str, Any], region: str) -> dict[str, Any]:
         name = request["TrainingJobName"]
-        if name in self._jobs:
+        if (region, name) in self._jobs:
             why = (
                 "Training job names must be unique within an AWS account and region, and a training job with this name"
             )
-            raise Refusal("ResourceInUse", f"{why} already exists ({self._jobs[name].arn})")
+            raise Refusal("ResourceInUse", f"{why} already exists ({self._jobs[region, name].arn})")
         job = Job(request, f"arn:aws:sagemaker:{region}:{_ACCOUNT}:training-job/{name}", self._now())
         for pattern, steps, on_stop in self._scripts:
             if fnmatch.fnmatchcase(name, pattern):
                 job.script, job.on_stop = list(steps), list(on_stop)
                 break
-        self._jobs[name] = job
+        self._jobs[region, name] = job
         return {"TrainingJobArn": job.arn}
 
-    def _find(self, name: str) -> Job:
-        job = self._jobs.get(name.rpartition("/")[2])
-        if job is None:
-            raise Refusal("ValidationException", "Requested resource not found.")
-        return job
+    def _find(self, name: str, region: str | None = None) -> Job:
+        """Return the job of a name or ARN; without a region, that of any."""
+        name = name.rpartition("/")[2]
+        for (of, known), job in self._jobs.items():
+            if known == name and region in (of, None):
+                return job
+        raise Refusal("ValidationException", "Requested resource not found.")
 
-    def _list(self, parameters: dict[str, Any]) -> dict[str, Any]:
+    def _in(self, region: str) -> list[Job]:
+        return [job for (of, _), job in self._jobs.items() if of == region]
+
+    def _search(self, parameters: dict[str, Any], region: str) -> dict[str, Any]:
+        """Answer Search: filters by equality, all of which must hold, and the latest job first."""
+        filters = parameters.get("SearchExpression", {}).get("Filters", ())
+        if any(each.get("Operator", "Equals") != "Equals" for each in filters):
+            raise Refusal("ValidationException", "The stand-in searches by Equals only.")
+        found = [{**job.describe(self._now()), "Tags": _tags_of(job)} for job in self._in(region)]
+        found = [each for each in found if all(str(each.get(one["Name"])) == one["Value"] for one in filters)]
+        found.sort(key=lambda each: each["LastModifiedTime"], reverse=True)
+        page, token = _page(found, parameters)
+        return {"Results": [{"TrainingJob": each} for each in page], **token}
+
+    def _list(self, parameters: dict[str, Any], region: str) -> dict[str, Any]:
         by = {"Name": "TrainingJobName", "Status": "TrainingJobStatus"}.get(
             parameters.get("SortBy", ""), "CreationTime"
         )
-        found = [job.summary() for job in self._jobs.values() if all(_filters(job, parameters))]
+        found = [job.summary() for job in self._in(region) if all(_filters(job, parameters))]
         found.sort(key=lambda entry: entry[by], reverse=parameters.get("SortOrder") == "Descending")
-        start = _start_of(parameters.get("NextToken"))
-        size = parameters.get("MaxResults", 10)
-        answer: dict[str, Any] = {"TrainingJobSummaries": found[start : start + size]}
-        if start + size < len(found):
-            answer["NextToken"] = base64.b64encode(f"from {start + size}".encode()).decode()
-        return answer
+        page, token = _page(found, parameters)
+        return {"TrainingJobSummaries": page, **token}
 
     def _tags(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        job = self._find(parameters["ResourceArn"])
+        job = self._find(parameters["ResourceArn"], parameters["ResourceArn"].split(":")[3])
         if operation == "AddTags":
             job.tags |= {tag["Key"]: tag["Value"] for tag in parameters["Tags"]}
         elif operation == "DeleteTags":
             job.tags = {key: value for key, value in job.tags.items() if key not in parameters["TagKeys"]}
             return {}
-        return {"Tags": [{"Key": key, "Value": value} for key, value in job.tags.items()]}
+        return {"Tags": _tags_of(job)}
+
+
+def _tags_of(job: Job) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in job.tags.items()]
+
+
+def _page(found: list[dict[str, Any]], parameters: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return one page of what was found, and the token of the next, if there is one."""
+    start, size = _start_of(parameters.get("NextToken")), parameters.get("MaxResults", 10)
+    more = start + size < len(found)
+    token = base64.b64encode(f"from {start + size}".encode()).decode()
+    return found[start : start + size], {"NextToken": token} if more else {}
 
 
 def _filters(job: Job, parameters: dict[str, Any]) -> Iterator[bool]:

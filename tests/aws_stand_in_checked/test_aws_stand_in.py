@@ -181,3 +181,29 @@ def test_processes_end_with_the_stand_in() -> None:
         other.client("sts").get_caller_identity()
     with pytest.raises(OSError, match="refused"):
         other.order("calls")
+
+
+def test_jobs_are_found_in_their_own_region_only(aws: StandIn) -> None:
+    here, there = aws.client("sagemaker"), aws.client("sagemaker", "eu-west-1")
+    for client, count in ((here, 1), (there, 2)):
+        client.create_training_job(**a_job(ResourceConfig={**a_job()["ResourceConfig"], "InstanceCount": count}))
+    there.create_training_job(**a_job("dogs-1", Tags=[{"Key": "team", "Value": "a"}]))
+    assert refused(here.describe_training_job, TrainingJobName="dogs-1") == ("ValidationException", 400)
+    assert [len(client.list_training_jobs()["TrainingJobSummaries"]) for client in (here, there)] == [1, 2]
+    assert there.describe_training_job(TrainingJobName="cats-1")["ResourceConfig"]["InstanceCount"] == 2
+
+
+def test_search_returns_the_jobs_of_a_region_that_its_filters_fit(aws: StandIn) -> None:
+    here = aws.client("sagemaker")
+    aws.client("sagemaker", "eu-west-1").create_training_job(**a_job("elsewhere"))
+    for name in ("cats-1", "cats-2", "cats-3"):
+        here.create_training_job(**a_job(name, Tags=[{"Key": "team", "Value": "a"}]))
+    aws.job("cats-2", "Completed")
+    running = {"Filters": [{"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "InProgress"}]}
+    asked = {"Resource": "TrainingJob", "SearchExpression": running, "MaxResults": 1}
+    first = here.search(**asked)
+    second = here.search(**asked, NextToken=first["NextToken"])
+    found = [each["TrainingJob"] for page in (first, second) for each in page["Results"]]
+    assert sorted(job["TrainingJobName"] for job in found) == ["cats-1", "cats-3"]
+    assert found[0]["Tags"] == [{"Key": "team", "Value": "a"}]
+    assert "NextToken" not in second

@@ -45,13 +45,14 @@ class Submit(AskingEffect):
         try:
             return self._after_creation(job, opened, console)
         except BaseException as error:  # the job exists, whatever happens here
-            state = f"{job.name} exists and continues; `launch logs {job.name} --follow` follows it"
+            state = f"{job.name} exists and continues; `launch logs {job.name}{opened.options} --follow` follows it"
             with suppress(OSError):
                 if not isinstance(error, LaunchError):
                     console.say(state, "yellow")
             raise
 
     def _after_creation(self, job: launcher.Submitted, account: Account, console: Console) -> int:
+        follow_it = f"launch logs {job.name}{account.options} --follow"
         by_default = sys.stdout.isatty() and not self.as_json and not self.wait
         follow = by_default if self.follow is None else self.follow
         done = f"created   {job.name} in {job.region}"
@@ -65,7 +66,7 @@ class Submit(AskingEffect):
             try:
                 outcome = launcher.follow(job, account=account, console=console, view=View(logs=bool(follow)))
             except AwsError as error:  # the caller may create the job, but not describe it
-                other = f"a user with the permission can run `launch logs {job.name} --follow`"
+                other = f"a user with the permission can run `{follow_it}`"
                 if self.wait or self.follow:
                     message = f"{job.name} has been created and continues, but cannot be followed: {error}; {other}"
                     raise RefusedError(message) from None
@@ -75,7 +76,7 @@ class Submit(AskingEffect):
                     self.print_json(outcome.as_data())
                 return outcome.exit_code
         else:
-            console.say(f"follow    launch logs {job.name} --follow")
+            console.say(f"follow    {follow_it}")
         if self.as_json:
             created = {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}
             self.print_json({**created, "Created": not job.was_found})

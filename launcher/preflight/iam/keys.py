@@ -35,11 +35,11 @@ def named_keys(subject: Subject) -> list[tuple[SpecPath, str]]:
     return [(path, key) for path, key in named if key]
 
 
-def unusable(answer: dict[str, Any]) -> str | None:
+def unusable(subject: Subject, answer: dict[str, Any]) -> str | None:
     """Return why the key in DescribeKey's answer cannot be used now, and what to do; None if it can."""
     known = answer["KeyMetadata"]
     wrong, remedy = _STATES.get(known.get("KeyState", ""), ("", ""))
-    return f"{wrong}; {remedy.format(key=known['KeyId'])}" if wrong else None
+    return f"{wrong}; {remedy.format(key=known['KeyId'] + subject.account.options)}" if wrong else None
 
 
 def _ask_named(subject: Subject, path: SpecPath, key: str) -> Iterator[Finding]:
@@ -49,10 +49,12 @@ def _ask_named(subject: Subject, path: SpecPath, key: str) -> Iterator[Finding]:
         return
     answer = subject.find("kms", "describe_key", KeyId=key)
     if answer is None:
-        message = f"this account has no key {key!r} in {here}; `aws kms list-aliases` lists its keys"
+        message = (
+            f"this account has no key {key!r} in {here}; `aws kms list-aliases{subject.account.options}` lists its keys"
+        )
         yield path, "key-missing", message
         return
-    if wrong := unusable(answer):
+    if wrong := unusable(subject, answer):
         yield path, "key-disabled", f"{key!r} {wrong}"
     known = answer["KeyMetadata"]
     usage, spec = known.get("KeyUsage", "ENCRYPT_DECRYPT"), known.get("KeySpec", "SYMMETRIC_DEFAULT")
@@ -120,7 +122,7 @@ def _ask_of_data(subject: Subject) -> Iterator[Finding]:
         ("bucket-key-disabled", "the default KMS key of the bucket", default_keys(subject)),
     ):
         for path, arn in found:
-            if wrong := unusable(subject.ask("kms", "describe_key", KeyId=arn)):
+            if wrong := unusable(subject, subject.ask("kms", "describe_key", KeyId=arn)):
                 yield path, code, f"{what}, {arn}, {wrong}"
 
 

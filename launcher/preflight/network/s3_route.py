@@ -57,6 +57,7 @@ def _ask_routes(subject: Subject) -> Iterator[Finding]:
             by_way[way].setdefault(table["RouteTableId"], []).append(subnet["SubnetId"])
             dead |= _missing_targets(table, gone)
     create = f"run aws ec2 create-vpc-endpoint --vpc-id {vpc} --service-name com.amazonaws.{subject.account.region}.s3"
+    create += subject.account.options
     shown = {
         way: joined(f"{joined(names)} ({table})" for table, names in found.items()) for way, found in by_way.items()
     }

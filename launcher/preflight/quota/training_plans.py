@@ -35,7 +35,11 @@ def _ask(subject: Subject, path: SpecPath, use: tuple[str, Machines]) -> Iterato
     plan = subject.find("sagemaker", "describe_training_plan", TrainingPlanName=name)
     if plan is None:
         where = f"there is no training plan {name!r} in {subject.account.region}"
-        yield path, "training-plan-missing", f"{where}; `aws sagemaker list-training-plans` lists the plans"
+        yield (
+            path,
+            "training-plan-missing",
+            f"{where}; `aws sagemaker list-training-plans{subject.account.options}` lists the plans",
+        )
         return
     what, status = f"the training plan {name!r}", plan.get("Status")
     if status not in _USABLE:

@@ -71,7 +71,7 @@ def test_ctrl_c_during_creation_names_command_to_look_up_job(aws: StandIn, hangs
     code, out, err = interrupted(calls(aws, hangs, 1 if hangs == "CreateTrainingJob" else 2), "--json")
     aws.clear_faults()
     assert code == 130
-    assert "`launch status digits-1 --region us-east-1` shows whether it exists" in err
+    assert "`launch status digits-1` shows whether it exists" in err
     assert "`launch status digits-1" in json.loads(out)["error"]
 
 

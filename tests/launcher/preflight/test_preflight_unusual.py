@@ -240,8 +240,8 @@ def test_image_in_a_registry_that_does_not_answer_is_not_asked(world: World) -> 
 @pytest.mark.parametrize(
     ("denied", "silent"),
     [
-        ("iam:*", {"role", "permissions"}),
-        ("iam:SimulatePrincipalPolicy", {"permissions"}),
+        ("iam:*", {"caller", "role", "permissions"}),
+        ("iam:SimulatePrincipalPolicy", {"caller", "permissions"}),
         ("kms:DescribeKey", {"keys"}),
         ("ecr:*", {"image"}),
         ("service-quotas:*", {"quotas", "quotas in use"}),
