@@ -1,8 +1,8 @@
 """Upload the code to its place in S3 before the request is sent.
 
-The place is named for the code's digest, so a complete object is a correct one. S3 shows whether an object is complete: it
-stores the SHA-256 of what it received, and the object's metadata holds that of what we sent. (The bytes of the archive can
-differ between versions of zlib.)
+The place is named for the code's digest, but the job's role may write there, and so may others. So an object that exists is
+believed only if the SHA-256 that S3 itself has computed of it is that of the local bytes. (The bytes of the archive can
+differ between versions of zlib; it is uploaded again then.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from launcher.errors import RefusedError
 from launcher.planning import Plan
 from launcher.s3.uri import parse_s3_uri
 
-_CONTENT = "launcher-content"  # in the object's metadata: length and SHA-256 of what was sent
 _PIECE = 1 << 20  # bytes
 
 
@@ -37,17 +36,20 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
     if plan.code is None or plan.code_uri is None:
         return
     place = parse_s3_uri(plan.code_uri)
-    names = (contract.BOOT_FILE, contract.CODE_ARCHIVE)
-    missing = [name for name in names if not _is_whole(account, place.bucket, place.key + name)]
-    if not missing:
-        console.say(f"code      unchanged, at {plan.code_uri}")
-        return
     with TemporaryDirectory() as folder:
-        files = [_written(plan.code, Path(folder, name)) for name in missing]
-        total = sum(file.stat().st_size for file in files)
+        files = [_written(plan.code, Path(folder, name)) for name in (contract.BOOT_FILE, contract.CODE_ARCHIVE)]
+        digests = {file: _sha256(file) for file in files}
+        missing = [
+            file for file in files if not _is_stored(account, place.bucket, place.key + file.name, digests[file])
+        ]
+        if not missing:
+            console.say(f"code      unchanged, at {plan.code_uri}")
+            return
+        total = sum(file.stat().st_size for file in missing)
         with console.progress("uploading the code", total=total) as advance:
-            for file in files:
-                _put(account, place.bucket, place.key + file.name, file, _encryption(plan), advance)
+            for file in missing:
+                checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": digests[file], **_encryption(plan)}
+                _put(account, place.bucket, place.key + file.name, file, checked, advance)
     console.say(f"code      {human_bytes(total)} uploaded to {plan.code_uri}")
 
 
@@ -65,31 +67,33 @@ def _written(code: CodeArchive, file: Path) -> Path:
     return file
 
 
-def _is_whole(account: Account, bucket: str, key: str) -> bool:
-    """Return whether the object exists as it was sent; one without a checksum is uploaded again."""
+def _sha256(file: Path) -> str:
+    """Return a file's SHA-256 in base64, as S3 shows it."""
+    sha = hashlib.sha256()
+    with file.open("rb") as content:
+        while piece := content.read(_PIECE):
+            sha.update(piece)
+    return base64.b64encode(sha.digest()).decode()
+
+
+def _is_stored(account: Account, bucket: str, key: str, sha256: str) -> bool:
+    """Return whether the object has these bytes. Its metadata say nothing, since whoever wrote the object wrote them too."""
     try:
         head = account.call("s3", "head_object", Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except AwsError as error:
         if error.status in (403, 404):  # without s3:ListBucket, S3 denies a missing object too; the upload will show it
             return False
         raise _upload_refusal(error, bucket) from None
-    kept = head.get("ChecksumSHA256")
-    return kept is not None and f"{head['ContentLength']} {kept}" == head.get("Metadata", {}).get(_CONTENT)
+    return bool(head.get("ChecksumSHA256") == sha256)
 
 
 def _put(
-    account: Account, bucket: str, key: str, file: Path, encryption: dict[str, str], advance: Callable[[int], None]
+    account: Account, bucket: str, key: str, file: Path, settings: dict[str, str], advance: Callable[[int], None]
 ) -> None:
     """Send one PUT, after which the object is complete or absent, in a thread that Ctrl-C need not wait for."""
     from boto3.s3.transfer import TransferConfig
 
-    sha, size = hashlib.sha256(), file.stat().st_size
-    with file.open("rb") as content:
-        while piece := content.read(_PIECE):
-            sha.update(piece)
-    sha256 = base64.b64encode(sha.digest()).decode()
-    checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": sha256, "Metadata": {_CONTENT: f"{size} {sha256}"}}
-    settings = TransferConfig(multipart_threshold=size + 1, use_threads=False)
+    in_one_put = TransferConfig(multipart_threshold=file.stat().st_size + 1, use_threads=False)
     sent = 0
 
     def count(more: int) -> None:
@@ -100,7 +104,7 @@ def _put(
     def send(client: Any) -> None:
         count(-sent)  # An attempt with expired keys sent nothing.
         with file.open("rb") as body:
-            client.upload_fileobj(body, bucket, key, {**checked, **encryption}, Callback=count, Config=settings)
+            client.upload_fileobj(body, bucket, key, settings, Callback=count, Config=in_one_put)
 
     try:
         start(lambda: account.attempt("s3", "put_object", send)).result()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 import os
@@ -107,6 +109,22 @@ def test_incomplete_code_is_uploaded_again(aws: StandIn, plan: launcher.Plan, da
     body = {"empty": b"", "cut": sent(plan)[1][:100], "without a checksum": sent(plan)[1]}[damage]
     more = {} if damage == "without a checksum" else {"ChecksumAlgorithm": "SHA256"}
     s3.put_object(Bucket="mine", Key=key, Body=body, Metadata=whole["Metadata"], **more)
+    aws.clear_calls()
+    submitted(launcher.plan("job.yaml", name="digits-2"))
+    assert stored(aws, plan) == sent(plan)
+    assert aws.writing_calls() == ["s3:PutObject", "sagemaker:CreateTrainingJob"]
+
+
+@pytest.mark.parametrize("name", ["boot.py", "code.tar.gz"])
+def test_code_that_another_role_has_replaced_is_uploaded_again(aws: StandIn, plan: launcher.Plan, name: str) -> None:
+    """The object is whole, and its checksum and metadata are those of its own content."""
+    assert plan.code_uri is not None
+    key, content = plan.code_uri.removeprefix("s3://mine/") + name, b"print('not yours')\n"
+    sha256 = base64.b64encode(hashlib.sha256(content).digest()).decode()
+    submitted(plan)
+    of_us = aws.client("s3").head_object(Bucket="mine", Key=key)["Metadata"]
+    metadata = dict.fromkeys([*of_us, "launcher-content"], f"{len(content)} {sha256}")
+    aws.client("s3").put_object(Bucket="mine", Key=key, Body=content, Metadata=metadata, ChecksumAlgorithm="SHA256")
     aws.clear_calls()
     submitted(launcher.plan("job.yaml", name="digits-2"))
     assert stored(aws, plan) == sent(plan)
