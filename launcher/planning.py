@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 from entrypoints import contract
@@ -21,6 +22,7 @@ from launcher.code.files import CodeError
 from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, first_names, in_file_order, limit_problems
 from launcher.request.aws_model import REQUEST, shapes, shown, violations
 from launcher.request.build import build_request
+from launcher.request.masking import MaskedMembers, masked_members, with_members
 from launcher.request.origin import Origin
 from launcher.request.view import groups_of
 from launcher.spec.job import Code, JobSpec
@@ -43,16 +45,13 @@ class Plan:
     warnings: tuple[Problem, ...]
 
     def masked_request(self) -> dict[str, Any]:
-        """Return the request with settings that name environment variables as written, `${NAME}`, so without secrets."""
-        request = dict(self.request)
-        for member, name in self.masked:
-            request[member] = {**request[member], name: self.spec.masked[member, name]}
-        return request
+        """Return the request with texts that name environment variables as written, `${NAME}`, so without secrets."""
+        return dict(with_members(self.request, self.masked))
 
-    @property
-    def masked(self) -> list[tuple[str, str]]:
-        """The settings that `masked_request` does not show as they are sent: (member, name)."""
-        return [(member, name) for member, name in self.spec.masked if name in self.request.get(member, {})]
+    @cached_property
+    def masked(self) -> MaskedMembers:
+        """The members that `masked_request` does not show as they are sent."""
+        return masked_members(self.request, self.origin, self.spec.variables)
 
 
 def make_plan(
@@ -97,7 +96,7 @@ def make_plan(
             if path not in wrong:  # the rest follows from a wrong file name
                 problems.append(Problem(path, text, name, "error", spec.locate(path)))
             wrong |= {path} - {("code",)}
-    problems = in_file_order(without_ignored(problems, spec, ignore))
+    problems = in_file_order(without_ignored(list(spec.variables.mask_problems(problems)), spec, ignore))
     if any(problem.severity == "error" for problem in problems):
         raise SpecError(limit_problems(problems))
     if spec.code is not None and uri is not None:

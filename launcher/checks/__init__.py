@@ -18,7 +18,7 @@ from launcher.checks.remedies import remedy
 from launcher.checks.rule import Rule
 from launcher.checks.unknown_members import follows, watched, without
 from launcher.errors import Location, Problem, SpecPath
-from launcher.request.aws_model import Violation, shown, violations
+from launcher.request.aws_model import Violation, violations
 from launcher.request.build import Built, build_request
 from launcher.request.image_uris import WANTED as IMAGE_KEYS
 from launcher.request.view import Draft
@@ -65,7 +65,7 @@ def check_spec(
         by_a_rule = violation.path == ("InputDataConfig",) and violation.code == "aws-max"
         if not by_a_rule and not _is_the_jobs_mode(violation, request, spec):
             path = origin.place(violation.path)
-            message = _without_secret(violation, request, spec) + remedy(violation, request, str(path[-1]))
+            message = violation.message + remedy(violation, request, str(path[-1]))
             location = spec.locate(path)
             if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
                 path, location = (), Location("--name", 1, 1, given)
@@ -88,14 +88,6 @@ def check_spec(
                 place = origin.place_of_key(path)
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
     return problems
-
-
-def _without_secret(violation: Violation, request: dict[str, Any], spec: JobSpec) -> str:
-    """Return the message, with a setting from an environment variable as it is written."""
-    written = spec.masked.get((str(violation.path[0]), str(violation.path[-1])))
-    if written is None:
-        return violation.message
-    return violation.message.replace(shown(request[str(violation.path[0])][violation.path[1]]), repr(written))
 
 
 def _is_the_jobs_mode(violation: Violation, request: dict[str, Any], spec: JobSpec) -> bool:

@@ -14,6 +14,7 @@ from launcher.errors import SpecPath, dotted
 from launcher.jobs.lookup import describe, tags_of
 from launcher.request.aws_model import shapes
 from launcher.request.forms import find_request
+from launcher.request.masking import with_members
 
 _ABSENT = object()
 # What DescribeTrainingJob returns for members missing from the request, by the last two steps of their path; `*` is a channel.
@@ -82,11 +83,11 @@ def _differences(
         ran["Tags"] = tags
     elif tags is None:
         asked.pop("Tags", None)
-    of_job = {} if show_secrets else dict.fromkeys(settings_to_hide(description), HIDDEN)
-    of_plan = {} if show_secrets else plan.spec.masked
+    of_job: dict[SpecPath, str] = dict.fromkeys(() if show_secrets else settings_to_hide(description), HIDDEN)
+    shown = with_members(ran, of_job), asked if show_secrets else plan.masked_request()
     for path, before, after in _walk(ran, asked, ()):
         if path != ("TrainingJobName",):
-            yield path, _shown(path, before, of_job), _shown(path, after, of_plan)
+            yield path, _shown(path, before, shown[0]), _shown(path, after, shown[1])
 
 
 def _walk(before: Any, after: Any, path: SpecPath) -> Iterator[tuple[SpecPath, Any, Any]]:
@@ -119,12 +120,11 @@ def _by_name(value: Any) -> Any:
     return named if len(named) == len(value) else value
 
 
-def _shown(path: SpecPath, value: Any, hidden: Mapping[tuple[str, str], str]) -> str | None:
-    """Return the value as JSON, with masks in place of hidden settings; None if the value is absent."""
+def _shown(path: SpecPath, value: Any, request: Any) -> str | None:
+    """Return the value as JSON, as `request` shows it; None if it is absent."""
     if value is _ABSENT:
         return None
-    if len(path) == 2 and (instead := hidden.get((str(path[0]), str(path[1])))) is not None:
-        return instead
-    if len(path) == 1 and isinstance(value, Mapping):
-        value = {key: hidden.get((str(path[0]), str(key)), item) for key, item in value.items()}
-    return json_text(value, default=str)
+    for name in path:
+        request = _by_name(request)
+        request = request.get(name, HIDDEN) if isinstance(request, Mapping) else HIDDEN  # a masked name leads nowhere
+    return json_text(_by_name(request), default=str)

@@ -16,6 +16,7 @@ from launcher.console import say
 from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
 from launcher.request.serialization import as_yaml
+from launcher.spec.variables import Variables
 
 _GENERATED = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.spec.names appends to a base name
 
@@ -45,8 +46,13 @@ class Rerun(SpecOptions, AccountOptions, Command):
         variables = _hide(spec, job)
         known = {**os.environ, **variables}
         parsed = launcher.parse_spec(as_yaml(spec), f"<{self.name}>", sets=self.sets, environ=known)
-        ours = {f"${{{variable}}}" for variable in variables}
-        parsed._masked = {place: HIDDEN if text in ours else text for place, text in parsed.masked.items()}
+        ours = {f"${{{variable}}}": HIDDEN for variable in variables}
+        written = {place: ours.get(text, text) for place, text in parsed.variables.written.items()}
+        values = {
+            place: {value: ours.get(shown, shown) for value, shown in found.items()}
+            for place, found in parsed.variables.values.items()
+        }
+        parsed._variables = Variables(written, values)
         return self.effect.carry_out(self.plan(parsed, self.new_name), lambda: account)
 
 

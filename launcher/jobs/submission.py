@@ -13,6 +13,8 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
@@ -28,6 +30,7 @@ from launcher.spec.names import place_of_name
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore waits within each of them as well
 _LIKELY_SECRET = 8  # characters
+_FREE_TEXTS = {"Environment", "HyperParameters", "ContainerEntrypoint", "ContainerArguments", "Tags"}
 _TAKEN = ("ResourceInUse", "ResourceInUseException")
 _MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")
 _DENIED = re.compile(r"is not authorized to perform: ([\w-]+:\w+)")
@@ -91,12 +94,16 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
 def mask(plan: Plan, account: Account) -> None:
     """Mask the plan's hidden values in everything that AWS answers.
 
-    Any of an earlier job's settings can be a secret, so all are masked, except short ones such as `no` or `INFO`.
+    Any of an earlier job's settings can be a secret, so all are masked, except short ones such as `no` or `INFO`. So are short
+    values outside of settings, arguments and tags, such as a number of instances.
     """
-    for (member, name), written in plan.spec.masked.items():
-        value = str(plan.request.get(member, {}).get(name) or "")
-        if written != HIDDEN or is_secret_name(name) or len(value) >= _LIKELY_SECRET:
-            account.mask.add(value, written)
+    for path, written in plan.masked.items():
+        place, value = plan.origin.place(path), str(reduce(getitem, path, plan.request))  # type: ignore[arg-type]
+        parts = {value: written, **plan.spec.variables.values.get(place, {})}
+        is_free_text = not _FREE_TEXTS.isdisjoint(path) and written != HIDDEN
+        for part, shown in parts.items():
+            if is_free_text or is_secret_name(str(path[-1])) or len(part) >= _LIKELY_SECRET:
+                account.mask.add(part, shown)
 
 
 def _create(plan: Plan, account: Account, console: Console) -> Submitted:

@@ -18,6 +18,7 @@ from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean
 from launcher.parsing.spec_text import MAX_BYTES, checked_text
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, read_tree
 from launcher.spec.values import Plain, as_text
+from launcher.spec.variables import Variables
 
 _EXTENDS = "extends"
 _MAX_NAME = 1000  # characters
@@ -26,30 +27,30 @@ _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\
 _NAME = r"(?:\"[^\"]+\"|[^.\[\]\"=]+)"
 _STEPS = rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*"
 _STEP = r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)"
-# Place in a spec -> member of the request. Their values may be secrets, so a dry run shows the variables by name.
-_SETTINGS: dict[SpecPath, str] = {
-    ("environment",): "Environment",
-    ("hyperparameters",): "HyperParameters",
-    ("request", "Environment"): "Environment",
-    ("request", "HyperParameters"): "HyperParameters",
-}
+# Mappings of settings: each is one text, as which it is shown.
+_SETTINGS: tuple[SpecPath, ...] = (
+    *(("environment",), ("hyperparameters",)),
+    *(("request", "Environment"), ("request", "HyperParameters")),
+)
 _WHOLE = {("request",), *_SETTINGS}
 # Mappings whose keys the user chooses: null in an upper layer deletes a key of the lower one.
 _OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",))
-MaskedSettings = dict[tuple[str, str], str]  # (member, name) -> the setting as written, its variables unresolved
 
 
 def read_layers(
     text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]
-) -> tuple[Tree, MaskedSettings]:
-    """Return the merged tree of a spec, and its settings that name variables. Raises SpecError."""
+) -> tuple[Tree, Variables]:
+    """Return the merged tree of a spec, and its texts that name variables. Raises SpecError."""
     tree = _merge_bases(_read(text, file), (), environ, iter(range(_MAX_FILES)))
     for assignment in sets if isinstance(tree.value, dict) else ():
         _assign(tree, assignment)
     _expand_bare_uris(tree)
-    masked = _masked(tree.value)
+    variables = Variables(dict(_texts_with_variables(tree.value, ())))
+    for place, written in variables.written.items():
+        used = {environ.get(found[2]) or found[4]: found[0] for found in _VARIABLE.finditer(written) if found[2]}
+        variables.values[place] = {value: shown for value, shown in used.items() if value}
     tree.value = _resolved(tree.value, (), tree, environ)
-    return tree, masked
+    return tree, variables
 
 
 def read_bytes(path: Path) -> bytes:
@@ -96,13 +97,13 @@ def _merge_bases(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str],
         if len(name) > _MAX_NAME:
             raise refused(f"is not a path, since it has more than {_MAX_NAME:,} characters; shorten it")
         if re.match(r"[a-z][a-z0-9]*://", name):
-            raise refused(f"{_shown(name)} is not a local file; download it, and write its path")
+            raise refused(f"{_shown(written)} is not a local file; download it, and write its path")
         path = Path(tree.file).parent / name
         if os.path.realpath(path) in above:
-            raise refused(f"{_shown(name)} extends this file in turn; remove one of the two")
+            raise refused(f"{_shown(written)} extends this file in turn; remove one of the two")
         if next(files, None) is None:
             raise refused(f"reads more than {_MAX_FILES} files; extend fewer")
-        shown = _shown(str(path))
+        shown = _shown(str(Path(tree.file).parent / written))
         try:
             base = _read(read_bytes(path), str(path))
         except OSError as error:
@@ -245,18 +246,16 @@ def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]
     return value if wrong else resolved
 
 
-def _masked(value: Any) -> MaskedSettings:
-    """Return the settings that name variables, as written."""
-    masked: MaskedSettings = {}
-    for place, member in _SETTINGS.items():
-        level = value
-        for key in place:
-            level = level.get(key) if isinstance(level, dict) else None
-        for name, setting in level.items() if isinstance(level, dict) else ():
-            written = "" if setting is None else as_text(setting)
-            if any(found[2] for found in _VARIABLE.finditer(written)):
-                masked[member, name] = written
-    return masked
+def _texts_with_variables(value: Any, path: SpecPath) -> Iterator[tuple[SpecPath, str]]:
+    """Yield the place of each text that names a variable, and the text as written."""
+    is_whole = path in _WHOLE and not isinstance(value, dict)
+    if path[:-1] in _SETTINGS and isinstance(value, dict | list):
+        value = as_text(value)
+    if isinstance(value, dict) or (isinstance(value, list) and not is_whole):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts_with_variables(item, (*path, key))
+    elif isinstance(value, str) and not is_whole and any(found[2] for found in _VARIABLE.finditer(value)):
+        yield path, str(value)
 
 
 def _refused(path: SpecPath, place: Location, message: str) -> SpecError:

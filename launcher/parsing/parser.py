@@ -72,12 +72,12 @@ def parse_spec(
     Raises:
         SpecError: With every problem found, in the file's order.
     """
-    tree, masked = read_layers(text, file, sets, environ or {})
+    tree, variables = read_layers(text, file, sets, environ or {})
     if not isinstance(tree.value, dict):
         message = "is not a mapping; write a spec of `key: value` lines"
         raise SpecError([Problem((), message, WRONG_TYPE, location=tree.locate(()))])
     spec, found = _validated(tree.value)
-    spec._locate, spec._masked = tree.locate, masked
+    spec._locate, spec._variables = tree.locate, variables
     if not found and not tree.problems:
         return spec
     # Messages for thousands of problems would be slow, since each looks for the nearest known name.
@@ -96,7 +96,8 @@ def parse_spec(
     ]
     known = {problem.location for problem in tree.problems}  # other problems at these places follow from these
     problems = [problem for problem in problems + more if problem.location not in known]
-    ordered = errors.without_repetitions(errors.in_file_order(problems + tree.problems))
+    masked = list(variables.mask_problems(problems + tree.problems))
+    ordered = errors.without_repetitions(errors.in_file_order(masked))
     raise SpecError(errors.limit_problems(ordered, len(found) - len(first)))
 
 

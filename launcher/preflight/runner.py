@@ -145,7 +145,9 @@ def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) ->
         location = spec.locate(place)
         if code == "name-taken":
             _, location = place_of_name(plan.request["TrainingJobName"], spec)
-        return Problem(place, _printable(message), code, run.check.codes[code][0], location)
+        return Problem(
+            place, _printable(spec.variables.masked(message, place)), code, run.check.codes[code][0], location
+        )
 
     def in_order(notes: list[Note]) -> list[Note]:
         placed = [(origin.place_of_key(path), _printable(text)) for path, text in list(notes)]

@@ -16,6 +16,7 @@ from launcher.spec import sections
 from launcher.spec.channels import Channel
 from launcher.spec.model import Section
 from launcher.spec.values import Boolean, Dollars, Setting, Text
+from launcher.spec.variables import Variables
 
 if TYPE_CHECKING:
     ImageOrUri = sections.Image | str
@@ -114,7 +115,7 @@ class JobSpec(Section):
     max_cost: Dollars | None = None
     """US dollars; a job that may cost more is submitted only if you agree on a terminal. 100 by default, which `--yes` lifts."""
 
-    _masked: dict[tuple[str, str], str] = PrivateAttr(default_factory=dict)
+    _variables: Variables = PrivateAttr(default_factory=Variables)
     _locate: Callable[[SpecPath], Location | None] | None = PrivateAttr(default=None)
 
     def locate(self, path: SpecPath) -> Location | None:
@@ -127,9 +128,9 @@ class JobSpec(Section):
         return str(Path(location.file).parent) if location else "."
 
     @property
-    def masked(self) -> Mapping[tuple[str, str], str]:
-        """The settings that name environment variables, as written: (member of the request, name) -> text."""
-        return self._masked
+    def variables(self) -> Variables:
+        """The texts that name environment variables."""
+        return self._variables
 
     @property
     def all_channels(self) -> Mapping[str, Channel]:

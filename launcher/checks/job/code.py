@@ -128,7 +128,7 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
         arrives = argument(value, code.argument_style)
         if arrives == text or isinstance(value, bool):
             continue
-        if ("HyperParameters", name) in draft.spec.masked:
+        if {("hyperparameters", name), ("request", "HyperParameters", name)} & draft.spec.variables.written.keys():
             message = "changes on its way to the script; set the variable to plain text, or to JSON in its usual form"
         elif code.argument_style == "toolkit" and isinstance(value, dict | list):
             as_json = shown(argument(value, "json"))

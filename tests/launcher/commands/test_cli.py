@@ -279,6 +279,6 @@ def test_masked_dry_run_says_which_settings_and_what_to_do(folder: Path, monkeyp
         "MIXED": "$${A} ${TOKEN}",
     }
     assert done.stderr == (
-        "warning: Environment.TOKEN, Environment.MIXED, HyperParameters.key: masked, so this is not the request to send;"
+        "warning: HyperParameters.key, Environment.TOKEN, Environment.MIXED: masked, so this is not the request to send;"
         " --show-secrets prints that\n"
     )

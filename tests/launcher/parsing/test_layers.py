@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,73 @@ def test_messages_do_not_show_the_value_of_a_variable(folder: Path) -> None:
     assert not any("hush" in line for line in found)
     found = problems(job, environ={"TOKEN": "hush\nhush"})
     assert not any("hush" in line for line in found)
+
+
+EVERYWHERE = """
+container_entrypoint: [python3, train.py]
+container_arguments: ["--token=${TOKEN}", "--count", "${COUNT}"]
+tags: {owner: "${TOKEN}"}
+metric_definitions: [{name: loss, regex: "${TOKEN} ([0-9]+)"}]
+channels:
+  train: "s3://${TOKEN}-data/train"
+  more: {source: S3Connector, s3_uri: "s3://${TOKEN}-data/more"}
+request: {RetryStrategy: {MaximumRetryAttempts: "${COUNT}"}, ExperimentConfig: {ExperimentName: "${TOKEN}"}}
+"""
+
+
+def test_variables_are_masked_at_every_place_and_sent_as_they_are(folder: Path) -> None:
+    (folder / "job.yaml").write_text(laid_over_base(EVERYWHERE.replace("channels:", "channels: !!map")))
+    spec = launcher.load(folder / "job.yaml", environ={"TOKEN": "hush-hush", "COUNT": "2"})
+    plan = launcher.plan(spec, name="one")
+    sent = json.dumps(plan.request)
+    assert plan.request["AlgorithmSpecification"]["ContainerArguments"] == ["--token=hush-hush", "--count", "2"]
+    assert sent.count("hush-hush") == 6
+    shown = plan.masked_request()
+    assert "hush" not in json.dumps(shown)
+    assert shown["AlgorithmSpecification"]["ContainerArguments"] == ["--token=${TOKEN}", "--count", "${COUNT}"]
+    assert {"Key": "owner", "Value": "${TOKEN}"} in shown["Tags"]
+    assert shown["RetryStrategy"] == {"MaximumRetryAttempts": "${COUNT}"}
+    assert json.dumps(plan.request) == sent
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "tags: {owner: '${TOKEN}&'}",
+        "tags: {owner: '${TOKEN}'}",
+        "role_arn: '${TOKEN}'",
+        "training_input_mode: '${TOKEN}'",
+        "training_input_mode: ['${TOKEN}']",
+        "channels: '${TOKEN}'",
+        "channels: {train: {s3_uri: 's3://mine/x', input_mode: '${TOKEN}'}}",
+        "channels: {train: {source: '${TOKEN}'}}",
+        "image: 'x ${TOKEN}'",
+        "resource_config: {instance_count: '${TOKEN}'}",
+        "stopping_condition: {max_runtime_in_seconds: '${TOKEN}'}",
+        "max_cost: '${TOKEN}'",
+        "ignore: ['${TOKEN}']",
+        "code: '${TOKEN}'",
+        "code: {directory: '${TOKEN}', entry_point: train.py}",
+        "code: {entry_point: '${TOKEN}'}",
+        "request: {Tags: '${TOKEN}'}",
+        "extends: '${TOKEN}.yaml'",
+    ],
+)
+@pytest.mark.parametrize("value", ["Hush&1'x", "Hush&1'x" + 300 * "x"])
+def test_messages_show_variables_by_name(folder: Path, spec: str, value: str) -> None:
+    """The value is wrong at each of these places, and most messages quote it; a long one only up to the 57th character."""
+    (folder / "job.yaml").write_text(f"{laid_over_base('')}\n{spec}\n")
+    found = problems(folder / "job.yaml", environ={"TOKEN": value})
+    assert found
+    assert not any("Hush" in line for line in found)
+
+
+def test_short_values_are_masked_only_at_their_own_place(folder: Path) -> None:
+    job = "stopping_condition: {max_runtime_in_seconds: '${N}'}\nresource_config: {instance_count: 0, instance_type: ml.m5.large}"
+    (folder / "job.yaml").write_text(laid_over_base(job))
+    found = problems(folder / "job.yaml", environ={"N": "0"})
+    assert any("max_runtime_in_seconds: is ${N}, but AWS takes at least 1" in line for line in found)
+    assert any("instance_count: " in line and "${N}" not in line for line in found)
 
 
 def test_variables_are_looked_up_only_in_the_given_environment() -> None:
