@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from entrypoints.samples.lst import read_lst as read_lst
     from entrypoints.timed_loader import timed as timed
     from entrypoints.torch_data.dataset import ChannelDataset as ChannelDataset
-    from entrypoints.torch_data.dataset import uneven_ranks as uneven_ranks
+    from entrypoints.torch_data.even_loader import EvenLoader as EvenLoader
+    from entrypoints.torch_data.even_loader import LightningLoader as LightningLoader
     from entrypoints.torch_data.loader import ThreadLoader as ThreadLoader
     from entrypoints.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
     from entrypoints.torch_data.map import MountedMapDataset as MountedMapDataset
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from entrypoints.torch_data.ranks import even_batches as even_batches
     from entrypoints.torch_data.ranks import gather_state as gather_state
     from entrypoints.torch_data.ranks import load_state as load_state
+    from entrypoints.torch_data.ranks import uneven_ranks as uneven_ranks
 
 _NAMES_OF = {
     "checkpoint": "load_checkpoint save_checkpoint",
@@ -57,9 +59,10 @@ _NAMES_OF = {
     "samples.channel": "open_channel",
     "samples.class_folders": "class_index find_classes",
     "samples.lst": "read_lst",
-    "torch_data.dataset": "ChannelDataset uneven_ranks",
+    "torch_data.dataset": "ChannelDataset",
+    "torch_data.even_loader": "EvenLoader LightningLoader",
     "torch_data.loader": "ThreadLoader",
-    "torch_data.ranks": "even_batches gather_state load_state",
+    "torch_data.ranks": "even_batches gather_state load_state uneven_ranks",
     "torch_data.map": "ConnectorMapDataset MountedMapDataset",
     "torch_data.mixed": "MixedDataset",
     "timed_loader": "timed",

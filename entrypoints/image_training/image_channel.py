@@ -89,17 +89,13 @@ class ImageChannel:
         self._dataset = ChannelDataset(name, environment=environment, reading=reading)
         collate = _Collate(name, labels, form)
         self.loader = ThreadLoader(self._dataset, loading.batch_size, threads=loading.threads, collate=collate)
+        self.epoch = 0  # of the last pass
         self._resumed: int | None = None  # the epoch in which the next pass resumes
 
     @property
     def restarts_epoch(self) -> bool:
         """Whether the present state restarts the pass: in the middle of a Pipe that SageMaker shuffles."""
         return self.loader.state_dict().keys() == {"epoch"}
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last pass."""
-        return self._dataset.epoch
 
     def batches(self, epoch: int) -> Generator[Batch, None, None]:
         """Return the batches of one pass over the channel, or of the rest of the pass whose state the loader has loaded.
@@ -109,6 +105,7 @@ class ImageChannel:
         """
         statistics = self.statistics
         self._dataset.set_epoch(epoch)
+        self.epoch = epoch
         statistics.passes += 1
         if self._resumed != epoch:
             statistics.last, statistics.seen = Tally(), []
@@ -130,7 +127,8 @@ class ImageChannel:
 
     def resume(self, epoch: int, last: Tally, seen: list[int]) -> None:
         """Add the pass of this epoch to what was read of it before; passes of other epochs are counted from their beginning."""
-        self._resumed, self.statistics.last, self.statistics.seen = epoch, last, seen
+        self.epoch = self._resumed = epoch
+        self.statistics.last, self.statistics.seen = last, seen
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 from entrypoints.checkpointing.checkpoints import Checkpoints
 from entrypoints.image_training.image_channel import Batch, ImageChannel
 from entrypoints.samples.digest import Tally
-from entrypoints.torch_data.dataset import uneven_ranks
+from entrypoints.torch_data.ranks import uneven_ranks
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 A dataset has one reader (its own process), or one for each worker of a DataLoader; they share the machine's cells. The position in
 an epoch is in the states (states.py).
 
-`set_epoch` sets the epoch; otherwise the loaded states do. After the state of a finished epoch the next epoch follows; with several
-ranks, others may still be in the middle of that epoch, so it is iterated once more, without samples.
+`set_epoch` sets the epoch; otherwise the loaded states do, and the end of an iteration sets the next one. After the state of a
+finished epoch the next epoch follows; if other ranks may still be in the middle of it, it is iterated once more, without samples.
 
 torchdata's StatefulDataLoader makes this more than a number. It passes each worker its own state after the epoch was set, passes
 the dataset of the loading process nothing, and iterates twice after a state from the end of a loop: first with the state, which
@@ -20,9 +20,12 @@ from entrypoints.errors import ChannelError, is_count
 from entrypoints.order.states import State
 
 READERS = 1024  # at most, of a dataset
-# The cells: the epoch of set_epoch, that of the loaded states (or -1), the number of readers, and the phase of each.
-_SET, _LOADED, _COUNT, _FIRST = range(4)
-CELLS = _FIRST + READERS
+# The cells: the epoch of set_epoch or after the last iteration, that of the loaded states (or -1), the number of readers, whether
+# they are workers, whether a finished epoch is iterated once more, whether the end of an iteration has set the epoch, the phase of
+# each reader, and for each the mark of the iteration that it has ended last, or _BEGUN.
+_SET, _LOADED, _COUNT, _WORKERS, _REPEATED, _ADVANCED, _FIRST = range(7)
+CELLS = _FIRST + 2 * READERS
+_BEGUN = -1
 
 # What a reader's next iteration follows:
 FRESH = 0  # no state
@@ -57,81 +60,119 @@ class Iterations:
 
     Args:
         cells: Integers, shared by all processes that iterate: CELLS, or fewer for fewer readers.
-        is_only_rank: Whether no other rank may be in the middle of an epoch that this one has finished.
     """
 
-    def __init__(self, cells: MutableSequence[int], is_only_rank: bool = True) -> None:
-        self._cells, self._is_only_rank = cells, is_only_rank
-        self._waiting: State | None = None  # the loaded state; forked workers have a copy
+    def __init__(self, cells: MutableSequence[int]) -> None:
+        self.cells = cells
+        self.waiting: State | None = None  # the loaded state; forked workers have a copy
         cells[_SET] = cells[_LOADED] = -1
         cells[_COUNT] = 1
 
     @property
     def epoch(self) -> int:
         """The epoch of the next iteration."""
-        chosen, loaded = map(int, self._cells[:_COUNT])
+        chosen, loaded = map(int, self.cells[:_COUNT])
         if chosen >= 0:
             return chosen
-        is_repeated = not self._is_only_rank and not {FINISHED, OWN, ENDED}.isdisjoint(self._phases())
+        is_repeated = bool(self.cells[_REPEATED]) and not {FINISHED, OWN, ENDED}.isdisjoint(self._phases())
         return loaded + (not is_repeated)
 
     def set_epoch(self, epoch: int) -> None:
-        self._cells[_SET] = epoch
-        self.move("set", *range(int(self._cells[_COUNT])))
+        self.cells[_SET], self.cells[_ADVANCED] = epoch, 0
+        readers = range(int(self.cells[_COUNT]))
+        for reader in readers:
+            self.cells[self._first_end + reader] = 0
+        self.move("set", *readers)
 
-    def load(self, state: State, finished: bool, worker: int | None = None) -> None:
-        """Resume at a state with the next iteration of one worker, or else of each reader."""
+    def load(self, state: State, finished: bool, worker: int | None = None, *, are_several: bool = False) -> None:
+        """Resume at a state with the next iteration of one worker, or else of each reader.
+
+        `are_several` is whether there are other ranks, which may be in the middle of an epoch that this one has finished.
+        """
         has_position = "version" in state or "threads" in state
-        self._waiting = state if has_position else None
-        self._cells[_LOADED] = state["epoch"]
+        self.waiting = state if has_position else None
+        self.cells[_LOADED] = state["epoch"]
+        self.cells[_REPEATED] = are_several and "merged" not in state  # A merged state is finished if all ranks have.
+        if self.cells[_ADVANCED]:
+            self.cells[_SET], self.cells[_ADVANCED] = -1, 0
         if worker is not None and (has_position or finished):
-            self._cells[_FIRST + worker] = ENDED if finished else OWN
+            self.cells[_FIRST + worker] = ENDED if finished else OWN
             return
-        for place in range(_FIRST, len(self._cells)):
-            self._cells[place] = FINISHED if finished else OFFERED if has_position else FRESH
+        for place in range(_FIRST, self._first_end):
+            self.cells[place] = FINISHED if finished else OFFERED if has_position else FRESH
         if not finished:
             self.set_epoch(state["epoch"])
 
-    def begin(self, reader: int = 0, readers: int = 1) -> Start:
-        """Begin an iteration of one of so many readers."""
-        self._cells[_COUNT] = readers
+    def begin(self, reader: int = 0, readers: int = 1, loop: int | None = None) -> Start:
+        """Begin an iteration of one of so many readers; of workers, which all know their `loop` by a number."""
+        self.cells[_COUNT], self.cells[_WORKERS] = readers, loop is not None
+        self.cells[self._first_end + reader] = _BEGUN
         phases = self._phases()
         phase, epoch = phases[reader], self.epoch
         # A reader that has resumed from a state can still have a copy of it.
-        state, self._waiting = self._waiting if FRESH < phase < PARTLY else None, None
+        state, self.waiting = self.waiting if FRESH < phase < PARTLY else None, None
         if state is not None and phase in (OWN, ENDED):
             epoch = state["epoch"]
         if state is not None and state["epoch"] == epoch:
             self.move("resume", reader)
             return Start(epoch, state, False)
-        is_over = epoch == self._cells[_LOADED] and phase != SKIPPED and FRESH not in phases
+        is_over = epoch == self.cells[_LOADED] and phase != SKIPPED and FRESH not in phases
         self.move("skip" if is_over else "read", reader)
         return Start(epoch, None, is_over)
 
     def move(self, event: str, *readers: int) -> None:
         """Record an event of an iteration of one reader, or of several."""
-        if event == "yield" and self._cells[_SET] < 0:
-            self._cells[_SET] = self._cells[_LOADED]
+        if event == "yield" and self.cells[_SET] < 0:
+            self.cells[_SET] = self.cells[_LOADED]
         for place in (_FIRST + reader for reader in readers):
-            phase = int(self._cells[place])
-            self._cells[place] = TRANSITIONS[event].get(phase, phase)
+            phase = int(self.cells[place])
+            self.cells[place] = TRANSITIONS[event].get(phase, phase)
+
+    def end(self, epoch: int, reader: int = 0, loop: int | None = None) -> None:
+        """End an iteration of one reader. The last one's end sets the next epoch, unless `set_epoch` has set one."""
+        self.move("end", reader)
+        # Workers that begin late must not count as ended because they have ended an earlier loop, which was left.
+        mark = 1 + abs(hash((epoch, loop or 0)))
+        self.cells[self._first_end + reader] = mark
+        # torchdata's first iteration after a state from the end of a loop is not the loop's.
+        is_loop = not {FRESH, SKIPPED}.isdisjoint(self._phases())
+        # Readers that end at the same time all write the same.
+        if is_loop and set(self._ends()) == {mark} and int(self.cells[_SET]) in (-1, epoch):
+            self.cells[_SET], self.cells[_ADVANCED] = epoch + 1, 1
 
     def state(self, now: State | None) -> State:
         """Return the state of a loop: the loaded one if it waits, else the position now, unless another epoch was set."""
-        alone: State = {"epoch": self.epoch}
-        return next((state for state in (self._waiting, now) if state and state["epoch"] == alone["epoch"]), alone)
+        epoch = self.epoch
+        # Other ranks may be in the middle of the epoch that this one has just finished.
+        epochs = (epoch, epoch - int(self.cells[_ADVANCED]))
+        return next((state for state in (self.waiting, now) if state and state["epoch"] in epochs), {"epoch": epoch})
+
+    def is_elsewhere(self) -> bool:
+        """Return whether workers iterate, whose position this process does not know."""
+        return bool(self.cells[_WORKERS]) and self.is_running()
+
+    def is_running(self) -> bool:
+        """Return whether a reader has begun an iteration that it has not ended, and no epoch was set since."""
+        return _BEGUN in self._ends()
 
     def ask(self, worker: int) -> None:
         """Record that a worker's state is taken in the middle of its shard."""
-        if self._cells[_FIRST + worker] == PARTLY:
-            self.move("ask", *range(int(self._cells[_COUNT])))
+        if self.cells[_FIRST + worker] == PARTLY:
+            self.move("ask", *range(int(self.cells[_COUNT])))
 
     def are_finished(self) -> bool:
         """Return whether all readers have loaded states of a finished epoch; ask once all have begun."""
         return {FINISHED, ENDED}.issuperset(self._phases())
 
+    @property
+    def _first_end(self) -> int:
+        return (_FIRST + len(self.cells)) // 2
+
     def _phases(self) -> list[int]:
-        return [int(self._cells[_FIRST + reader]) for reader in range(int(self._cells[_COUNT]))]
+        return [int(self.cells[_FIRST + reader]) for reader in range(int(self.cells[_COUNT]))]
+
+    def _ends(self) -> list[int]:
+        return [int(self.cells[self._first_end + reader]) for reader in range(int(self.cells[_COUNT]))]
 
 
 def check_state(state: Any, taker: str) -> None:

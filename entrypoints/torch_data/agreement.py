@@ -1,4 +1,4 @@
-"""Comparing listings by the store of the torch process group, so that no rank waits for another."""
+"""What the torch process group knows: this process's rank, and by its store listings, so that no rank waits for another."""
 
 # ruff: noqa: TID253 - its name says that this file imports torch
 
@@ -12,6 +12,8 @@ import torch.distributed
 from torch.utils.data import get_worker_info
 
 from entrypoints.fetching.silence import warn
+from entrypoints.job.environment import Environment
+from entrypoints.order.sharding import Placement, placement_of_rank
 
 _SECONDS = 20.0  # until an answer of the store, which is in the process of rank 0 or of torchrun
 _stores: dict[int, Any] = {}  # by process: a worker that was forked must not use its parent's connection
@@ -49,3 +51,11 @@ def _store() -> Any:
         return None
     place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     return distributed.TCPStore(*place, is_master=False, timeout=timedelta(seconds=_SECONDS))
+
+
+def group_placement(environment: Environment) -> Placement | None:
+    """Return this process's placement by the torch process group, or None if there is no group."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return None
+    rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return placement_of_rank(rank, world_size, len(environment.hosts), os.environ)

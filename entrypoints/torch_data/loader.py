@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import queue
+import sys
 import threading
 import time
 import weakref
@@ -24,7 +25,8 @@ from operator import attrgetter
 from typing import Any
 
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import DataLoader, default_collate
+from torch.utils.data._utils.pin_memory import pin_memory as pinned
 
 from entrypoints.errors import ChannelError, expect, whole_number
 from entrypoints.fetching.background import exit_deadline
@@ -32,10 +34,11 @@ from entrypoints.fetching.prefetch import end_all
 from entrypoints.order.iterations import check_state
 from entrypoints.order.samples import Samples
 from entrypoints.order.sampling import State
+from entrypoints.order.sharding import Placement
 from entrypoints.samples.mixing import Mixture
 from entrypoints.torch_data.batch_memory import keep_memory
-from entrypoints.torch_data.dataset import StreamDataset
 from entrypoints.torch_data.shared_tensors import collated
+from entrypoints.torch_data.stream_dataset import StreamDataset
 from entrypoints.waits import are_recorded, timed_transform
 
 _AHEAD = 2  # batches that each thread prepares in advance
@@ -54,8 +57,11 @@ class _Item:
     error: BaseException | None = None
 
 
-class ThreadLoader:
+class ThreadLoader(DataLoader[Any]):
     """Batches of a dataset, read by threads of this process; one epoch per iteration.
+
+    It has a DataLoader's attributes, with the threads as `num_workers`. accelerate, Fabric and Lightning take it as a DataLoader;
+    none of them divides its batches, since each rank has its own.
 
     An error is raised in place of its batch. Leaving the loop early ends the threads. Its loops record their waits (waits.py).
 
@@ -65,6 +71,7 @@ class ThreadLoader:
         threads: Threads, each with its own shard.
         collate: A function that makes a batch from a list of samples.
         drop_last: Whether to drop each thread's incomplete last batch.
+        pin_memory: Whether to copy tensors to pinned memory, from which they are copied to a GPU faster.
 
     Raises:
         TypeError: The dataset is of another kind, or `collate` is not a function.
@@ -72,6 +79,8 @@ class ThreadLoader:
     """
 
     is_timed = True
+    dataset: StreamDataset
+    batch_size: int
 
     def __init__(
         self,
@@ -81,6 +90,7 @@ class ThreadLoader:
         threads: int = 4,
         collate: Callable[[list[Any]], Any] = default_collate,
         drop_last: bool = False,
+        pin_memory: bool = False,
     ) -> None:
         if not isinstance(dataset, StreamDataset):
             raise TypeError(
@@ -88,21 +98,21 @@ class ThreadLoader:
                 f" {type(dataset).__name__}; use torch's DataLoader, or a ChannelDataset of the same channel"
             )
         expect(callable(collate), "collate", collate, "a function of a list of samples, such as list")
-        self.dataset = dataset
-        self._batch_size = whole_number("batch_size", batch_size, 1)
-        self.threads = whole_number("threads", threads, 1)
-        self._collate, self._drop_last = collated if collate is default_collate else collate, drop_last
+        super().__init__(dataset, whole_number("batch_size", batch_size, 1), collate_fn=collate, drop_last=drop_last)
+        self.threads = self.num_workers = whole_number("threads", threads, 1)
+        self.pin_memory = pin_memory
+        self._device: Any = None  # where accelerate wants batches to be
         self._state: State | None = None  # of the iteration that began last
         self._unread: list[Samples | Mixture] = []  # its samples until it reads
         self._counted: list[Samples | Mixture] = []  # by `len`, for the next iteration, which lists nothing again
 
     def __len__(self) -> int:
         """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
-        epoch, rest = self.dataset.epoch, 0 if self._drop_last else self._batch_size - 1
+        epoch, rest = self.dataset.epoch, 0 if self.drop_last else self.batch_size - 1
         known = self._unread or self._counted  # `list` calls this after the iteration has begun, before it reads
         if not known or known[0].epoch != epoch:
             known = self._counted = self._samples(epoch)
-        return sum((samples.counted() + rest) // self._batch_size for samples in known)
+        return sum((samples.counted() + rest) // self.batch_size for samples in known)
 
     def _samples(self, epoch: int) -> list[Samples | Mixture]:
         return [self.dataset.samples(thread, self.threads, epoch) for thread in range(self.threads)]
@@ -110,8 +120,31 @@ class ThreadLoader:
     def __bool__(self) -> bool:
         return True  # without counting
 
-    def __iter__(self) -> Generator[Any, None, None]:
-        begin = self.dataset.iterations.begin()
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the dataset's next iteration, from 0."""
+        self.dataset.set_epoch(epoch)
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """Accelerate's mark of a loader that it leaves as it is."""
+        return True
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, _: bool) -> None:
+        """Yield batches on accelerate's device from now on; `prepare` sets its mark on whatever it returns."""
+        self._device = sys.modules["accelerate"].PartialState().device
+
+    def _placed(self, batch: Any) -> Any:
+        if self._device is None:
+            return batch
+        return sys.modules["accelerate"].utils.send_to_device(batch, self._device, non_blocking=self.pin_memory)
+
+    def _collated(self, samples: list[Any]) -> Any:
+        batch = collated(samples) if self.collate_fn is default_collate else self.collate_fn(samples)
+        return pinned(batch) if self.pin_memory and torch.accelerator.is_available() else batch  # type: ignore[no-untyped-call]
+
+    def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
+        begin, placement = self.dataset.begin(), self.dataset.own_placement
         state = begin.state or {}
         threads = state["threads"] if "threads" in state else [begin.state] * self.threads
         if len(threads) != self.threads:
@@ -132,7 +165,7 @@ class ThreadLoader:
         turn = next((turn for turn in range(self.threads) if state.get("thread") == [turn, self.threads]), 0)
         fresh = {"epoch": begin.epoch, "threads": states, "ended": [], "turn": turn}
         self._state = state if "threads" in state else fresh
-        batches = self._batches(samples, self._state)
+        batches = self._batches(samples, self._state, placement)
         return self.dataset.shared_work.loop(threads=self.threads).over(batches) if are_recorded() else batches
 
     def state_dict(self) -> State:
@@ -153,7 +186,9 @@ class ThreadLoader:
         check_state(state, "ThreadLoader")
         self.dataset.load(state, _is_finished(state))
 
-    def _batches(self, samples: list[Samples | Mixture], begin: State) -> Generator[Any, None, None]:
+    def _batches(
+        self, samples: list[Samples | Mixture], begin: State, placement: Placement
+    ) -> Generator[Any, None, None]:
         # Threads that had ended start too, and are waited for: a Pipe's other readers must know that their shards are finished.
         self._unread = []
         keep_memory()
@@ -179,9 +214,9 @@ class ThreadLoader:
                 turn = (turn + 1) % self.threads
                 self._state = {**begin, "threads": list(states), "ended": sorted(ended), "turn": turn}
                 if item is not None and not item.ended:
-                    yield item.batch
+                    yield self._placed(item.batch)
                 del item  # frees the yielded batch while the next is waited for
-            self.dataset.iterations.move("end", 0)
+            self.dataset.end(begin["epoch"], placement)
         finally:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             stop.set()
@@ -205,7 +240,7 @@ class ThreadLoader:
         _put(filled, _Item(samples.state_dict(), ended=True, error=error), stop)
 
     def _items(self, samples: Samples | Mixture, stop: threading.Event) -> Generator[_Item, None, None]:
-        collate = timed_transform(self._collate)
+        collate = timed_transform(self._collated)
         batch: list[Any] = []
         with closing(samples):
             for sample in self.dataset.transformed(samples):
@@ -213,10 +248,10 @@ class ThreadLoader:
                 del sample  # frees it while the next is read
                 if stop.is_set():
                     return  # immediately, not after a whole batch
-                if len(batch) == self._batch_size:
+                if len(batch) == self.batch_size:
                     yield _Item(samples.state_dict(), collate(batch), len(batch))
                     batch = []
-            if batch and not self._drop_last:
+            if batch and not self.drop_last:
                 yield _Item(samples.state_dict(), collate(batch), len(batch))
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from torch.utils.data import Dataset, get_worker_info
 
+from entrypoints import contract
 from entrypoints.errors import ChannelError, expect
 from entrypoints.fetching.agreement import compare_by
 from entrypoints.fetching.items import Keys
@@ -27,9 +28,10 @@ from entrypoints.job.environment import Environment
 from entrypoints.meter import Meter
 from entrypoints.readers import mounted, reader_of, s3
 from entrypoints.sample import KEY, ByteStream, Sample, sample_of
-from entrypoints.samples.channel import find_channel, known_environment
+from entrypoints.samples.channel import find_channel, known_environment, placement_of
 from entrypoints.samples.error_notes import add_key_note
-from entrypoints.torch_data.agreement import exchange
+from entrypoints.torch_data import frameworks
+from entrypoints.torch_data.agreement import exchange, group_placement
 from entrypoints.torch_data.shared_memory import shared
 from entrypoints.torch_data.shared_work import SharedWork
 from entrypoints.waits import are_recorded, timed_transform
@@ -50,6 +52,7 @@ class _MapDataset(Dataset[Any]):
         self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
     ) -> None:
         environment = known_environment(environment)
+        self._environment = environment
         self._channel = find_channel(environment, channel)
         if reader_of(self._channel) is not self._reader:
             raise ChannelError(
@@ -68,6 +71,9 @@ class _MapDataset(Dataset[Any]):
         raise NotImplementedError
 
     def __len__(self) -> int:
+        if self._channel.distribution == contract.SHARDED and len(self._environment.hosts) > 1:
+            placement = group_placement(self._environment) or placement_of(self._environment)
+            frameworks.check_sampler(placement.world_size, placement.local_world_size)
         return len(self.keys)
 
     def __getitem__(self, index: int) -> Any:

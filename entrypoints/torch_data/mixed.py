@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from entrypoints.errors import ChannelError, expect
 from entrypoints.samples.channel import default_shard
 from entrypoints.samples.mixing import Mixture, known_weights
-from entrypoints.torch_data.dataset import ChannelDataset, StreamDataset
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.stream_dataset import StreamDataset
 from entrypoints.waits import timed_transform
 
 
@@ -30,7 +31,7 @@ class MixedDataset(StreamDataset):
             raise TypeError(f"a mixture needs ChannelDatasets, got {', '.join(type(part).__name__ for part in parts)}")
         self._parts, self._weights = list(parts), known_weights(parts.values())
         sources, first = [(part.channel.name, part.channel.mode) for part in self._parts], self._parts[0]
-        super().__init__(sources, first.environment, first.placement)
+        super().__init__(sources, first.environment)
         self._seed, self._stop_at_first = seed, stop_at_first
 
     def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Mixture:

@@ -4,17 +4,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, count, repeat
 from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
+from entrypoints.errors import ChannelError
 from entrypoints.order.merging import epoch_of, merge_states
 from entrypoints.order.states import State
-from entrypoints.torch_data.dataset import StreamDataset
+from entrypoints.torch_data import frameworks
+from entrypoints.torch_data.loader import ThreadLoader
+from entrypoints.torch_data.stream_dataset import StreamDataset
 
 T = TypeVar("T")
 
@@ -36,8 +43,9 @@ def gather_state(loader: Stateful) -> State:
         loader: A ThreadLoader, a dataset, or a StatefulDataLoader of a dataset.
 
     Raises:
-        ChannelError: The ranks' loaders are not at the same step of the same epoch.
+        ChannelError: The ranks' loaders are not at the same step of the same epoch, or the loader does not know its position.
     """
+    frameworks.check_stateful(loader)
     state = loader.state_dict()
     if not _are_several():
         return merge_states([state])
@@ -54,12 +62,19 @@ def load_state(loader: Stateful | DataLoader[Any], state: State) -> None:
         state: What `state_dict()` of such a loader, `gather_state` or `merge_states` returned.
 
     Raises:
-        ChannelError: The state is of another kind of loader.
+        ChannelError: The state is of another kind of loader, or accelerate has prepared the loader.
     """
+    frameworks.check_not_prepared(loader)
     dataset: Any = loader.dataset if isinstance(loader, DataLoader) else None
-    if not isinstance(dataset, StreamDataset):
-        loader.load_state_dict(state)  # type: ignore[union-attr] # a DataLoader has one, or raises AttributeError
-    elif "_snapshot" in state or "_num_yielded" in state:
+    is_torchdata = "_snapshot" in state or "_num_yielded" in state
+    if is_torchdata and not hasattr(loader, "load_state_dict"):
+        raise ChannelError(
+            f"a {type(loader).__name__} has no state, and this one is a StatefulDataLoader's; use one, or merge the states of all"
+            " ranks by entrypoints.merge_states"
+        )
+    if not isinstance(dataset, StreamDataset) or isinstance(loader, ThreadLoader):
+        loader.load_state_dict(state)  # type: ignore[union-attr]
+    elif is_torchdata:
         loader.load_state_dict(state)  # type: ignore[union-attr]
         dataset.set_epoch(epoch_of(state))  # A StatefulDataLoader passes its state to the workers only.
     else:
@@ -106,6 +121,26 @@ def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:
                 torch.distributed.recv_object_list(received, lender)
                 batch, counts = received[0]
         yield batch, counts
+
+
+def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
+    """Return a context for an epoch's loop in which ranks may run out of batches at different times.
+
+    A rank of a DistributedDataParallel model that has run out, or has no batch at all, keeps answering the others' collective calls
+    (torch's Join); models that are not distributed need nothing. Make your own collective calls after the block, when every rank
+    has left it.
+
+    Raises:
+        TypeError: The model is sharded (FSDP), whose ranks must all take part in each step.
+    """
+    inner = getattr(model, "_orig_mod", model)  # of torch.compile
+    if isinstance(inner, DistributedDataParallel):
+        return Join([inner])
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # imported by whoever has sharded the model
+    kinds = tuple(getattr(fsdp, name) for name in ("FullyShardedDataParallel", "FSDPModule") if hasattr(fsdp, name))
+    if any(isinstance(module, kinds) for module in inner.modules()):
+        raise TypeError("ranks of an FSDP model cannot end at different times; loop over even_batches(loader) instead")
+    return nullcontext()
 
 
 def _are_several() -> bool:

@@ -40,6 +40,10 @@ class SharedWork:
         for each in (self._rows, self.cells):
             each.share_memory_()
 
+    def separate(self) -> None:
+        """Stop sharing with the process that this one was started by: it is another rank, and no worker."""
+        self.__setstate__({"_rows": self._rows.clone(), "cells": self.cells.clone()})
+
     def add(self, worker: int, works: Sequence[Work]) -> None:
         """Add what a worker has done, for each channel."""
         self._rows[worker] += torch.tensor([work.numbers() for work in works], dtype=torch.float64)

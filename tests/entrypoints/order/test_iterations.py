@@ -40,47 +40,96 @@ def test_every_event_in_every_phase_leads_to_the_phase_of_the_table() -> None:
     assert [*iterations.TRANSITIONS] == events
 
 
-def machine(**options: Any) -> Iterations:
-    return Iterations([0] * 6, **options)
+def machine() -> Iterations:
+    return Iterations([0] * 13)  # for three readers
 
 
 def state(epoch: int, **more: Any) -> dict[str, Any]:
     return {"version": 3, "epoch": epoch, **more}
 
 
-def test_dataset_without_a_state_reads_the_epoch_that_is_set() -> None:
+def test_iteration_without_a_state_is_of_the_epoch_that_is_set_or_follows() -> None:
     loops = machine()
     assert loops.begin() == Start(0, None, False)
-    assert loops.begin() == Start(0, None, False)
+    assert loops.begin() == Start(0, None, False)  # since the first was left
+    loops.end(0)
+    assert loops.state(state(0, finished=True)) == state(0, finished=True)  # Other ranks may be in the middle of it.
+    assert loops.begin() == Start(1, None, False)
     loops.set_epoch(7)
     assert loops.begin() == Start(7, None, False)
-    assert loops.state(None) == {"epoch": 7}
+    loops.set_epoch(3)
+    loops.end(7)
+    assert loops.state(None) == {"epoch": 3}
 
 
-@pytest.mark.parametrize(("is_only", "epochs"), [(True, [6, 6, 6]), (False, [5, 6, 6])], ids=["one", "several"])
+def test_epoch_advances_when_all_workers_of_one_loop_have_ended() -> None:
+    loops = machine()
+    for epoch in range(2):
+        for worker in range(2):
+            assert loops.begin(worker, 2, loop=epoch).epoch == epoch
+        for worker in range(2):
+            assert loops.epoch == epoch
+            loops.end(epoch, worker, loop=epoch)
+    assert loops.epoch == 2
+
+
+def test_worker_that_ended_a_loop_that_was_left_does_not_count_for_the_next_loop() -> None:
+    """Else a worker that begins after another has ended would skip its part of the epoch."""
+    loops = machine()
+    for worker in range(2):
+        loops.begin(worker, 2, loop=5)
+    loops.end(0, 1, loop=5)
+    loops.begin(0, 2, loop=6)
+    loops.end(0, 0, loop=6)
+    assert loops.begin(1, 2, loop=6) == Start(0, None, False)
+
+
+def test_position_is_known_elsewhere_while_workers_iterate() -> None:
+    loops = machine()
+    loops.begin()
+    assert (loops.is_running(), loops.is_elsewhere()) == (True, False)
+    loops.begin(0, 1, loop=5)
+    assert loops.is_elsewhere()
+    loops.end(0, 0, loop=5)
+    assert not loops.is_running()
+
+
+@pytest.mark.parametrize(("is_only", "epochs"), [(True, [6, 7, 8]), (False, [5, 6, 7])], ids=["one", "several"])
 def test_finished_epoch_is_iterated_again_if_other_ranks_may_be_in_it(is_only: bool, epochs: list[int]) -> None:
-    loops = machine(is_only_rank=is_only)
-    loops.load(state(5), finished=True)
+    loops = machine()
+    loops.load(state(5), finished=True, are_several=not is_only)
     found = []
     for _ in epochs:
         begin = loops.begin()
         found.append(begin.epoch)
-        if begin.state is not None:
-            loops.move("end", 0)
+        loops.end(begin.epoch)
     assert found == epochs
 
 
-def test_finished_epoch_of_forked_workers_on_several_ranks_is_skipped_once() -> None:
-    loops = machine(is_only_rank=False)
-    loops.load(state(5, merged=True), finished=True)
+@pytest.mark.parametrize("is_merged", [False, True], ids=["own", "merged"])
+def test_finished_epoch_of_forked_workers_on_several_ranks_is_skipped_once_unless_all_ranks_have_finished(
+    is_merged: bool,
+) -> None:
+    """A merged state is finished only if all ranks are.
+
+    Torchdata begins to iterate when it is asked for a state, so workers can end an iteration before its loop begins: the dataset's
+    epoch was the next one then, and the loop of that epoch got the iteration of the finished one.
+    """
+    loops = machine()
+    loops.load(state(5, **({"merged": True} if is_merged else {})), finished=True, are_several=True)
     found = []
-    for _ in range(3):
+    for loop in range(3):
+        epoch = loops.epoch
         workers = [copy(loops) for _ in range(2)]
-        begins = [worker.begin(number, 2) for number, worker in enumerate(workers)]
+        begins = [worker.begin(number, 2, loop) for number, worker in enumerate(workers)]
         found.append([(begin.epoch, begin.state is None) for begin in begins])
+        assert all(begin.epoch == epoch for begin in begins)
         for number, worker in enumerate(workers):
-            worker.move("end", number)
-    assert found == [[(5, False)] * 2, [(6, True)] * 2, [(6, True)] * 2]
+            worker.end(begins[number].epoch, number, loop)
+    assert (
+        found
+        == ([] if is_merged else [[(5, False)] * 2]) + [[(epoch, True)] * 2 for epoch in (6, 7, 8)][: 2 + is_merged]
+    )
 
 
 def test_set_epoch_makes_a_loaded_state_of_another_epoch_void() -> None:
@@ -103,6 +152,14 @@ def test_state_without_a_position_begins_its_epoch_or_the_next() -> None:
     loops.load({"epoch": 4, "finished": True}, finished=True)
     assert loops.begin() == Start(4, None, True)
     assert loops.begin() == Start(4, None, False)
+
+
+def test_state_that_is_loaded_after_an_iteration_decides_about_the_next() -> None:
+    loops = machine()
+    loops.begin()
+    loops.end(0)
+    loops.load(state(5), finished=True)
+    assert loops.begin() == Start(6, None, False)
 
 
 class Loader:

@@ -132,9 +132,11 @@ def threads_of(dataset: Any, **how: Any) -> ThreadLoader:
 
 def test_threads_yield_the_same_batches_as_workers(environment: Environment) -> None:
     dataset = ChannelDataset("tar", transform=text_of, environment=environment, reading=SHUFFLED)
-    assert list(threads_of(dataset)) == list(DataLoader(dataset, batch_size=4, num_workers=2))
-    dropped = list(threads_of(dataset, drop_last=True))
-    assert dropped == list(DataLoader(dataset, batch_size=4, num_workers=2, drop_last=True))
+    for drop_last in (False, True):
+        dataset.set_epoch(0)
+        batches = list(threads_of(dataset, drop_last=drop_last))
+        dataset.set_epoch(0)
+        assert batches == list(DataLoader(dataset, batch_size=4, num_workers=2, drop_last=drop_last))
 
 
 def test_resumed_threads_yield_the_rest(environment: Environment) -> None:

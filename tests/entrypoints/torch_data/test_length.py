@@ -11,6 +11,7 @@ import pyarrow as arrow
 import pytest
 from pyarrow import parquet
 from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
@@ -111,14 +112,30 @@ def test_length_and_list_cost_no_second_listing(
         assert len(walks) == walked_once
         assert len(each) == sum(1 for _ in each)
         assert len(walks) == 2 * walked_once
-    assert [*zip(dataset, dataset, strict=True)] == [(sample, sample) for sample in dataset]
+    dataset.set_epoch(0)
+    both = [*zip(dataset, dataset, strict=True)]
+    dataset.set_epoch(0)
+    assert both == [(sample, sample) for sample in dataset]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded", "ignore:This DataLoader will create")
-def test_more_batches_than_a_data_loader_estimates_are_no_warning(environment: Environment) -> None:
-    loader = DataLoader(ChannelDataset("objects", environment=environment), 5, num_workers=3, collate_fn=len)
-    assert len(loader) == 1
-    assert list(loader) == [2, 2, 1]
+@pytest.mark.parametrize(("drop_last", "batches"), [(False, [2, 2, 1]), (True, [2, 2])])
+def test_length_of_a_data_loader_counts_the_incomplete_batch_of_each_worker(
+    environment: Environment, drop_last: bool, batches: list[int]
+) -> None:
+    """Lightning and HF's Trainer drop the batches beyond the length."""
+    dataset = ChannelDataset("objects", environment=environment)
+    loader = DataLoader(dataset, 2, num_workers=3, collate_fn=len, drop_last=drop_last)
+    assert len(loader) == len(batches)
+    assert list(loader) == batches
+    assert len(dataset) == 5
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded", "ignore:This DataLoader will create")
+def test_length_of_a_stateful_loader_of_workers_is_exact(environment: Environment) -> None:
+    loader = StatefulDataLoader(ChannelDataset("zip", environment=environment), 4, num_workers=3, collate_fn=len)
+    assert len(loader) == sum(1 for _ in loader)
 
 
 def test_length_of_a_mixture_is_that_of_its_channels(environment: Environment) -> None:

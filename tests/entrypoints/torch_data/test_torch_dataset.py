@@ -23,9 +23,10 @@ from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.order.sampling import Reading
-from entrypoints.torch_data.dataset import ChannelDataset, uneven_ranks
+from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
 from entrypoints.torch_data.mixed import MixedDataset
+from entrypoints.torch_data.ranks import uneven_ranks
 from patience import PATIENCE
 
 pytestmark = [
@@ -214,7 +215,8 @@ def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environm
             import torch.distributed as dist
             from torch.utils.data import DataLoader
             from torch.nn.parallel import DistributedDataParallel
-            from entrypoints.torch_data.dataset import ChannelDataset, uneven_ranks
+            from entrypoints.torch_data.dataset import ChannelDataset
+            from entrypoints.torch_data.ranks import uneven_ranks
 
             rank = int(sys.argv[1])
             dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
