@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing.util
 import os
 import shutil
 import signal
@@ -44,6 +45,7 @@ def leftovers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Path, s
     torchrun keeps its folders of logs, torch that of its compiler, and multiprocessing removes its own when the process exits.
     """
     tmp_path_factory.getbasetemp()  # stays in the usual folder
+    multiprocessing.util.get_temp_dir()  # so does this process's own
     usual = tempfile.gettempdir()
     found: dict[Path, str] = {}
     with tempfile.TemporaryDirectory(prefix="tests-") as folder, pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,204 @@
+"""Every framework and loader on 1, 2 and 4 ranks: each sample once, or one error that names the remedy."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader, DistributedSampler
+
+import framework_data
+from entrypoints.errors import ChannelError
+from entrypoints.job.environment import load_environment
+from entrypoints.torch_data.even_loader import LightningLoader
+from entrypoints.torch_data.loader import ThreadLoader
+from entrypoints.torch_data.map import MountedMapDataset
+from entrypoints.torch_data.ranks import gather_state, load_state
+from framework_channels import make_job
+from framework_ranks import RankError, ranks
+
+SAMPLES = {"objects": [*range(61)], "map": [*range(61)], "lines": [*range(65)], "mixed": [*range(61), *range(65)]}
+PREPARED = [
+    {"dispatch_batches": dispatch, "split_batches": split}
+    for dispatch in (None, False, True)
+    for split in (False, True)
+]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_job(tmp_path_factory.mktemp("job"), objects=61)
+
+
+def check_once(kind: str, seen: list[dict[int, list[int]]], copies: int = 0, epochs: int = 2) -> None:
+    """Assert that the ranks have got each sample once in each epoch, and at most so many samples again."""
+    for epoch in range(epochs):
+        found = Counter(number for rank in seen for number in rank[epoch])
+        expected = Counter(SAMPLES[kind])
+        assert not expected - found, f"epoch {epoch} has lost {sorted((expected - found).elements())}"
+        assert (found - expected).total() <= copies, f"epoch {epoch} repeats {sorted((found - expected).elements())}"
+    if kind != "map":
+        assert all(rank[0] != rank[1] for rank in seen), "both epochs have one order"
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("lines", options) for options in PREPARED] + [(kind, {}) for kind in ("objects", "mixed", "map")],
+    ids=str,
+)
+def test_prepared_loader_has_each_sample_and_accelerates_own_copies(
+    root: Path, count: int, kind: str, options: dict[str, Any]
+) -> None:
+    seen = ranks(count, "framework_loops.by_accelerate", root, kind, "plain", options)
+    # accelerate fills the last step up, by default to a whole batch on each rank.
+    check_once(kind, seen, copies=framework_data.BATCH * count - 1 if count > 1 else 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["objects", "lines", "mixed"])
+def test_prepared_thread_loader_has_each_sample_once(root: Path, count: int, kind: str) -> None:
+    check_once(kind, ranks(count, "framework_loops.by_accelerate", root, kind, "threads", {}))
+
+
+def test_dispatcher_with_workers_is_refused_because_it_drops_samples(root: Path) -> None:
+    with pytest.raises(RankError, match=r"accelerate drops samples .* use num_workers=1, or use a ThreadLoader"):
+        ranks(2, "framework_loops.by_accelerate", root, "lines", "workers", {})
+    seen = ranks(2, "framework_loops.by_accelerate", root, "lines", "workers", {"dispatch_batches": False})
+    check_once("lines", seen, copies=2 * (2 * framework_data.BATCH - 1))  # of each worker
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["objects", "lines", "mixed"])
+@pytest.mark.parametrize("loader", framework_data.LOADERS)
+def test_distributed_loop_has_each_sample_once_without_torchruns_variables(
+    root: Path, count: int, kind: str, loader: str
+) -> None:
+    check_once(kind, [seen for seen, _ in ranks(count, "framework_data.by_loop", root, kind, loader)])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("loader", ["plain", "workers", "threads"])
+def test_ranks_started_with_a_dataset_have_each_sample_once(root: Path, method: str, loader: str) -> None:
+    [seen] = ranks(1, "framework_data.by_spawn", root, "lines", loader, method, 2)
+    check_once("lines", seen)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["objects", "lines", "mixed"])
+@pytest.mark.parametrize("loader", ["stateful", "stateful workers", "threads"])
+def test_lightning_has_each_sample_once(root: Path, count: int, kind: str, loader: str) -> None:
+    seen = ranks(count, "framework_loops.by_lightning", root, kind, loader, True, loader == "threads")
+    check_once(kind, seen, copies=framework_data.BATCH * (count - 1))
+
+
+@pytest.mark.parametrize(
+    ("count", "loader"),
+    [(2, "plain"), (2, "workers"), (2, "threads"), (1, "threads"), (1, "stateful"), (1, "stateful workers")],
+)
+def test_loader_that_lightning_would_lose_samples_of_is_refused(root: Path, count: int, loader: str) -> None:
+    with pytest.raises(
+        RankError, match=re.escape("give it entrypoints.LightningLoader(loader) in place of the loader")
+    ):
+        ranks(count, "framework_loops.by_lightning", root, "lines", loader, False)
+
+
+def test_lightning_takes_a_plain_loader_on_one_rank_and_for_validation(root: Path) -> None:
+    check_once("lines", ranks(1, "framework_loops.by_lightning", root, "lines", "plain", False))
+    seen = ranks(2, "framework_loops.by_lightning", root, "lines", "threads", True, False, None, None, "", True)
+    check_once("lines", [{0: rank[-1], 1: rank[-2]} for rank in seen])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="transformers needs Python 3.11")
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["objects", "lines", "mixed", "map"])
+@pytest.mark.parametrize("own", [False, True], ids=["dataset", "loader"])
+def test_trainer_has_each_sample(root: Path, tmp_path: Path, count: int, kind: str, own: bool) -> None:
+    if own and kind == "map":
+        pytest.skip("a ThreadLoader is of streams")
+    steps = -(-len(SAMPLES[kind]) // (framework_data.BATCH * count))
+    if own:
+        steps += 1  # Each thread of a rank may end with an incomplete batch.
+    seen = ranks(count, "framework_loops.by_trainer", root, kind, steps, str(tmp_path), own)
+    found = Counter(number for rank in seen for number in rank)
+    assert not Counter(SAMPLES[kind]) - found
+
+
+@pytest.mark.parametrize(
+    ("what", "remedy"),
+    {
+        "position of a prepared loader": "keep the loader out of prepare()",
+        "resuming a prepared loader": "keep the loader out of prepare()",
+        "position in a prepared loop": "take the state_dict() of a ThreadLoader or a StatefulDataLoader",
+        "epoch of accelerate after resuming": "call set_epoch(2) of the loader that it has prepared before the loop",
+        "late process group": "begin to iterate after init_process_group",
+    }.items(),
+    ids=lambda text: str(text).replace(" ", "-"),
+)
+def test_misuse_that_would_lose_samples_is_an_error_with_its_remedy(root: Path, what: str, remedy: str) -> None:
+    with pytest.raises(RankError, match=re.escape(remedy)):
+        ranks(2, "framework_loops.misuse", root, what)
+
+
+def test_fabric_takes_a_thread_loader(root: Path) -> None:
+    [seen] = ranks(1, "framework_loops.fabric", root)
+    assert sorted(seen) == SAMPLES["lines"]
+
+
+def test_ranks_of_a_sharded_model_cannot_be_uneven_and_those_of_a_compiled_one_can(root: Path) -> None:
+    for error in ranks(2, "framework_loops.sharded_model", root):
+        assert error.endswith("loop over even_batches(loader) instead")
+
+
+@pytest.mark.parametrize("loader", ["workers", "threads"])
+def test_dataset_does_not_claim_to_know_the_position_of_its_loader(root: Path, loader: str) -> None:
+    dataset = framework_data.dataset_of(root, "lines")
+    batches = iter(framework_data.LOADERS[loader](dataset))
+    next(batches)
+    with pytest.raises(ChannelError, match=r"take the state_dict\(\) of a ThreadLoader"):
+        dataset.state_dict()
+    assert [*batches]
+    assert dataset.state_dict() == {"epoch": 1}
+
+
+def test_plain_loader_has_no_position(root: Path) -> None:
+    loader = framework_data.LOADERS["plain"](framework_data.dataset_of(root, "lines"))
+    for use in (gather_state, LightningLoader):
+        with pytest.raises(ChannelError, match="a DataLoader does not know its position; use a ThreadLoader"):
+            use(loader)
+    with pytest.raises(ChannelError, match="a DataLoader has no state, and this one is a StatefulDataLoader's"):
+        load_state(loader, {"_snapshot": {}})
+
+
+def test_thread_loader_has_the_attributes_of_a_data_loader(root: Path) -> None:
+    dataset = framework_data.dataset_of(root, "objects")
+    loader = ThreadLoader(dataset, 4, threads=3, drop_last=True)
+    assert isinstance(loader, DataLoader)
+    assert (loader.batch_size, loader.num_workers, loader.drop_last, loader.pin_memory) == (4, 3, True, False)
+    loader.set_epoch(2)
+    assert dataset.epoch == 2
+    assert len(loader) == sum(1 for _ in loader)
+    assert dataset.epoch == 3
+
+
+@pytest.mark.parametrize(("count", "is_refused"), [(4, True), (2, False)])
+def test_sampler_of_all_ranks_is_refused_where_each_host_has_its_own_objects(
+    root: Path, monkeypatch: pytest.MonkeyPatch, count: int, is_refused: bool
+) -> None:
+    environment = load_environment(root, {})
+    channel = replace(environment.channels["objects"], distribution="ShardedByS3Key")
+    environment = replace(environment, hosts=("algo-1", "algo-2"), channels={"objects": channel})
+    for name, value in {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    dataset = MountedMapDataset("objects", environment=environment)
+    assert len(dataset) == 61
+    if is_refused:
+        with pytest.raises(ChannelError, match=r"DistributedSampler\(dataset, num_replicas=LOCAL_WORLD_SIZE"):
+            DistributedSampler(dataset, num_replicas=count, rank=1)
+    else:
+        assert len(DistributedSampler(dataset, num_replicas=count, rank=1)) == 31

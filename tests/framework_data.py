@@ -1,0 +1,112 @@
+"""Datasets and loaders over framework_channels, and loops over them that need no framework but torch."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from entrypoints.job.environment import load_environment
+from entrypoints.order.sampling import Reading
+from entrypoints.torch_data.dataset import ChannelDataset
+from entrypoints.torch_data.loader import ThreadLoader
+from entrypoints.torch_data.map import MountedMapDataset
+from entrypoints.torch_data.mixed import MixedDataset
+from entrypoints.torch_data.ranks import gather_state, load_state, uneven_ranks
+
+BATCH = 4
+Seen = dict[int, list[int]]  # by epoch
+
+
+def number_of(sample: dict[str, Any]) -> Any:
+    return torch.tensor([float(sample["data"])])
+
+
+def as_inputs(sample: dict[str, Any]) -> dict[str, Any]:
+    return {"x": number_of(sample)}
+
+
+def numbers(batch: Any) -> list[int]:
+    return [int(number) for number in (batch["x"] if isinstance(batch, dict) else batch)[:, 0]]
+
+
+def dataset_of(root: Path, kind: str, transform: Any = number_of) -> Any:
+    """Return a dataset of a channel, of both (`mixed`), or with random access (`map`)."""
+    environment = load_environment(root, dict(os.environ))
+    if kind == "map":
+        return MountedMapDataset("objects", transform, environment=environment)
+    reading, channels = Reading(seed=7, block=10), ("objects", "lines") if kind == "mixed" else (kind,)
+    parts = [ChannelDataset(each, transform=transform, reading=reading, environment=environment) for each in channels]
+    return MixedDataset(dict.fromkeys(parts, 1.0)) if kind == "mixed" else parts[0]
+
+
+LOADERS = {
+    "plain": lambda dataset: DataLoader(dataset, BATCH),
+    "workers": lambda dataset: DataLoader(dataset, BATCH, num_workers=2),
+    "stateful": lambda dataset: StatefulDataLoader(dataset, BATCH),
+    "stateful workers": lambda dataset: StatefulDataLoader(dataset, BATCH, num_workers=2),
+    "threads": lambda dataset: ThreadLoader(dataset, BATCH, threads=2),
+}
+
+
+def own_rank() -> tuple[int, int]:
+    """Return this rank and the number of ranks, and remove torchrun's variables, as if something else had started the ranks."""
+    found = {name: int(os.environ.pop(name)) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+    return found["RANK"], found["WORLD_SIZE"]
+
+
+def by_loop(root: Path, kind: str, loader: str, state: Any = None, stop: int | None = None) -> tuple[Seen, Any]:
+    """Train two epochs with DistributedDataParallel, or so many steps; then also return the state of all ranks."""
+    rank, ranks = own_rank()
+    dataset = dataset_of(root, kind)  # before there is a process group
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    return _trained(dataset, loader, state, stop)
+
+
+def by_spawn(root: Path, kind: str, loader: str, method: str, ranks: int) -> list[Seen]:
+    """Train on ranks that are started with a dataset that exists already; return the samples of each."""
+    own_rank()
+    dataset = dataset_of(root, kind)
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.start_processes(
+            _spawned, (dataset, loader, folder, ranks), nprocs=ranks, start_method=method
+        )
+        return [pickle.loads((Path(folder) / str(rank)).read_bytes()) for rank in range(ranks)]
+
+
+def _spawned(rank: int, dataset: Any, loader: str, folder: str, ranks: int) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
+    seen, _ = _trained(dataset, loader)
+    dist.barrier()
+    (Path(folder) / str(rank)).write_bytes(pickle.dumps(seen))
+
+
+def _trained(dataset: Any, loader: str, state: Any = None, stop: int | None = None) -> tuple[Seen, Any]:
+    model = DistributedDataParallel(torch.nn.Linear(1, 1))
+    if isinstance(dataset, MountedMapDataset):
+        sampler: Any = DistributedSampler(dataset)
+        batches: Any = DataLoader(dataset, BATCH, sampler=sampler)
+    else:
+        sampler, batches = dataset, LOADERS[loader](dataset)
+    if state is not None:
+        load_state(batches, state)
+    seen, steps = defaultdict[int, list[int]](list), 0
+    for _ in range(2):
+        epoch = sampler.epoch
+        with uneven_ranks(model):
+            for batch in batches:
+                model(batch).sum().backward()
+                seen[epoch] += numbers(batch)
+                steps += 1
+                if steps == stop:
+                    return dict(seen), gather_state(batches)
+    return dict(seen), None
