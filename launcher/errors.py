@@ -109,7 +109,7 @@ def first_names(names: Sequence[str]) -> str:
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the name that `name` probably means, ignoring case; None if no name is near.
 
-    This is the only one that begins with it, the only one that ends with it after a dot, or else the most similar one.
+    This is the only one that begins with it, ends with it after a dot or has the same letters, or else the most similar one.
     """
     names = list(names)
     begun = [known for known in names if len(name) > 1 and known.casefold().startswith(name.casefold())]
@@ -118,6 +118,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     ended = [known for known in names if known.casefold().endswith(f".{name.casefold()}")]
     if len(ended) == 1:
         return ended[0]
+    same_letters = [known for known in names if sorted(known.casefold()) == sorted(name.casefold())]
+    if len(same_letters) == 1:
+        return same_letters[0]
     import difflib  # only mistakes need it
 
     by_folded = {known.casefold().replace("_", ""): known for known in names}

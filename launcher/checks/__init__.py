@@ -13,7 +13,7 @@ from typing import Any
 from launcher.checks.built_in import rules as built_in
 from launcher.checks.channels import content_types, entries, modes, places, uris
 from launcher.checks.instances import resources, stopping
-from launcher.checks.job import code, container_image, network, output, settings
+from launcher.checks.job import code, container_image, image_names, network, output, settings
 from launcher.checks.remedies import remedy
 from launcher.checks.rule import Rule
 from launcher.checks.unknown_members import follows, watched, without
@@ -28,7 +28,7 @@ from launcher.spec.names import MadeName, beginning
 _IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
 # In the order of the documentation.
 SUBJECTS = (
-    *(settings, code, container_image, network, output),
+    *(settings, code, container_image, image_names, network, output),
     *(resources, stopping),
     *(uris, entries, content_types, modes, places),
     built_in,

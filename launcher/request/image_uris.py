@@ -35,7 +35,7 @@ _DOMAINS = {  # botocore's partitions.json
     "us-isof-": "csp.hci.ic.gov",
 }
 # ACCOUNT.dkr.ecr.REGION.amazonaws.com/..., its FIPS twin dkr.ecr-fips., and the dual-stack ACCOUNT.dkr-ecr.REGION.on.aws/...
-_ECR = re.compile(
+ECR = re.compile(
     r"(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z]+(?:-[a-z]+)+-\d+)\.[a-z0-9.-]+/([^:@]+)(?:[:@].*)?", re.DOTALL
 )
 _INSTANCE_TYPE = r"ml\.([a-z0-9-]+)\.[a-z0-9-]+"
@@ -73,7 +73,7 @@ def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str 
         ImageError: No image is known. It names the key to correct and the nearest known name.
     """
     name = _name(wanted)
-    versions: dict[str, list[_Build]] = _table()["images"][name]
+    versions: dict[str, list[_Build]] = image_table()["images"][name]
     version = _version(name, versions, wanted)
     what = f"{name} {version}"
     builds = _of_base(versions[version], what, wanted.get("base_framework_version"))
@@ -84,7 +84,7 @@ def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str 
         raise ImageError("instance_type", f"{instance_type} has a GPU that {name} from {older} on does not support")
     builds = [build for build in builds if _image(build, processor)]
     build = _of_python(builds, what, wanted.get("py_version"))
-    accounts: dict[str, str] = _table()["registries"][build["registries"]]
+    accounts: dict[str, str] = image_table()["registries"][build["registries"]]
     if region not in accounts:
         hint = _hint(region, accounts)
         raise ImageError("region", f"{shown(region)} is not a region in which {_source()} has {what}{hint}; {_REMEDY}")
@@ -96,13 +96,13 @@ def built_in_algorithm(image: str) -> str | None:
 
     Its newer repository sagemaker-xgboost counts as `xgboost`, although with a user's script it is a framework.
     """
-    match = _ECR.fullmatch(image)
+    match = ECR.fullmatch(image)
     return _algorithms().get((match[1], match[3])) if match else None
 
 
 def image_region(image: str) -> str | None:
     """Return the region of an image in ECR, such as `us-east-1`; None for other registries, and for ECR's public one."""
-    match = _ECR.fullmatch(image)
+    match = ECR.fullmatch(image)
     return match[2] if match else None
 
 
@@ -123,7 +123,7 @@ def versions_of(image: str) -> dict[str, str]:
 
 def newest_of(repository: str, processor: str) -> str | None:
     """Return the newest `repository:tag` for `cpu` or `gpu` in one of AWS's repositories, such as `pytorch-training`."""
-    builds = [build for versions in _table()["images"].values() for each in versions.values() for build in each]
+    builds = [build for versions in image_table()["images"].values() for each in versions.values() for build in each]
     images = [image for build in builds if (image := build["images"].get(processor, "")).startswith(f"{repository}:")]
     return max(images, key=_numbers, default=None)
 
@@ -135,17 +135,13 @@ def registry_domain(region: str) -> str:
 
 def is_of_aws(image: str) -> bool:
     """Return whether an image is in one of the accounts of AWS's own images."""
-    match = _ECR.fullmatch(image)
-    return match is not None and any(match[1] in accounts.values() for accounts in _table()["registries"])
-
-
-def known_regions() -> tuple[str, ...]:
-    """Return every region that AWS publishes images for."""
-    return tuple(sorted({region for accounts in _table()["registries"] for region in accounts}))
+    match = ECR.fullmatch(image)
+    return match is not None and any(match[1] in accounts.values() for accounts in image_table()["registries"])
 
 
 @cache
-def _table() -> dict[str, Any]:
+def image_table() -> dict[str, Any]:
+    """Return the content of images.json."""
     table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return table
 
@@ -153,7 +149,7 @@ def _table() -> dict[str, Any]:
 @cache
 def _algorithms() -> dict[tuple[str, str], str]:
     """Return each built-in algorithm's name by account and repository."""
-    table = _table()
+    table = image_table()
     return {
         (account, image.partition(":")[0]): name
         for name in table["algorithms"]
@@ -165,7 +161,7 @@ def _algorithms() -> dict[tuple[str, str], str]:
 
 
 def _source() -> str:
-    return f"the bundled table ({_table()['source']} of {_table()['date']})"
+    return f"the bundled table ({image_table()['source']} of {image_table()['date']})"
 
 
 def _name(wanted: Mapping[str, str]) -> str:
@@ -178,7 +174,7 @@ def _name(wanted: Mapping[str, str]) -> str:
     if not names:
         raise ImageError("framework", "is missing; write framework: pytorch, or algorithm: image-classification")
     key, name = names[0]
-    known = _table()["images"]
+    known = image_table()["images"]
     if name not in known:
         other = _OTHER_NAMES.get(name.casefold())
         hint = f"; did you mean {other}?" if other else _hint(name, known)
@@ -194,7 +190,7 @@ def _version(name: str, versions: Mapping[str, Any], wanted: Mapping[str, str]) 
             raise ImageError("version", f"is missing; the newest of {name} in {_source()} is {newest}")
         return newest
     if version not in versions:
-        tables = _table()["images"]
+        tables = image_table()["images"]
         others = [other for other in tables if other.startswith(f"{name}-") and version in tables[other]]
         release = _release(version)
         same = [known for known in versions if _release(known) == release]
@@ -202,7 +198,7 @@ def _version(name: str, versions: Mapping[str, Any], wanted: Mapping[str, str]) 
         hint = f"; did you mean {meant}?" if meant else _hint(version, versions)
         if others:
             hint = f"; framework: {others[0]} has it" + (f", of {name} there is {meant}" if meant else "")
-        where = f"in the bundled table (newest {newest}, of {_table()['date']})"
+        where = f"in the bundled table (newest {newest}, of {image_table()['date']})"
         raise ImageError("version", f"{shown(version)} is not a version of {name} {where}{hint}; {_REMEDY}")
     return version
 

@@ -25,6 +25,11 @@ OUTPUT = Path(__file__).parents[2] / "launcher/data/images.json"
 _Build = dict[str, Any]
 
 _LEFT_OUT = ("huggingface-neuronx", "hyperpod-recipes-neuron")
+# Further repositories of aws/deep-learning-containers (docs/src/data, of 2026-08-21).
+_NOT_IN_SDK = (
+    *("base", "huggingface-tei", "pytorch-inference-neuronx", "pytorch-training-arm64", "sglang-server"),
+    *("tensorflow-inference-arm64", "tensorflow-inference-neuronx", "vllm-arm64", "vllm-omni", "vllm-server"),
+)
 # A table for a further processor of a framework, which the SDK chooses by the instance type.
 _PART_OF = {"pytorch-neuron": "pytorch"}
 # The suffix of Hugging Face's images from before their table had a container_version (get_training_image_uri).
@@ -84,6 +89,11 @@ def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
             for python in ("38", "310")
         ]
     }
+    named = set(_NOT_IN_SDK) | {
+        repository for file in folder.glob("*.json") for repository in _repositories(json.loads(file.read_text()))
+    }
+    builds = (build for versions in images.values() for each in versions.values() for build in each)
+    named |= {image.partition(":")[0] for build in builds for image in build["images"].values()}
     registries: list[dict[str, str]] = []
     for build in (build for versions in images.values() for builds in versions.values() for build in builds):
         if build["registries"] not in registries:
@@ -99,9 +109,19 @@ def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
             for name, versions in images.items()
             if any("any" in build["images"] and "py_version" not in build for build in versions.get("1", []))
         ],
+        "repositories": sorted(named),
         "images": images,
         "registries": registries,
     }
+
+
+def _repositories(table: Any) -> Iterator[str]:
+    """Yield the repositories that a table names, for training or anything else."""
+    if isinstance(table, dict):
+        if isinstance(table.get("repository"), str):
+            yield table["repository"]
+        for entry in table.values():
+            yield from _repositories(entry)
 
 
 def _versions(name: str, table: dict[str, Any]) -> Iterator[tuple[str, list[_Build]]]:

@@ -13,11 +13,11 @@ from launcher.request.image_uris import (
     ImageError,
     image_region,
     is_of_aws,
-    known_regions,
     newest_of,
     registry_domain,
     resolve_image,
 )
+from launcher.request.known_images import known_regions
 from launcher.request.view import Draft
 from launcher.spec.sections import Image
 

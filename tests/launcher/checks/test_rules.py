@@ -134,7 +134,7 @@ FINE = {
     "a manifest in a stream": "channels: {a: {s3_uri: s3://b/m.json, s3_data_type: ManifestFile, input_mode: Pipe}}",
     "None as a text": "channels: {a: {s3_uri: s3://b/a/, compression_type: None, record_wrapper_type: None}}",
     "empty maps and texts": "hyperparameters: {}\nenvironment: {A: ''}\ntags: {}\ncontainer_arguments: [' ']",
-    "an image of a region in a job without one": "image: 763104351884.dkr.ecr.us-west-2.amazonaws.com/mine:1",
+    "an image of a region in a job without one": "image: 123456789012.dkr.ecr.us-west-2.amazonaws.com/mine:1",
     "an image by its digest": f"region: eu-west-1\nimage: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/a@sha256:{'0' * 64}",
     "an image of China": "region: cn-north-1\nimage: 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/a:1\n"
     "role_arn: arn:aws-cn:iam::123456789012:role/training",

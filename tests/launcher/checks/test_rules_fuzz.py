@@ -25,6 +25,7 @@ IMAGES = [f"{account}.dkr.ecr.eu-west-1.amazonaws.com/{name}:1" for account in R
 IMAGES += ["", "mine:1", "https://mine", "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training"]
 IMAGES += ["763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"]
 IMAGES += ["123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2-gpu-py3"]
+IMAGES += ["123456789012.dkr.ecr.us-esat-1.amazonaws.com/mine:1"]
 # Texts that rules look for, so that random requests have them: by the end of a shape's name, else any of the texts.
 CHOICES = {
     "AlgorithmImage": IMAGES,
@@ -156,7 +157,7 @@ def test_random_requests_break_most_rules() -> None:
     """Random requests that break no rule would prove nothing."""
     fields = {"base_name": "a", "region": "eu-west-1"}
     code = {"code": {"directory": "src", "entry_point": "train.py"}}  # some rules are only for jobs with code
-    specs = [JobSpec.model_validate(fields), JobSpec.model_validate({**fields, **code})]
+    specs = [JobSpec.model_validate(each) for each in (fields, {**fields, **code}, {"base_name": "a"})]
     met = set()
     for seed in range(600):
         request = value(REQUEST, Random(seed), (0.5, 0.8)[seed % 2])

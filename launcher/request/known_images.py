@@ -1,0 +1,92 @@
+"""What is known offline of AWS's registries, so that a misspelt image or region is noticed before a job waits for it.
+
+The repositories and tags are those of launcher/data/images.json, and the regions those of the installed botocore.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from launcher.request.image_uris import image_table
+
+_PROCESSOR = r"-(cpu|gpu|cu\d+)(?=-|$)"
+_PYTHON = r"-(py\d+)(?=-|$)"
+_NEWER = 5  # minor versions that may have been published after the table was made
+
+
+@cache
+def known_regions() -> tuple[str, ...]:
+    """Return the regions of all partitions; empty if botocore is missing."""
+    package = importlib.util.find_spec("botocore")
+    if package is None or not package.submodule_search_locations:
+        return ()
+    content = Path(package.submodule_search_locations[0], "data", "partitions.json").read_text(encoding="utf-8")
+    found = {region for partition in json.loads(content)["partitions"] for region in partition["regions"]}
+    return tuple(sorted(region for region in found if not region.endswith("-global")))
+
+
+def known_repositories() -> tuple[str, ...]:
+    """Return the repositories of AWS's images for any purpose."""
+    return tuple(image_table()["repositories"])
+
+
+def known_accounts() -> set[str]:
+    """Return AWS's accounts with images for training."""
+    return {account for accounts in image_table()["registries"] for account in accounts.values()}
+
+
+def accounts_of(repository: str, region: str) -> set[str]:
+    """Return AWS's accounts that have a repository for training in a region; empty if none is known."""
+    registries = image_table()["registries"]
+    return {
+        account
+        for build in _builds()
+        if any(image.startswith(f"{repository}:") for image in build["images"].values())
+        if (account := registries[build["registries"]].get(region))
+    }
+
+
+def known_tags(repository: str) -> list[str]:
+    """Return the tags of a repository for training, which AWS has with further words at their ends as well."""
+    images = [image for build in _builds() for image in build["images"].values()]
+    return list(dict.fromkeys(image.partition(":")[2] for image in images if image.startswith(f"{repository}:")))
+
+
+def has_tag(repository: str, tag: str) -> bool:
+    """Return whether a repository for training probably has a tag, judged by its version, processor and Python.
+
+    The table lacks newer patches of a version, and other words in tags, so these are not compared; nor is a version that is a
+    little newer than the table's.
+    """
+    known = known_tags(repository)
+    newest, release = max(map(_release, known), default=(0, 0)), _release(tag)
+    if newest < release <= (newest[0], newest[1] + _NEWER):
+        return True
+    # AWS's tags of scikit-learn and XGBoost exist without the words at their ends, too.
+    shorter = repository.startswith("sagemaker-") and any(each.startswith(f"{tag}-") for each in known)
+    return shorter or any(tag == each or tag.startswith(f"{each}-") or _has_parts(tag, each) for each in known)
+
+
+def _release(tag: str) -> tuple[int, int]:
+    """Return the first two numbers of a tag's version; (0, 0) if it begins with none."""
+    found = re.match(r"(\d+)\.(\d+)", tag)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _has_parts(tag: str, known: str) -> bool:
+    """Return whether a tag has the release, processor and Python of a known tag that has a processor."""
+    processor, python = re.search(_PROCESSOR, known), re.search(_PYTHON, known)
+    words = [each[1] for each in (processor, python) if each]
+    return bool(processor) and _release(tag) == _release(known) and {*words} <= {*tag.split("-")}
+
+
+def _builds() -> Iterator[dict[str, Any]]:
+    for versions in image_table()["images"].values():
+        for builds in versions.values():
+            yield from builds
