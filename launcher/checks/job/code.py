@@ -133,8 +133,14 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
         elif code.argument_style == "toolkit" and isinstance(value, dict | list):
             as_json = shown(argument(value, "json"))
             message = f"reaches the script as {shown(arrives)}; code.argument_style: json passes {as_json}"
-        elif isinstance(value, str):  # not shown, since it can be a secret
-            message = "reaches the script without the quotes inside; delete them, which changes nothing else"
         else:
-            message = f"reaches the script as {shown(arrives)}; write it so, which changes nothing else"
+            # A text is not shown, since it can be a secret.
+            what = "without the quotes inside" if isinstance(value, str) else f"as {shown(arrives)}"
+            again = decoded(arrives)
+            if type(again) is type(value) and again == value:
+                message = f"reaches the script {what}; write it so, which changes neither SM_HPS nor SM_HP_*"
+            else:  # such as a text that holds JSON: written without its quotes, it would become a mapping in SM_HPS
+                message = (
+                    f"reaches the script's arguments {what}; expect that there, or read it from SM_HPS, which keeps it"
+                )
         yield ("hyperparameters", name), message

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 from datetime import date, timedelta
 
 import pytest
 
+from entrypoints.job.hyperparameters import argument, decoded, hyperparameter_variables
 from launcher import checks, parse_spec
 from launcher.checks import RULES, check_spec
 from launcher.checks.built_in.rules import built_ins
@@ -327,6 +329,24 @@ def test_hyperparameter_changed_on_its_way_draws_a_warning(style: str, value: st
     found = [message for message in messages_of(overlay) if message.endswith("[hyperparameter-changed]")]
     assert len(found) == (arrives is not None)
     assert all(arrives in message for message in found if arrives)
+
+
+@pytest.mark.parametrize("style", ["toolkit", "json"])
+@pytest.mark.parametrize(
+    "text", ['"5"', '"{\\"a\\": 1}"', "null", "1e-3", '"1e-3"', '"a"', "[1,2]", '{"a":1}', "NaN", "true"]
+)
+def test_advice_to_write_what_arrives_changes_no_variable(style: str, text: str) -> None:
+    """What the message says of SM_HPS is true: a JSON text that holds JSON would become a mapping in it."""
+    overlay = f"code: {{entry_point: train.py, argument_style: {style}}}\nhyperparameters: {{h: {json.dumps(text)}}}"
+    for message in messages_of(overlay):
+        value = decoded(text)
+        arrives = argument(value, style)
+        before, after = (hyperparameter_variables({"h": each}, style)["SM_HPS"] for each in (value, decoded(arrives)))
+        if "which changes neither SM_HPS nor" in message:
+            assert before == after
+        elif "code.argument_style: json" not in message:
+            assert "or read it from SM_HPS" in message
+            assert before != after or text == "NaN"  # which equals nothing
 
 
 def test_changed_hyperparameter_is_named_without_its_variables_value() -> None:
