@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,10 +25,8 @@ from launcher.local.providers import provide
 from launcher.local.providers.directories import remove_tree
 from launcher.local.report import announce
 from launcher.local.runners import HostProcess, Kept
-from launcher.local.watch import PlannedEnd, RunResult, Stops, watch
+from launcher.local.watch import INTERRUPTED, PlannedEnd, RunResult, Stops, watch
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of, refuse_full_disk
-
-_INTERRUPTED = "Interrupted"
 
 
 def run_attempts(
@@ -42,13 +41,13 @@ def run_attempts(
     """
     request, options = run.plan.request, run.options
     begun, started, interruptions = time.monotonic(), False, 0
-    total = outcome = RunResult(_INTERRUPTED)
+    total = outcome = RunResult(INTERRUPTED)
     with ExitStack() as undone:
         undone.callback(shutil.rmtree, run.folder, ignore_errors=True)
         run.stored(request["OutputDataConfig"]["S3OutputPath"]).mkdir(parents=True)
         announce(run)
         checkpoints = Checkpoints(run, store)
-        while outcome.secondary == _INTERRUPTED:
+        while outcome.secondary == INTERRUPTED:
             outcome = RunResult("Failed")
             try:
                 stops.release()
@@ -66,9 +65,9 @@ def run_attempts(
                     end = planned_end(request, options, total.seconds, time.monotonic() - begun, interruptions)
                     with checkpoints.stored_meanwhile(failures.append):
                         outcome = watch(hosts, run, failures, end, stops)
-                    if not (outcome.secondary == _INTERRUPTED and outcome.killed):
+                    if not (outcome.secondary == INTERRUPTED and outcome.killed):
                         checkpoints.store()
-                    if options.keep and outcome.secondary != _INTERRUPTED:
+                    if options.keep and outcome.secondary != INTERRUPTED:
                         outcome = replace(outcome, kept=_kept(run, hosts))
             except KeyboardInterrupt:
                 if not started:
@@ -86,9 +85,9 @@ def run_attempts(
             checkpoints.forget(kept=outcome.kept is not None)
             seconds, metrics = total.seconds + outcome.seconds, {**total.metrics, **outcome.metrics}
             total = replace(outcome, seconds=seconds, metrics=metrics, waits=outcome.waits or total.waits)
-            if outcome.secondary == _INTERRUPTED:
+            if outcome.secondary == INTERRUPTED:
                 interruptions += 1
-                run.transitions.begin(_INTERRUPTED)
+                run.transitions.begin(INTERRUPTED)
                 for host in run.hosts:
                     remove_tree(run.host_folder(host), run.console.warn)
     return run, total
@@ -128,9 +127,11 @@ def planned_end(
             ends.append(PlannedEnd(stopping[limit] - passed, status, f"{limit} ({stopping[limit]}) is over"))
     if options.stop_after is not None:
         ends.append(PlannedEnd(options.stop_after - trained, "Stopped", f"--stop-after {options.stop_after:g}s"))
-    if options.interrupt_after is not None and interruptions < options.times:
-        ends.append(PlannedEnd(options.interrupt_after, _INTERRUPTED))
-    return min(ends, key=lambda end: end.seconds)
+    if interruptions >= options.times:
+        return min(ends, key=attrgetter("seconds"))
+    if options.interrupt_after is not None:
+        ends.append(PlannedEnd(options.interrupt_after, INTERRUPTED))
+    return replace(min(ends, key=attrgetter("seconds")), interrupt_at=options.interrupt_at)
 
 
 def _restarted(run: LocalRun, interruptions: int) -> LocalRun:

@@ -112,7 +112,28 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
             (_copy if is_plain else _archive)(folders, Path(unfinished, "all"))
             Path(unfinished, "all").rename(target)
         artifacts[name] = str(target)
-    return artifacts
+    return {**artifacts, **_store_tensorboard(run)}
+
+
+def _store_tensorboard(run: LocalRun) -> dict[str, str]:
+    """Store TensorBoard's files of all hosts where SDK v2 looks for them, name -> path; without a config, none."""
+    config = run.plan.request.get("TensorBoardOutputConfig")
+    if config is None:
+        return {}
+    local = config.get("LocalPath", f"{contract.BASE_DIR}/{contract.TENSORBOARD_DIR}")
+    name = local.removeprefix(f"{contract.BASE_DIR}/")
+    paths = [path for host in run.hosts if name != local and (path := _of_job(run, host, name)) and path.is_dir()]
+    target = run.stored(config["S3OutputPath"]) / run.plan.request["TrainingJobName"] / "tensorboard-output"
+    here = (
+        "stored when the job ends"
+        if paths
+        else f"nothing stored, since {local} is not in the host's {contract.BASE_DIR}"
+    )
+    run.note("tensor_board_output_config", here, "stored while it runs", same=False)
+    if paths:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _copy(paths, target)
+    return {"tensorboard": str(target)} if paths else {}
 
 
 def _of_job(run: LocalRun, host: Host, name: str) -> Path | None:

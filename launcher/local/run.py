@@ -66,13 +66,15 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
         )
     if options.shell and options.keep:
         raise InputError("--keep: a shell leaves nothing; leave it out, or run the job with it and enter what is kept")
-    if options.shell and (options.stop_after is not None or options.interrupt_after is not None):
-        raise InputError("--stop-after, --interrupt-after: they end a job; leave them out, since you end the shell")
-    if options.interrupt_after is None and (options.times > 1 or options.restart_hosts or options.rename_hosts):
+    if options.shell and (options.stop_after is not None or options.interrupts):
         raise InputError(
-            "--times, --restart-hosts, --rename-hosts: these describe interruptions; add --interrupt-after"
+            "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out, since you end the shell"
         )
-    if options.interrupt_after is not None and not plan.request.get("EnableManagedSpotTraining"):
+    if not options.interrupts and (options.times > 1 or options.restart_hosts or options.rename_hosts):
+        raise InputError(
+            "--times, --restart-hosts, --rename-hosts: these describe interruptions; add --interrupt-after or --interrupt-at"
+        )
+    if options.interrupts and not plan.request.get("EnableManagedSpotTraining"):
         console.warn("SageMaker interrupts and restarts a job only with enable_managed_spot_training: true")
     named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
     for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):

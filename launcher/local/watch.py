@@ -21,6 +21,7 @@ from launcher.jobs.logs.metrics import Metrics
 from launcher.local.runners import HostProcess, Kept
 from launcher.local.workspace import LocalRun
 
+INTERRUPTED = "Interrupted"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 _ABANDONED_SECONDS = 10  # for other hosts after one has failed: they may wait in a barrier that no process will join
@@ -35,6 +36,7 @@ class PlannedEnd:
     seconds: float = float("inf")  # after its start
     secondary: str = "Stopped"  # the secondary status, in SageMaker's words
     reason: str = ""
+    interrupt_at: str | None = None  # a text in a line of the log that interrupts the attempt before
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class _Watch:
     failures: list[Exception]
     metrics: Metrics
     stops: Stops
+    interrupt_at: str | None = None
+    seen: threading.Event = field(default_factory=threading.Event)  # whether a line had that text
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     waits: LoopWaits = field(default_factory=LoopWaits)
     asked: set[int] = field(default_factory=set)  # processes that have been sent SIGTERM
@@ -131,6 +135,8 @@ class _Watch:
         for text in texts:
             self.metrics.note(int(time.time() * 1000), host, text)
             self.waits.note(text)
+            if self.interrupt_at is not None and self.interrupt_at in text:
+                self.seen.set()
         try:
             if host not in self.unlogged:
                 log.write(b"".join(line + b"\n" for line in shown))
@@ -144,8 +150,8 @@ class _Watch:
         return [process for process in self.processes if process.returncode is None]
 
     def wait(self, deadline: float) -> None:
-        """Wait until every host has ended, one has failed, a channel has failed, or the deadline has passed."""
-        while self.running() and not self.failures and time.monotonic() < deadline:
+        """Wait until every host has ended, one or a channel has failed, the log has the text, or the deadline has passed."""
+        while self.running() and not self.failures and not self.seen.is_set() and time.monotonic() < deadline:
             if any(process.returncode for process in self.processes):
                 return
             time.sleep(0.05)
@@ -192,7 +198,7 @@ def watch(
 ) -> RunResult:
     """Start the hosts and follow them; return when the last of their processes has ended, and hold Ctrl-C from then on."""
     definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
-    state = _Watch(run, failures, Metrics(definitions, run.console.warn), stops)
+    state = _Watch(run, failures, Metrics(definitions, run.console.warn), stops, end.interrupt_at)
     begun = time.monotonic()
     interrupted = False
     threads = []
@@ -233,7 +239,8 @@ def watch(
         # A host that was stopped because another failed has not failed itself.
         result = RunResult("Failed", tuple(code or 0 for code in ended), TrainingFailedError.exit_code)
     elif state.asked or killed:
-        result = RunResult(end.secondary, codes, StoppedError.exit_code, end.reason, killed)
+        planned = PlannedEnd(secondary=INTERRUPTED) if state.seen.is_set() else end
+        result = RunResult(planned.secondary, codes, StoppedError.exit_code, planned.reason, killed)
     else:
         result = RunResult("Completed", codes)
     return replace(result, seconds=time.monotonic() - begun, metrics=state.metrics.last, waits=state.waits.worst())

@@ -36,6 +36,7 @@ class LocalOptions:
         instance_count: Run this number of hosts, whatever the spec says.
         stop_after: Stop the job after so many seconds of training, as StopTrainingJob does.
         interrupt_after: Interrupt each attempt after so many seconds, as when spot instances are taken back, and restart it.
+        interrupt_at: Interrupt each attempt when a line of a host's log has this text; with `interrupt_after`, at the earlier.
         times: Interrupt at most this number of attempts.
         restart_hosts: The numbers of hosts after an interruption, in turn: (2, 1); as before without any.
         rename_hosts: After an interruption, give the hosts names that the job has not seen: algo-3 after algo-1 and algo-2.
@@ -55,6 +56,7 @@ class LocalOptions:
     instance_count: int | None = None
     stop_after: float | None = None
     interrupt_after: float | None = None
+    interrupt_at: str | None = None
     times: int = 1
     restart_hosts: tuple[int, ...] = ()
     rename_hosts: bool = False
@@ -63,6 +65,11 @@ class LocalOptions:
     shell: str | None = None
     yes: bool = False
     as_json: bool = False
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether attempts are to be interrupted."""
+        return self.interrupt_after is not None or self.interrupt_at is not None
 
 
 @dataclass(frozen=True)

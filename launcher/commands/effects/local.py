@@ -62,15 +62,18 @@ class Local(Effect):
         metavar="TIME",
         help="With --local: interrupt the job after this time, as spot instances are, and restart it from its checkpoints.",
     )
+    interrupt_at: str | None = option(
+        metavar="TEXT", help="With --local: the same as soon as a line of the log has TEXT, such as 'epoch 2'."
+    )
     times: int = option(
-        type=click.IntRange(min=1), default=1, metavar="N", help="With --interrupt-after: interrupt N attempts."
+        type=click.IntRange(min=1), default=1, metavar="N", help="With --interrupt-after or -at: interrupt N attempts."
     )
     restart_hosts: tuple[int, ...] = repeatable(
         type=_HOSTS,
         metavar="N",
-        help="With --interrupt-after: restart with N hosts. Repeatable: taken in turn.",
+        help="With --interrupt-after or -at: restart with N hosts. Repeatable: taken in turn.",
     )
-    rename_hosts: bool = flag(help="With --interrupt-after: restart with host names that the job has not seen.")
+    rename_hosts: bool = flag(help="With --interrupt-after or -at: restart with host names that the job has not seen.")
     keep: bool = flag(
         help="With --local: keep the hosts as they ended, for a look: their files, and an image of each container."
     )

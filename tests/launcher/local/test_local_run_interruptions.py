@@ -165,6 +165,44 @@ while True:
     assert sorted(path.name for path in (here / ".launch/job").glob("algo-*/")) == ["algo-4"]
 
 
+@pytest.mark.parametrize("runs", [1, 2])
+def test_line_with_the_text_interrupts_each_of_so_many_attempts(here: Path, runs: int) -> None:
+    """The script waits after its line unless it has been interrupted often enough; the checkpoint counts the attempts."""
+    script = f"""
+import pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+attempts = pathlib.Path("/opt/ml/checkpoints/attempts")
+done = len(attempts.read_text()) if attempts.exists() else 0
+attempts.write_text("x" * (done + 1))
+print("epoch 1", flush=True)
+print("epoch 2: loss 0.5", flush=True)
+if done < {runs}:
+    signal.pause()
+"""
+    namespaces()
+    write_script(here, script, f"channels: null\n{CHECKPOINTS}")
+    output = launch(here, "--interrupt-at", "epoch 2:", "--times", str(runs))
+    assert output.count("algo-1 | epoch 2: loss 0.5") == runs + 1
+    assert f"interrupted {runs} of {runs}: starts again" in output
+    found = result(here)
+    assert (found["TrainingJobStatus"], found["Interruptions"]) == ("Completed", runs)
+
+
+def test_text_that_no_line_has_interrupts_nothing(here: Path) -> None:
+    namespaces()
+    write_script(here, "print('epoch 1')")
+    launch(here, "--interrupt-at", "epoch 2")
+    assert result(here)["Interruptions"] == 0
+
+
+def test_limit_still_ends_an_attempt_that_waits_for_a_text() -> None:
+    request = {"StoppingCondition": {"MaxRuntimeInSeconds": 50}}
+    options = LocalOptions(interrupt_at="epoch 2", times=2)
+    ends = [planned_end(request, options, 20.0, 20.0, interruptions) for interruptions in (0, 1, 2)]
+    assert [(end.seconds, end.secondary) for end in ends] == [(30, "MaxRuntimeExceeded")] * 3
+    assert [end.interrupt_at for end in ends] == ["epoch 2", "epoch 2", None]
+
+
 def test_ctrl_c_between_interruptions_ends_the_run(here: Path) -> None:
     namespaces()
     write_script(here, f"{STOPPED}while True: signal.pause()")

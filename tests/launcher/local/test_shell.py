@@ -64,8 +64,10 @@ def test_shell_in_another_host_has_its_name_and_shard(here: Path, fuse: None) ->
             ["--host", "algo-3", "--instance-count", "2"],
             "--host algo-3: the job runs on algo-1, algo-2; name one of them",
         ),
-        (["--stop-after", "1s"], "--stop-after, --interrupt-after: they end a job; leave them out"),
-        (["--interrupt-after", "1s"], "--stop-after, --interrupt-after: they end a job; leave them out"),
+        *(
+            ([option, "1s"], "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out")
+            for option in ("--stop-after", "--interrupt-after", "--interrupt-at")
+        ),
         (["--keep"], "--keep: a shell leaves nothing; leave it out, or run the job with it and enter what is kept"),
     ],
 )
