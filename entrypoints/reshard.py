@@ -20,11 +20,12 @@ from hashlib import sha256
 from typing import Any
 
 from entrypoints.errors import ChannelError, ConfigError
-from entrypoints.job.environment import S3_CONNECTOR, Channel, load_environment
+from entrypoints.fetching.pages import Listed
+from entrypoints.job.environment import Channel, Environment, load_environment
 from entrypoints.order.samples import Samples
 from entrypoints.order.sampling import Order, Reading
 from entrypoints.order.sharding import Placement
-from entrypoints.readers import mounted, s3, s3_client
+from entrypoints.readers import mounted, reader_of, s3, s3_client
 from entrypoints.readers.sidecars import FORMAT, Sidecars
 from entrypoints.records import format_of
 from entrypoints.samples.channel import default_shard, find_channel, open_channel, placement_of
@@ -47,15 +48,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, help="shuffle by this number")
     options = parser.parse_args(arguments)
     try:
-        _run(options)
+        s3_client.require()
+        reshard(options, load_environment())
     except (ChannelError, ConfigError, ImportError, OSError) as error:
-        remedy = f"remove everything below {options.output}"
-        sys.exit(f"reshard: {error}".replace("restart the epoch", remedy))
+        sys.exit(f"reshard: {reason(error, options.output)}")
 
 
-def _run(options: argparse.Namespace) -> None:
-    s3_client.require()
-    environment = load_environment()
+def reason(error: Exception, output: str) -> str:
+    """Return the message of an error, in which the epoch is that of the shards."""
+    return str(error).replace("restart the epoch", f"remove everything below {output}")
+
+
+def reshard(options: argparse.Namespace, environment: Environment) -> None:
+    """Write the shards of channel `data`.
+
+    Args:
+        options: Those of the script; a folder as `output` needs no S3 client.
+        environment: The job.
+
+    Raises:
+        ChannelError: Something cannot be read or written.
+    """
     channel = find_channel(environment, "data")
     lines, digests = _labels(environment.channels.get("labels"))
     read = format_of(channel.content_type).name
@@ -76,7 +89,7 @@ def _run(options: argparse.Namespace) -> None:
     }
     uri = options.output.rstrip("/") + "/"
     host, hosts = placement.rank, placement.world_size
-    listed = partial(s3.objects, replace(channel, s3_uri=options.source)) if options.source else None
+    listed = partial(_listed, channel, options.source) if options.source else None
     target = Target(uri, format, options.shard_bytes, settings, host, hosts, read in NAMED, listed)
     reading = Reading(seed=options.seed, block_bytes=_BLOCK_BYTES)
     samples = _joined(channel, endings, placement, reading) if endings else None
@@ -85,6 +98,14 @@ def _run(options: argparse.Namespace) -> None:
     total = {name: value for name, value in index.items() if name != "shards"}
     environment.model_dir.mkdir(parents=True, exist_ok=True)
     (environment.model_dir / "reshard.json").write_text(json.dumps(total) + "\n", encoding="utf-8")
+
+
+def _listed(channel: Channel, source: str) -> Sequence[Listed]:
+    """Return all objects of the prefix or folder that the channel reads, those of other hosts too."""
+    if source.startswith("s3://"):
+        return s3.objects(replace(channel, s3_uri=source))
+    found = [(path, (channel.path / path).stat()) for path in mounted.objects(channel)]
+    return [Listed(path, state.st_size, state.st_mtime_ns) for path, state in found]
 
 
 def _labels(channel: Channel | None) -> tuple[dict[str, Line] | None, dict[str, str]]:
@@ -108,10 +129,13 @@ def _labels(channel: Channel | None) -> tuple[dict[str, Line] | None, dict[str, 
 
 def _joined(channel: Channel, endings: frozenset[str], placement: Placement, reading: Reading) -> Samples:
     """Return this host's samples of objects and their sidecars."""
-    if channel.mode != S3_CONNECTOR:  # SageMaker could assign them to different hosts.
+    reader = reader_of(channel)
+    if reader is None or (
+        reader is not s3 and placement.world_size > 1
+    ):  # SageMaker could assign them to different hosts.
         raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars; use source: S3Connector")
     shard = default_shard(channel, placement)
-    pipeline = Pipeline(channel, 0, Sidecars(endings), FORMAT, shard, reading, None)
+    pipeline = Pipeline(channel, 0, Sidecars(endings, reader), FORMAT, shard, reading, None)
     about = {"channel": channel.name, "format": str(FORMAT)}
     return Samples(pipeline.samples, Order(0, shard, reading, assigned=False, unrepeatable=False), about)
 

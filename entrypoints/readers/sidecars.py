@@ -1,21 +1,20 @@
-"""Objects in S3 read together with their sidecar files: a/1.jpg, a/1.json and a/1.cls are one sample, as in WebDataset.
+"""Objects read together with their sidecar files: a/1.jpg, a/1.json and a/1.cls are one sample, as in WebDataset.
 
-A name's stem ends at its first dot, so objects of one stem follow each other in S3's listing.
+A name's stem ends at its first dot, so objects of one stem follow each other in every listing.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.items import Items
-from entrypoints.fetching.listing import Listing
-from entrypoints.fetching.pages import Listed
 from entrypoints.job.environment import Channel
 from entrypoints.readers import s3
 from entrypoints.records.cursor import Cursor
@@ -29,17 +28,17 @@ def split(key: str) -> tuple[str, str]:
     return (key, DATA) if dot < 0 else (key[:dot], key[dot + 1 :] or DATA)
 
 
-class _Groups(Items[list[Listed]]):
+class _Groups(Items[list[Any]]):
     """The objects of each stem, as the numbers of their first in the listing: 8 bytes each.
 
     Raises:
         ChannelError: Objects of a stem lack a sidecar, or are only sidecars.
     """
 
-    def __init__(self, listing: Listing, endings: frozenset[str]) -> None:
+    def __init__(self, listing: Items[Any], key_of: Callable[[Any], str], endings: frozenset[str]) -> None:
         self._listing, self._starts = listing, array("Q", [0])
-        for stem, group in groupby(listing, key=lambda listed: split(listed.key)[0]):
-            fields = [split(listed.key)[1] for listed in group]
+        for stem, group in groupby(map(key_of, listing), key=lambda key: split(key)[0]):
+            fields = [split(key)[1] for key in group]
             if not endings < set(fields):
                 missing = ", ".join(sorted(endings.difference(fields))) or "an object that is no sidecar"
                 raise ChannelError(
@@ -50,7 +49,7 @@ class _Groups(Items[list[Listed]]):
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def _item(self, index: int) -> list[Listed]:
+    def _item(self, index: int) -> list[Any]:
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self._listing[self._starts[index] : self._starts[index + 1]]
@@ -69,19 +68,24 @@ class _Fields(dict[str, bytes]):
 
 @dataclass(frozen=True)
 class Sidecars:
-    """The reader (see `readers.Reader`) of a channel in S3 in which each object has a sidecar of each of these endings."""
+    """The reader (see `readers.Reader`) of a channel in which each object has a sidecar of each of these endings.
+
+    `objects_by` is the reader of the single objects.
+    """
 
     endings: frozenset[str]
+    objects_by: Any = s3
 
     def objects(self, channel: Channel, epoch: int = 0) -> _Groups:
         """See Reader. Raises ChannelError for an object without its sidecars."""
-        return _Groups(s3.objects(channel, epoch), self.endings)
+        reader = self.objects_by
+        return _Groups(reader.objects(channel, epoch), partial(reader.key_of, channel), self.endings)
 
     def open_objects(
-        self, channel: Channel, chosen: Iterable[list[Listed]]
+        self, channel: Channel, chosen: Iterable[list[Any]]
     ) -> Generator[tuple[str | None, Any], None, None]:
         """See Reader; what it yields in place of streams is for FORMAT."""
-        with closing(s3.open_objects(channel, chain.from_iterable(chosen))) as opened:
+        with closing(self.objects_by.open_objects(channel, chain.from_iterable(chosen))) as opened:
             for stem, members in groupby(opened, key=lambda member: split(str(member[0]))[0]):
                 fields = _Fields()
                 for key, stream in members:
@@ -89,13 +93,14 @@ class Sidecars:
                         fields[split(str(key))[1]] = stream.read()
                 yield stem, fields
 
-    def pin_of(self, channel: Channel, group: list[Listed]) -> int:
+    def pin_of(self, channel: Channel, group: list[Any]) -> int:
         """See Reader."""
-        return group[0].version
+        pin: int = self.objects_by.pin_of(channel, group[0])
+        return pin
 
-    def key_of(self, channel: Channel, group: list[Listed]) -> str:
+    def key_of(self, channel: Channel, group: list[Any]) -> str:
         """See Reader."""
-        return split(s3.key_of(channel, group[0]))[0]
+        return split(self.objects_by.key_of(channel, group[0]))[0]
 
 
 def _read(fields: Any, key: str | None, cursor: Cursor) -> Iterator[Sample]:

@@ -1,4 +1,4 @@
-"""A channel's samples as shards in S3, written by each host for itself: what `entrypoints/reshard.py` does.
+"""A channel's samples as shards in S3 or in a folder, written by each host for itself: what `entrypoints/reshard.py` does.
 
     <output>shards/<host>-<number>.<ending>   the shards
     <output>progress/<host>.json              after each shard: the shards so far, and the position of the next sample
@@ -27,19 +27,16 @@ from typing import Any
 from entrypoints.errors import ChannelError, no_room
 from entrypoints.fetching.background import in_background
 from entrypoints.fetching.pages import Listed
-from entrypoints.fetching.schedule import Limits
 from entrypoints.order.samples import Samples
-from entrypoints.readers import s3, s3_client
 from entrypoints.records.shards import write_shard, writer_of
 from entrypoints.records.writing import SampleError, refusal
 from entrypoints.sample import KEY, Sample
 from entrypoints.samples.digest import MODULUS, Tally
 from entrypoints.samples.fitting import fitted
 from entrypoints.samples.lst import Line, line_of
+from entrypoints.samples.shard_store import ShardStore, store_of
 
 Say = Any  # prints a line
-_VERIFYING = Limits(held_bytes=4 << 20, piece_bytes=1 << 20)  # far ahead would take 300 MB of memory
-_UPLOAD_GBPS = 2.0  # more takes hundreds of MB of memory
 _REPORT_SECONDS = 30.0  # between lines about an incomplete shard
 
 
@@ -47,7 +44,7 @@ _REPORT_SECONDS = 30.0  # between lines about an incomplete shard
 class Target:
     """What a host writes, and where."""
 
-    uri: str  # s3://bucket/folder/
+    uri: str  # s3://bucket/folder/, or a folder's path
     format: str
     shard_bytes: int
     settings: Mapping[
@@ -58,30 +55,24 @@ class Target:
     named: bool = True  # each sample of the channel has a `__key__` of its own
     objects: Callable[[], Sequence[Listed]] | None = None  # lists the channel's objects, those of other hosts too
 
-    def place(self, name: str) -> tuple[str, str]:
-        """Return bucket and key of a name below `uri`."""
-        bucket, _, key = self.uri.removeprefix("s3://").partition("/")
-        return bucket, key + name
+    @property
+    def store(self) -> ShardStore:
+        """What is at `uri`."""
+        return store_of(self.uri)
 
     def read(self, name: str) -> Any:
         """Return the value of a JSON object; None if there is none."""
-        try:
-            return json.loads(s3_client.content(*self.place(name)))
-        except ChannelError as error:
-            if "(404 NoSuchKey)" in str(error):
-                return None
-            raise
+        data = self.store.content(name)
+        return None if data is None else json.loads(data)
 
     def write(self, name: str, value: Any) -> None:
         """Replace a JSON object."""
         data = (json.dumps(value, indent=1) + "\n").encode()
-        s3_client.upload(*self.place(name), lambda stream: stream.write(data), _UPLOAD_GBPS)
+        self.store.write(name, lambda stream: stream.write(data))
 
     def shards(self) -> dict[str, int]:
         """Return the sizes of all objects below `shards/`, by name."""
-        bucket, prefix = self.place("shards/")
-        found = (info for page, _ in s3_client.pages(bucket, prefix) for info in page)
-        return {info.key.removeprefix(prefix): info.size for info in found}
+        return self.store.sizes("shards")
 
 
 @dataclass
@@ -186,21 +177,20 @@ def _store(file: Path, number: int, tally: Tally, state: dict[str, Any], about: 
     """Upload a shard, read it back, and add it to the progress. Raises ChannelError if S3 does not return its samples."""
     target, progress, say = about
     name = f"{target.host:04d}-{number:06d}{writer_of(target.format).ending}"
-    bucket, key = target.place(f"shards/{name}")
 
     def write(stream: Any) -> None:
         with file.open("rb") as content:
             shutil.copyfileobj(content, stream, 1 << 20)
 
-    s3_client.upload(bucket, key, write, _UPLOAD_GBPS)
+    target.store.write(f"shards/{name}", write)
     stored = Tally()
-    with closing(s3.open_object(bucket, key, _VERIFYING)) as streams:
-        for sample in writer_of(target.format).split(next(streams), key):
+    with target.store.opened(f"shards/{name}") as stream:
+        for sample in writer_of(target.format).split(stream, f"shards/{name}"):
             stored.add(sample)
     if stored != tally:
         raise ChannelError(
-            f"s3://{bucket}/{key} has {stored.count:,} samples with digest {stored.hex}, but {tally.count:,} with {tally.hex} "
-            "were written; start the job again"
+            f"{target.uri}shards/{name} has {stored.count:,} samples with digest {stored.hex}, but {tally.count:,} with"
+            f" {tally.hex} were written; start the job again"
         )
     size = file.stat().st_size
     progress.shards.append({"name": name, "count": tally.count, "bytes": size, "digest": tally.hex})
@@ -235,7 +225,8 @@ def finish(target: Target, say: Say) -> dict[str, Any] | None:
         "shards": shards,
     }
     target.write("index.json", index)
-    target.write("manifest.json", [{"prefix": f"{target.uri}shards/"}, *expected])
+    if target.uri.startswith("s3://"):  # SageMaker's manifests name a prefix in S3
+        target.write("manifest.json", [{"prefix": f"{target.uri}shards/"}, *expected])
     say(
         f"{target.uri}: {len(shards):,} shards with {index['count']:,} samples, {index['bytes'] / 1e6:,.1f} MB, "
         f"digest {index['digest'][:16]}, verified"

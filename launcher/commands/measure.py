@@ -21,11 +21,11 @@ from entrypoints.ways.results import FILE, Results, summary, table
 from launcher.commands.effects import PlanningCommand
 from launcher.commands.effects.local import Local
 from launcher.commands.effects.submit import Submit
-from launcher.commands.options import SpecOrUri, argument, option, plot_file
+from launcher.commands.options import SpecOrUri, argument, is_folder, open_account, option, plot_file
 from launcher.console import print_line, say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.plot import new_figure, save
-from launcher.s3.uri import parse_s3_uri
+from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
 
 _POSITIVE = click.IntRange(min=1)
@@ -42,15 +42,16 @@ def _names(context: click.Context, parameter: click.Parameter, typed: str) -> li
 class Measure(PlanningCommand):
     """Measure each way to read a prefix or a channel.
 
-    Measure how fast each way reads SPEC_OR_S3_URI in a training loop: s3://bucket/prefix, or CHANNEL of a job's spec, whose image,
-    role, instance type and code are then used. A job of `launch --example measure` does it, or this machine with --local. All
+    Measure how fast each way reads SPEC_OR_DATA in a training loop: s3://bucket/prefix, or CHANNEL of a job's spec, whose image,
+    role, instance type and code are then used. A job of `launch --example measure` does it, or this machine with --local; a
+    folder, such as ./images, is always measured here. All
     ways must yield the same samples, by digest. Each round starts a fresh process per way. A measure.json of an earlier
     measurement is shown again.
     """
 
     example = "measure s3://mine/train/ --ways fast-file,connector-iterable --dry-run"
 
-    target: str = argument(type=SpecOrUri(), metavar="SPEC_OR_S3_URI")
+    target: str = argument(type=SpecOrUri(), metavar="SPEC_OR_DATA")
     chosen: tuple[str, ...] = argument(nargs=-1, metavar="[CHANNEL]...")
     ways: str | None = option(
         metavar="A,B", shell_complete=_names, help="The ways to measure; by default all that can read the data."
@@ -70,6 +71,13 @@ class Measure(PlanningCommand):
     name: str | None = option(help="The job's full name.")
     plot: Path | None = plot_file("With --local or a measure.json: draw the speeds")
 
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        folder = is_folder(values["target"] or "")
+        if folder and (values["dry_run"] or values["check"]):
+            raise click.UsageError(f"{values['target']} is measured on this machine; leave out --dry-run and --check")
+        here = {"local": values["local"] or "process"} if folder else {}
+        super().__init__({**values, **here})
+
     def run(self) -> int:
         """Fill in the spec, carry out the chosen effect, and show what a run here has measured."""
         is_local = isinstance(self.effect, Local)
@@ -81,7 +89,7 @@ class Measure(PlanningCommand):
         plan = self.plan(self._spec(), self.name)
         # With --json, the run's own result is not printed beside the measured figures.
         with redirect_stdout(io.StringIO()) if is_local and self.as_json else nullcontext():
-            code = self.carry_out(plan)
+            code = self._run_here(plan, self.effect) if isinstance(self.effect, Local) else self.carry_out(plan)
         file = Path(".launch", plan.request["TrainingJobName"], "algo-1/ml/output/data", FILE)
         if is_local and file.exists():
             self._show(_read(file), in_log=True)
@@ -96,15 +104,19 @@ class Measure(PlanningCommand):
         """Return the spec of the job that measures."""
         _check_step(self.step)
         own = list(self.sets)
-        if "://" in self.target:
+        if self._is_prefix:
             try:
-                place = parse_s3_uri(self.target)
+                place = S3Location("folder", "") if is_folder(self.target) else parse_s3_uri(self.target)
                 uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
             except RefusedError as error:
                 raise InputError(str(error)) from None
             if self.chosen:
                 raise click.UsageError(f"{' '.join(self.chosen)}: only a spec has channels; leave it out")
             file, arrivals, form = str(channel_specs.path("measure")), _of_prefix(uri), self.format or "objects"
+            if isinstance(self.effect, Local) and self.effect.channels:
+                raise click.UsageError(
+                    f"--channel: {self.target} has no channels; measure the folder: launch measure DIR"
+                )
             own.insert(0, f"output_data_config.s3_output_path=s3://{place.bucket}/measure/")  # not the example's bucket
         else:
             file = self.target
@@ -135,6 +147,23 @@ class Measure(PlanningCommand):
             "resource_config.instance_count": 1,
         }
         return launcher.load(file, sets=[*own, *(f"{path}={json.dumps(value)}" for path, value in values.items())])
+
+    @property
+    def _is_prefix(self) -> bool:
+        return "://" in self.target or is_folder(self.target)
+
+    def _run_here(self, plan: launcher.Plan, local: Local) -> int:
+        """Run the plan here; its channels are those by which the data of a folder, or of the spec's channels, arrive."""
+        folders = dict.fromkeys(plan.spec.all_channels, self.target) if is_folder(self.target) else {}
+        if not self._is_prefix:
+            known = launcher.load(self.target, sets=self.sets).all_channels
+            for text in local.channels:
+                name, _, path = text.partition("=")
+                arrivals = _arrivals({name: known[name]}) if name in known else [name]
+                folders |= {each: path for each in arrivals if each in plan.spec.all_channels or name not in known}
+        channels = tuple(f"{name}={path}" for name, path in folders.items())
+        here = Local({**vars(local), "channels": channels})
+        return here.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
 
     def _show(self, results: Results, *, in_log: bool = False) -> None:
         if self.as_json:

@@ -150,16 +150,18 @@ class _SpecPath(click.Path):
 
 
 class SpecOrUri(click.types.StringParamType):
-    """A spec's path, or s3://bucket/prefix."""
+    """A spec's path, s3://bucket/prefix, or a folder of this machine."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse a folder with the options that read one."""
-        if os.path.isdir(value):  # noqa: PTH112 (Path's raises an error if the name is too long)
-            found = re.fullmatch(r"(?:(?P<data>.+)/)?s3/(?P<prefix>.+)", Path(value).as_posix())
-            data, prefix = (found["data"] or ".", found["prefix"]) if found else ("DIR", "bucket/prefix")
-            where = "" if found else ", with its objects in DIR/s3/bucket/prefix/"
-            self.fail(f"{value!r} is a folder; write s3://{prefix}/ --local --data {data}{where}", param, ctx)
+        """Refuse an empty folder."""
+        if is_folder(value) and next((each for each in Path(value).rglob("*") if each.is_file()), None) is None:
+            self.fail(f"{value!r} holds no files; name the folder that holds the data", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def is_folder(value: str) -> bool:
+    """Return whether an argument names a folder of this machine."""
+    return os.path.isdir(value)  # noqa: PTH112 (Path's raises an error if the name is too long)
 
 
 class LocalPath(click.Path):

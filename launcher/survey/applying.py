@@ -39,7 +39,11 @@ def apply(file: Path, findings: Mapping[str, Findings]) -> list[str]:
     """
     reasons = [f"channels.{name}: {why}" for name, each in findings.items() if (why := _why_not(each))]
     if reasons:
-        one = "; nothing is changed, and --channel NAME applies the advice on one channel" if len(findings) > 1 else ""
+        one = (
+            "; nothing is changed, and the name of a channel after SPEC applies only its advice"
+            if len(findings) > 1
+            else ""
+        )
         raise RefusedError("; ".join(reasons) + one)
     try:
         before, old = stamp(file), file.read_bytes().decode()

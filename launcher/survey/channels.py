@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from entrypoints import contract
 from launcher.aws.account import Account
-from launcher.console import say
+from launcher.console import say, shown_path
 from launcher.errors import InputError, did_you_mean
 from launcher.local.data.object_stores import FolderObjects, Objects, RemoteObjects
 from launcher.preflight.check import Subject
@@ -34,17 +34,20 @@ class Channel:
     instances: int = 1
     is_sharded: bool = False
     style: str | None = None  # of S3Connector: map or iterable
+    folder: Path | None = None  # of this machine, that is looked at in place of all of this
 
     @property
     def shown(self) -> str:
         """Return the place as people write it."""
+        if self.folder is not None:
+            return shown_path(self.folder)
         if self.storage == "S3":
             return self.manifest or str(self.place)
         return f"{self.storage} {self.place.bucket}:{self.place.key}"
 
 
-def channels_of(subject: Subject, wanted: str | None = None) -> tuple[list[Channel], list[str]]:
-    """Return the channels of a job, or only the one named `wanted`; and why others are left out.
+def channels_of(subject: Subject, wanted: Collection[str] = ()) -> tuple[list[Channel], list[str]]:
+    """Return the channels of a job, or only those that are `wanted`; and why others are left out.
 
     Raises:
         InputError: There is none.
@@ -61,10 +64,11 @@ def channels_of(subject: Subject, wanted: str | None = None) -> tuple[list[Chann
         found[name] = Channel(name, place, present="S3Connector", instances=hosts, style=style)
     if not found:
         raise InputError("the spec has no channels; add one: `channels: {train: s3://bucket/prefix/}`")
-    if wanted is not None and wanted not in found:
-        near = did_you_mean(wanted, found) or f"; it has {', '.join(found)}"
-        raise InputError(f"--channel {wanted}: the spec has no channel {wanted!r}{near}")
-    chosen = {name: each for name, each in found.items() if wanted in (None, name)}
+    for name in wanted:
+        if name not in found:
+            near = did_you_mean(name, found) or f"; it has {', '.join(found)}"
+            raise InputError(f"the spec has no channel {name!r}{near}")
+    chosen = {name: each for name, each in found.items() if not wanted or name in wanted}
     advised = [each for each in chosen.values() if isinstance(each, Channel)]
     left_out = [f"channels.{name}: {why}" for name, why in chosen.items() if isinstance(why, str)]
     if not advised:
@@ -93,7 +97,7 @@ def _channel(subject: Subject, entry: Entry) -> Channel | str:
 
 @contextmanager
 def objects_of(channel: Channel, account: Account, data: Path | None) -> Iterator[tuple[Objects, S3Location]]:
-    """Open what holds a channel's objects: the folder `data`, or the account's S3.
+    """Open what holds a channel's objects: its own folder, the folder `data`, or the account's S3.
 
     Yields:
         The objects, and the place in them.
@@ -101,16 +105,18 @@ def objects_of(channel: Channel, account: Account, data: Path | None) -> Iterato
     Raises:
         InputError: The folder has no directory for the channel's file system.
     """
-    if data is None:
+    if data is None and channel.folder is None:
         yield RemoteObjects(account.client("s3")), channel.place
         return
     from launcher.local.s3_server.storage.store import Store
 
+    data = Path() if data is None else data
     with TemporaryDirectory() as overlay:
-        if channel.storage == "S3":
+        if channel.storage == "S3" and channel.folder is None:
             folders, place = {}, channel.place
         else:
-            folders, place = {channel.place.bucket: _directory(channel, data)}, S3Location(channel.place.bucket, "")
+            folder = channel.folder or _directory(channel, data)
+            folders, place = {channel.place.bucket: folder}, S3Location(channel.place.bucket, "")
         store = Store(data / "s3", Path(overlay), say, folders)
         yield FolderObjects(store, data / "s3", Path(overlay)), place
 

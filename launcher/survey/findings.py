@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -80,8 +81,9 @@ class Findings:
 
 def reshard_command(channel: Channel, shards: Shards) -> str:
     """Return the command that makes the advised shards beside the data."""
-    output = f"{str(channel.place).rstrip('/')}-shards/"
-    return f"launch reshard {channel.place} {output} --format {shards.format} --shard-size {max(shards.bytes / 1e6, 1):.0f}MB"
+    source = shlex.quote(str(channel.folder or channel.place))
+    output = shlex.quote(f"{str(channel.folder or channel.place).rstrip('/')}-shards/")
+    return f"launch reshard {source} {output} --format {shards.format} --shard-size {max(shards.bytes / 1e6, 1):.0f}MB"
 
 
 def _in_words(past: Sequence[PastJob]) -> str:
@@ -102,7 +104,7 @@ def look_at(
 
     `jobs` are the descriptions of the account's latest jobs; None if they are unknown.
     """
-    account, is_here = question.account, question.data is not None
+    account, is_here = question.account, question.data is not None or channel.folder is not None
     past = None if jobs is None else past_jobs(channel, jobs)
     use = with_answers(use_of(channel, question.subject, past, ask=not is_here), question.use)
     found = Findings(channel, past, use, question.measured, ())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import channel_specs
 from aws_stand_in import StandIn
 from launcher import Plan, cli
 from launcher.commands.effects.local import Local
+from patience import PATIENCE
 
 Launch = Any
 
@@ -103,22 +106,51 @@ def test_wrong_input_is_refused_with_what_to_do(words: tuple[str, ...], problem:
 
 
 @pytest.mark.parametrize("command", ["measure", "advise"])
+def test_folder_without_files_is_refused(command: str, tmp_path: Path) -> None:
+    (tmp_path / "empty/below").mkdir(parents=True)
+    found = CliRunner().invoke(cli.cli, [command, str(tmp_path / "empty")])
+    assert found.exit_code == 2
+    assert "holds no files; name the folder that holds the data" in found.output
+
+
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with eight files in the working directory, and what is measured of a spec that reads them from elsewhere."""
+    for number in range(8):
+        file = tmp_path / f"images/{number % 2}/{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(100 * number))
+    (tmp_path / "job.yaml").write_text(channel_specs.path("s3-file").read_text())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("target", [("./images",), ("job.yaml", "--local", "--channel", "train=images")])
+def test_folder_is_measured_here(target: tuple[str, ...], images: Path) -> None:
+    command = (sys.executable, "-m", "launcher", "measure", *target, "--ways", "fast-file,file,pipe", "--rounds", "1")
+    done = subprocess.run(
+        [*command, "--num-workers", "0", "--json"], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    found = {way["name"]: (way["samples"], way["bytes"]) for way in json.loads(done.stdout)["ways"]}
+    assert found == dict.fromkeys(("fast-file", "file", "pipe"), (8, 2800))
+
+
+@pytest.mark.usefixtures("images")
 @pytest.mark.parametrize(
-    ("folder", "remedy"),
+    ("words", "problem"),
     [
-        ("./d/s3/mine/small/", "write s3://mine/small/ --local --data d"),
-        ("s3/mine", "write s3://mine/ --local --data ."),
-        ("d", "write s3://bucket/prefix/ --local --data DIR, with its objects in DIR/s3/bucket/prefix/"),
+        (("images", "--dry-run"), "images is measured on this machine; leave out --dry-run and --check"),
+        (
+            ("s3://mine/x/", "--local", "--channel", "file=images"),
+            "has no channels; measure the folder: launch measure",
+        ),
+        (("job.yaml", "--local", "--channel", "tran=images"), "the job has no channel 'tran'"),
+        (("images", "train"), "only a spec has channels"),
     ],
 )
-def test_folder_is_refused_with_the_options_that_read_it(
-    command: str, folder: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / folder).mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    found = CliRunner().invoke(cli.cli, [command, folder])
-    assert found.exit_code == 2
-    assert f"{folder!r} is a folder; {remedy}" in found.output
+def test_folder_with_options_that_do_not_fit_is_refused(words: tuple[str, ...], problem: str, launch: Launch) -> None:
+    assert problem in launch(*words, code=2)
 
 
 def test_submission_shows_where_the_figures_will_be(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from launcher.cli import cli
+from entrypoints.records import SHORT_NAMES
+from launcher.cli import cli, main
+from patience import PATIENCE
 
 PLACES = ["s3://mine/in/", "s3://mine/out"]
 
@@ -51,6 +55,7 @@ def test_one_host_or_one_that_joins_sidecars_reads_s3_itself(options: tuple[str,
         (["--sidecars", "json", "--content-type", "tar"], "--sidecars joins whole objects"),
         (["--content-type", "tarr"], "--content-type: format 'tarr' is neither a content type nor one of tar, zip"),
         (["--shard-size", "large"], "expected a size such as 256MB, got 'large'"),
+        (["--labels", "./lists"], "lists/ is a folder of this machine"),
     ],
 )
 def test_impossible_options_are_refused(options: list[str], message: str) -> None:
@@ -67,7 +72,7 @@ def test_local_run_states_why_it_failed(tmp_path: Path) -> None:
     assert result.returncode == 4, result.stderr
     reason = json.loads(result.stdout)["FailureReason"].partition("\n")[0]
     assert reason.endswith(
-        "exit code 1: reshard: channel 'data': in/2: has jpg but not json; add it, or choose other sidecars"
+        "exit code 1: reshard: channel 'data': 2: has jpg but not json; add it, or choose other sidecars"
     )
 
 
@@ -89,3 +94,94 @@ def test_printed_command_lets_a_further_local_run_continue(tmp_path: Path) -> No
 def run_local(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "launcher", "reshard", *PLACES, *options, "--local", "--data", "data"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_local_run_reshards_the_folder_of_the_channel(tmp_path: Path) -> None:
+    pictures(tmp_path / "images")
+    command = (sys.executable, "-m", "launcher", "reshard", *PLACES, "--local", "--channel", "data=images")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 shards with 6 samples" in done.stdout
+
+
+def pictures(folder: Path, first: int = 0) -> None:
+    """Write six images, each with a text beside it and a line in a list."""
+    (folder.parent / "lists").mkdir(exist_ok=True)
+    lines = []
+    for number in range(first, first + 6):
+        file = folder / f"{number % 2}/{number:03d}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes([number]) * 5000)
+        lines.append(f"{number}\t{number % 2}\t{file.relative_to(folder)}\n")
+    (folder.parent / f"lists/{first}.lst").write_text("".join(lines))
+
+
+def between_folders(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a Python without the S3 client."""
+    code = "import sys; sys.modules['s3torchconnector'] = sys.modules['s3torchconnectorclient'] = None;"
+    code += "from launcher.__main__ import main; main()"
+    command = (sys.executable, "-c", code, "reshard", "images", "./shards", "--shard-size", "12kB", *options)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "zip", "--shuffle-seed", "3"), ("--labels", "lists")])
+def test_folder_becomes_shards_in_a_folder(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """And the same command continues after files were added."""
+    pictures(tmp_path / "images")
+    done = between_folders(tmp_path, *options)
+    assert done.returncode == 0, done.stderr
+    index = json.loads((tmp_path / "shards/index.json").read_text())
+    assert index["count"] == 6 and len(index["shards"]) >= 2
+    form = SHORT_NAMES[index["format"]]
+    samples = [
+        sample
+        for shard in index["shards"]
+        for sample in form.split(io.BytesIO((tmp_path / "shards/shards" / shard["name"]).read_bytes()), None)
+    ]
+    assert {sample["__key__"] for sample in samples} == {f"{number % 2}/{number:03d}" for number in range(6)}
+    assert all(sample["png"] == bytes([int(sample["__key__"][2:])]) * 5000 for sample in samples)
+    assert [sample.get("cls") for sample in samples] == [
+        sample["__key__"][:1].encode() if "--labels" in options else None for sample in samples
+    ]
+    (tmp_path / "images/2").mkdir()
+    (tmp_path / "images/2/900.png").write_bytes(b"new")
+    (tmp_path / "lists/900.lst").write_text("900\t2\t2/900.png\n")
+    again = between_folders(tmp_path, *options, "--json")
+    if "--shuffle-seed" in options:  # another order
+        assert again.returncode == 3
+        return
+    assert (again.returncode, "shards of an earlier run are complete" in again.stderr) == (0, True), again.stderr
+    assert json.loads(again.stdout)["count"] == 7
+    refused = between_folders(tmp_path, "--format", "tfrecord")
+    assert refused.returncode == 3
+    assert re.search(
+        r"error: .*/shards/ has shards of a run with format .*, not tfrecord; continue with", refused.stderr
+    )
+
+
+def test_sidecars_of_a_folder_are_joined(tmp_path: Path) -> None:
+    pictures(tmp_path / "images")
+    for image in (tmp_path / "images").rglob("*.png"):
+        image.with_suffix(".json").write_text("{}")
+    assert between_folders(tmp_path, "--sidecars", "json").returncode == 0
+    assert json.loads((tmp_path / "shards/index.json").read_text())["count"] == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["images", "images/shards"], "contain each other"),
+        (["images", "s3://mine/out"], "one is in S3, the other here; name two folders or two prefixes"),
+        (["imags", "shards"], "imags/: there is no such folder"),
+        (["images", "shards", "--dry-run"], "between folders there is no job; leave out --dry-run"),
+        (["images", "shards", "--labels", "s3://mine/lists"], "s3://mine/lists/ is in S3"),
+    ],
+)
+def test_impossible_folders_are_refused(
+    tmp_path: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures(tmp_path / "images")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end, redirect_stderr(io.StringIO()) as errors:
+        main(["reshard", *arguments])
+    assert (end.value.code, message in errors.getvalue()) == (2, True), errors.getvalue()

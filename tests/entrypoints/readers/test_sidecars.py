@@ -119,7 +119,7 @@ def test_failed_run_continues_to_the_same_shards(host: Host, store: Store, tmp_p
 
 @pytest.mark.parametrize(
     ("missing", "message"),
-    [("1/1.json", "in/1/1: has cls, jpg but not json; add it"), ("1/1.jpg", "but not an object that is no sidecar")],
+    [("1/1.json", "1/1: has cls, jpg but not json; add it"), ("1/1.jpg", "but not an object that is no sidecar")],
 )
 def test_object_without_its_sidecar_is_refused_at_the_start(
     missing: str, message: str, host: Host, tmp_path: Path

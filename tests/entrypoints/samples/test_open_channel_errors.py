@@ -19,6 +19,7 @@ from delivered_channels import (
 from entrypoints.errors import ChannelError, CorruptError
 from entrypoints.order.sharding import Placement
 from entrypoints.samples.channel import default_shard, find_channel, open_channel
+from entrypoints.torch_data.dataset import ChannelDataset
 from patience import PATIENCE
 
 
@@ -129,3 +130,16 @@ def test_damage_is_one_traceback_without_internal_causes(tmp_path: Path) -> None
         with pytest.raises(CorruptError, match=r"channel 'tar': .*this row is not CSV in UTF-8") as raised:
             tally(open_channel("tar", format="csv", environment=environment))
     assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "note"), [("tar", "; its bytes are a tar: set the channel's content_type to"), ("whole", "")]
+)
+def test_key_error_of_a_transform_names_the_fields_and_what_the_bytes_are(tmp_path: Path, name: str, note: str) -> None:
+    with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
+        dataset = ChannelDataset(name, "objects", lambda sample: sample["png"], environment=environment)
+        with pytest.raises(KeyError) as raised:
+            next(iter(dataset))
+    text = "".join(traceback.format_exception(raised.value))
+    assert f"its fields are __key__, data{note}" in text
+    assert ("its bytes are" in text) == bool(note)

@@ -16,10 +16,13 @@ from click.testing import CliRunner, Result
 
 import launcher
 from aws_stand_in import StandIn
+from launcher.advice.facts import Shards
 from launcher.cli import cli
 from launcher.errors import InputError, LaunchError, RefusedError
 from launcher.local.data.object_stores import FolderObjects
 from launcher.s3.uri import S3Location
+from launcher.survey.channels import Channel
+from launcher.survey.findings import reshard_command
 
 SPEC = """\
 base_name: digits
@@ -123,12 +126,12 @@ def test_apply_changes_only_the_way_in_the_spec(account: StandIn, tmp_path: Path
 def test_file_system_in_the_account_is_described_but_not_advised_on(account: StandIn, tmp_path: Path) -> None:
     made = account.client("efs").create_file_system(CreationToken="a", PerformanceMode="generalPurpose")["FileSystemId"]
     (tmp_path / "job.yaml").write_text(SPEC + EFS % made)
-    text = launch("job.yaml", "--channel", "shared").stdout
+    text = launch("job.yaml", "shared").stdout
     assert f"shared: EFS {made}:/images" in text
     assert "there: 0 bytes on the whole file system, generalPurpose" in text
     assert f"unknown: its files; mount it on a machine as DIR/efs/{made}" in text
     with pytest.raises(
-        RefusedError, match=r"channels.shared: there is no advice on it; nothing is changed, and --channel NAME"
+        RefusedError, match=r"channels.shared: there is no advice on it; nothing is changed, and the name of a channel"
     ):
         launch("job.yaml", "--apply")
 
@@ -187,6 +190,20 @@ def test_folder_stands_for_the_prefix(folder: Path) -> None:
     assert (missing.return_value, "s3://mine/none/: there is no data/s3/mine/none/" in missing.stderr) == (3, True)
 
 
+@pytest.mark.parametrize("arguments", [("data/s3/mine",), ("job.yaml", "--local", "--channel", "train=data/s3/mine")])
+def test_folder_of_this_machine_is_looked_at_without_an_account(
+    folder: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    (folder / "job.yaml").write_text(SPEC + "  other: s3://mine/other/\n")
+    (found,) = advised(*arguments).values()
+    assert (found["data"], found["inventory"]["objects"], found["jobs"]) == ("data/s3/mine", 30, None)
+    channel = Channel("data", S3Location("folder", ""), folder=Path("data/s3/mine"))
+    command = reshard_command(channel, Shards(3, 100_000_000))
+    assert command.startswith("launch reshard data/s3/mine data/s3/mine-shards/ --format tar --shard-size 100MB")
+
+
 def test_probe_is_reported_as_one_from_here(folder: Path) -> None:
     text = launch("s3://mine/train/", "--local", "--data", "data", "--probe", "1").stdout
     assert re.search(r"observed: a probe of \d+ s on .* from this machine, which is not the job's instance", text)
@@ -213,14 +230,22 @@ def test_ctrl_c_in_a_probe_prints_advice_from_what_was_seen(folder: Path, monkey
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("job.yaml --local", "--local and --data DIR need each other"),
+        ("job.yaml --local", "--local needs --data DIR or --channel NAME=PATH, and these need --local"),
+        ("job.yaml --channel train=data", "--local needs --data DIR or --channel NAME=PATH"),
+        (
+            "job.yaml --local --channel train",
+            "--channel train: write NAME=PATH, such as train=./images; to advise on one",
+        ),
+        ("job.yaml --local --channel train=none", "--channel train=none: there is no folder none"),
+        ("data --local --data data", "data is a folder of this machine; leave out --local"),
+        ("data --apply", "need a spec; pass job.yaml instead"),
         ("job.yaml --local --data none", "there is no directory none"),
-        ("s3://mine/train/ --apply", "--set, --channel and --apply need a spec"),
+        ("s3://mine/train/ --apply", "--set, CHANNEL, --channel and --apply need a spec"),
         ("job.yaml --apply --set base_name=x", "--apply changes SPEC, so it works neither with --set nor with -"),
         ("job.yaml --use epochs=many", "--use epochs=many: expected a whole number above 0"),
         ("job.yaml --plot advice.txt", "expected a file name that ends in"),
         ("none.yaml", "none.yaml: cannot be read"),
-        ("job.yaml --channel trian", "did you mean train?"),
+        ("job.yaml trian", "did you mean train?"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_asked(folder: Path, arguments: str, message: str) -> None:
@@ -238,9 +263,12 @@ def test_examples_of_the_documentation_run(folder: Path) -> None:
     (folder / "data/s3/mine").rename(folder / "data/s3/my-bucket")
     (folder / "job.yaml").write_text(SPEC.replace("s3://mine", "s3://my-bucket"))
     (folder / "measure.json").write_text(json.dumps(MEASURED))
+    (folder / "images").symlink_to(folder / "data/s3/my-bucket/train")
     for line in block.splitlines():
         arguments = shlex.split(line.replace("--probe 60", "--probe 1"))[2:]
-        done = launch(*arguments, *([] if "--local" in arguments else ["--local", "--data", "data"]))
+        if not {"--local", "./images"} & set(arguments):
+            arguments += ["--local", "--data", "data"]
+        done = launch(*arguments)
         assert "advice: " in done.stdout
     assert (folder / "ways.png").exists()
     assert done.stderr.startswith("job.yaml: ")
