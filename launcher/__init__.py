@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launcher.api import check, follow, plan, run_local, submit, upload_code
-    from launcher.errors import AccountError, LaunchError, Problem, RefusedError, SpecError
+    from launcher.errors import (
+        AccountError,
+        LaunchError,
+        Problem,
+        RefusedError,
+        SpecError,
+        StoppedError,
+        TrainingFailedError,
+    )
     from launcher.jobs.outcome import Outcome
     from launcher.jobs.submission import Submitted
     from launcher.local.workspace import LocalOptions
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     **dict.fromkeys(("check", "follow", "plan", "run_local", "submit", "upload_code"), "launcher.api"),
     **dict.fromkeys(("AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"), "launcher.errors"),
+    **dict.fromkeys(("StoppedError", "TrainingFailedError"), "launcher.errors"),
     **dict.fromkeys(("load", "parse_spec"), "launcher.parsing.parser"),
     **dict.fromkeys(("Plan", "make_plan"), "launcher.planning"),
     "JobSpec": "launcher.spec.job",
@@ -44,7 +53,15 @@ _MODULE_OF = {
 }
 __all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "submit", "upload_code"]
 __all__ += ["JobSpec", "LocalOptions", "Outcome", "Plan", "Report", "Submitted"]
-__all__ += ["AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"]
+__all__ += [
+    "AccountError",
+    "LaunchError",
+    "Problem",
+    "RefusedError",
+    "SpecError",
+    "StoppedError",
+    "TrainingFailedError",
+]
 
 
 class _OwnEntrypoints:

@@ -153,29 +153,43 @@ def submit(
     return submit(plan, account, console or Console())
 
 
-def run_local(plan: Plan, data: str | PathLike[str] | None = None, options: LocalOptions | None = None) -> int:
+def run_local(
+    plan: Plan,
+    data: str | PathLike[str] | None = None,
+    options: LocalOptions | None = None,
+    *,
+    raise_on_failure: bool = False,
+) -> Outcome:
     """Run the job on this machine, as `launch --local` does, and follow it to its end.
 
     Args:
         plan: What `plan` returned.
         data: The folder with the data: DATA/s3/<bucket>/... and, for file systems, DATA/efs/<fs-id>/ and so on.
         options: The other options of the command, such as LocalOptions(channels=("train=./images",), sample=10).
+        raise_on_failure: Whether a training that failed or was stopped is an exception.
 
     Returns:
-        The command's exit code: 0 if the training succeeded.
+        How the job ended, as from `follow`: `status`, `reason`, `metrics`, `model`, `exit_code`, and the run's `folder`.
 
     Raises:
         RefusedError: The run cannot start.
+        TrainingFailedError, StoppedError: The training failed or was stopped, with `raise_on_failure`.
     """
     from launcher.local.run import run_local
     from launcher.local.workspace import LocalOptions
 
     options = options or LocalOptions()
-    return run_local(plan, options if data is None else replace(options, data=Path(data)))
+    outcome = run_local(plan, options if data is None else replace(options, data=Path(data)))
+    return outcome.checked() if raise_on_failure else outcome
 
 
 def follow(
-    job: Submitted | str, *, account: Account | None = None, console: Console | None = None, view: View | None = None
+    job: Submitted | str,
+    *,
+    account: Account | None = None,
+    console: Console | None = None,
+    view: View | None = None,
+    raise_on_failure: bool = False,
 ) -> Outcome:
     """Show a job's log and status until it has ended. Ctrl-C stops showing them and leaves the job running.
 
@@ -184,20 +198,25 @@ def follow(
         account: The account of the job; by default that of `submit`.
         console: Where the lines are printed.
         view: Which of the job's lines are shown.
+        raise_on_failure: Whether a training that failed or was stopped is an exception.
 
     Returns:
-        How the job ended: `status`, `exit_code`, `metrics` and AWS's whole `description`.
+        How the job ended: `status`, `reason`, `metrics`, `model`, `exit_code` and AWS's whole `description`.
 
     Raises:
         RefusedError: There is no such job, or you are not allowed to ask AWS.
+        TrainingFailedError, StoppedError: The training failed or was stopped, with `raise_on_failure`.
     """
     from launcher.aws.account import Account
     from launcher.jobs.follow import follow
 
+    is_new = not isinstance(job, str)
     if isinstance(job, str):
-        return follow(account or Account(), job, console or Console(), view)
-    account = account or Account(region=job.region, profile=job.profile)
-    return follow(account, job.name, console or Console(), view, is_new=True)
+        account, name = account or Account(), job
+    else:
+        account, name = account or Account(region=job.region, profile=job.profile), job.name
+    outcome = follow(account, name, console or Console(), view, is_new=is_new)
+    return outcome.checked() if raise_on_failure else outcome
 
 
 def _opened(plan: Plan, account: Account | None) -> Account:

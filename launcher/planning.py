@@ -30,7 +30,7 @@ from launcher.spec.job import Code, JobSpec
 _Found = tuple[SpecPath, str, str]  # where in the spec, the problem's code, and what is wrong
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What will be done."""
 
@@ -43,6 +43,17 @@ class Plan:
     """The code to upload to `code_uri` before the request is sent; None if the job has none."""
     code_uri: str | None
     warnings: tuple[Problem, ...]
+
+    def __repr__(self) -> str:
+        """The job in a line, without its settings, which may be secret."""
+        resources = _mapping(self.request, "ResourceConfig")
+        groups = resources.get("InstanceGroups") or [resources] * ("InstanceType" in resources)
+        hosts = [f"{each.get('InstanceCount', 1)} x {each.get('InstanceType')}" for each in groups]
+        channels = [f"channels {', '.join(self.spec.all_channels)}"] if self.spec.all_channels else []
+        code = [f"code {described}"] if self.code is not None and (described := self.code.described()) else []
+        warned = [f"{len(self.warnings)} warning{'s' * (len(self.warnings) > 1)}"] if self.warnings else []
+        about = "; ".join([*hosts, *channels, *code, *warned])
+        return f"<Plan of {self.request['TrainingJobName']}: {about}>"
 
     def masked_request(self) -> dict[str, Any]:
         """Return the request with texts that name environment variables as written, `${NAME}`, so without secrets."""

@@ -37,7 +37,7 @@ _BUNDLE = f"{contract.BUNDLE_DIR}/"
 _REMEDY = "put data in a channel, and leave it out here with code.exclude, .launchignore or .gitignore"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CodeArchive:
     """The files of the user's folder and of the bundled package, sorted by name."""
 
@@ -49,6 +49,10 @@ class CodeArchive:
     skipped: tuple[str, ...] = ()
     """Names that cannot be sent, with the reason: `data (a broken link)`."""
     rules: FileRules | None = field(default=None, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        """The archive in a line, without the hundred files of the bundled package."""
+        return f"<CodeArchive of {len(self.files)} files>"
 
     @cached_property
     def digest(self) -> str:

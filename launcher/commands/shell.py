@@ -26,4 +26,5 @@ class Shell(SpecOptions, Command):
 
     def run(self) -> int:
         assert isinstance(self.effect, Local)
-        return launcher.run_local(self.plan(self.spec, self.name), options=self.effect.options(shell=self.host))
+        options = self.effect.options(shell=self.host)
+        return launcher.run_local(self.plan(self.spec, self.name), options=options).exit_code

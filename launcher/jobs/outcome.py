@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from launcher.console import Console, duration
@@ -56,15 +57,23 @@ def _duration_of(status: Mapping[str, Any], next_start: datetime | None) -> str:
     return f" ({status['Status']} took {duration(max(0.0, (ended - begun).total_seconds()))})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
-    """A job as last described, with the metrics and last lines of its log."""
+    """A job as last described, with the metrics and last lines of its log; of a local run, its result."""
 
-    description: Mapping[str, Any]  # DescribeTrainingJob's answer
+    description: Mapping[str, Any]  # DescribeTrainingJob's answer; of a local run its result.json, in the same words
     metrics: Mapping[str, float] = field(default_factory=dict)  # the last value of each
     last_lines: tuple[str, ...] = ()  # of all hosts, oldest first; they explain a failure
     interrupted: bool = False
     waits: tuple[ChannelWaits, ...] = ()  # what its training loops wait for
+    folder: Path | None = None  # of a local run
+    local_exit_code: int | None = None  # of a local run, or of the shell in one
+
+    def __repr__(self) -> str:
+        """The outcome in a line."""
+        reason = f": {headline(self.reason)}" if self.reason else ""
+        model = f", model {self.model}" if self.model else ""
+        return f"<Outcome of {self.name}: {self.status}{reason}{model}>"
 
     @property
     def name(self) -> str:
@@ -76,8 +85,27 @@ class Outcome:
         return str(self.description.get("TrainingJobStatus", "Unknown"))
 
     @property
+    def reason(self) -> str:
+        """FailureReason; empty if the job has not failed."""
+        return str(self.description.get("FailureReason") or "")
+
+    @property
+    def model(self) -> str | None:
+        """The model that the job has stored: its URI, or of a local run its path."""
+        return (self.description.get("ModelArtifacts") or {}).get("S3ModelArtifacts")
+
+    def checked(self) -> Outcome:
+        """Return it; raise TrainingFailedError if the job has failed, and StoppedError if it was stopped, with the reason."""
+        if self.status in ("Failed", "Stopped"):
+            error = TrainingFailedError if self.status == "Failed" else StoppedError
+            raise error(f"{self.name}: {self.status}" + (f": {headline(self.reason)}" if self.reason else ""))
+        return self
+
+    @property
     def exit_code(self) -> int:
         """The command's exit code: 0 completed, 4 failed, 5 stopped, 130 if the user stopped following it."""
+        if self.local_exit_code is not None:
+            return self.local_exit_code
         return _INTERRUPTED if self.interrupted else _EXIT_CODES.get(self.status, 0)
 
     @property

@@ -19,6 +19,7 @@ from launcher.console import counted, human_bytes, print_line, shown_path
 from launcher.errors import TrainingFailedError
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
+from launcher.jobs.outcome import Outcome
 from launcher.local import fidelity
 from launcher.local.providers.directories import remove_tree
 from launcher.local.watch import RunResult
@@ -41,8 +42,8 @@ def announce(run: LocalRun) -> None:
         run.console.say(f"  code: {code}")
 
 
-def report(run: LocalRun, outcome: RunResult) -> int:
-    """Keep the job's outputs, delete the rest, and print the result; return the command's exit code."""
+def report(run: LocalRun, outcome: RunResult) -> Outcome:
+    """Keep the job's outputs, delete the rest, and print and return the result."""
     run.transitions.begin("Uploading")
     for host in run.hosts:
         code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too
@@ -86,7 +87,9 @@ def report(run: LocalRun, outcome: RunResult) -> int:
     if run.options.as_json:
         print_line(json.dumps(result, indent=2))
     _summarise(run, result, outcome)
-    return outcome.exit_code
+    model = {"ModelArtifacts": {"S3ModelArtifacts": artifacts["model"]}} if "model" in artifacts else {}
+    ended = Outcome({**result, **model}, outcome.metrics, waits=outcome.waits, folder=run.folder)
+    return replace(ended, local_exit_code=outcome.exit_code)
 
 
 def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:

@@ -26,6 +26,7 @@ from typing import Any
 from entrypoints import contract
 from launcher.console import Console, human_bytes
 from launcher.errors import InputError, RefusedError, StoppedError
+from launcher.jobs.outcome import Outcome
 from launcher.local.attempts import run_attempts
 from launcher.local.data.channel_paths import ChannelPaths, with_channel_paths
 from launcher.local.data.delivery import Store
@@ -45,8 +46,8 @@ _LOCK = ".lock"
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
 
 
-def run_local(plan: Plan, options: LocalOptions) -> int:
-    """Run the plan on this machine and follow it to its end; return the command's exit code.
+def run_local(plan: Plan, options: LocalOptions) -> Outcome:
+    """Run the plan on this machine, follow it to its end and return the result; of a shell, only name and exit code.
 
     Raises:
         RefusedError: The plan cannot run here; nothing was started.
@@ -100,7 +101,8 @@ def run_local(plan: Plan, options: LocalOptions) -> int:
             stack.enter_context(refuse_full_disk(folder))
             _make_folder(folder)
             if options.shell:
-                return open_shell(run, store, file_systems, stops)
+                code = open_shell(run, store, file_systems, stops)
+                return Outcome({"TrainingJobName": plan.request["TrainingJobName"]}, local_exit_code=code)
             run, outcome = run_attempts(run, store, file_systems, stops)
         by_sigterm = outcome.exit_code == 130 and signal.SIGTERM in stops.received
         exit_code = StoppedError.exit_code if by_sigterm else outcome.exit_code

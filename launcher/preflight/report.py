@@ -44,12 +44,16 @@ class CheckResult:
         return data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The results of all checks."""
 
     results: Sequence[CheckResult]
     seconds: float
+
+    def __repr__(self) -> str:
+        """The report's last line."""
+        return f"<Report: {self.lines()[-1]}>"
 
     @property
     def problems(self) -> Sequence[Problem]:

@@ -118,6 +118,11 @@ class JobSpec(Section):
     _variables: Variables = PrivateAttr(default_factory=Variables)
     _locate: Callable[[SpecPath], Location | None] | None = PrivateAttr(default=None)
 
+    def __repr__(self) -> str:
+        """The spec's name and file, without its settings, which may be secret."""
+        file = self.locate(())
+        return f"<JobSpec of {self.training_job_name or self.base_name}{f' in {file.file}' if file else ''}>"
+
     def locate(self, path: SpecPath) -> Location | None:
         """Return the location of `path`, or of the innermost key around it, in the file that it was read from."""
         return self._locate(path) if self._locate else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from dataclasses import fields
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import launcher
+from aws_stand_in import StandIn
 from launcher.checks.examples import BASE
 
 
@@ -85,16 +87,58 @@ def test_set_on_a_loaded_spec_is_refused() -> None:
         launcher.plan(launcher.parse_spec(BASE), set={"base_name": "x"})
 
 
-def test_run_local_returns_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_local_returns_the_outcome_that_follow_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "src").mkdir()
-    (tmp_path / "src/train.py").write_text("import sys; sys.exit(3)\n")
-    (tmp_path / "job.yaml").write_text(BASE + "code: {directory: src, entry_point: train.py}\n")
+    (tmp_path / "src/train.py").write_text(
+        "import os, sys\n"
+        "open(os.environ['SM_MODEL_DIR'] + '/model.pt', 'w').close()\n"
+        "print('loss=0.5')\n"
+        "sys.exit(3 if '--fail' in sys.argv else 0)\n"
+    )
+    metrics = 'metric_definitions: [{name: loss, regex: "loss=([0-9.]+)"}]\n'
+    (tmp_path / "job.yaml").write_text(BASE + metrics + "code: {directory: src, entry_point: train.py}\n")
     (tmp_path / "images").mkdir()
     (tmp_path / "images/a").touch()
     monkeypatch.chdir(tmp_path)
     program = """
-import launcher
+import json, launcher
 options = launcher.LocalOptions(channels=("train=./images",), no_namespaces=True)
-raise SystemExit(launcher.run_local(launcher.plan("job.yaml", name="one"), options=options) + 40)
+good = launcher.run_local(launcher.plan("job.yaml", name="one"), options=options, raise_on_failure=True)
+failing = [launcher.plan("job.yaml", name=name, set={"hyperparameters.fail": True}) for name in ("two", "three")]
+bad = launcher.run_local(failing[0], options=options)
+try:
+    launcher.run_local(failing[1], options=options, raise_on_failure=True)
+except launcher.LaunchError as error:
+    raised = error
+found = [[each.name, each.status, each.exit_code, str(each.folder), each.model, dict(each.metrics)] for each in (good, bad)]
+print(json.dumps([*found, bad.reason, repr(good), repr(bad), type(raised).__name__, str(raised), bad.as_data()]))
 """
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 44
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    good, bad, reason, good_repr, bad_repr, error, message, data = json.loads(done.stdout.splitlines()[-1])
+    folder = tmp_path / ".launch"
+    model = str(folder / "one/s3/bucket/out/one/output/model.tar.gz")
+    assert good == ["one", "Completed", 0, str(folder / "one"), model, {"loss": 0.5}]
+    assert bad == ["two", "Failed", 4, str(folder / "two"), None, {"loss": 0.5}]
+    assert reason == "train.py ended with exit code 3" and data["ExitCode"] == 4
+    assert good_repr == f"<Outcome of one: Completed, model {model}>"
+    assert bad_repr == f"<Outcome of two: Failed: {reason.splitlines()[0]}>"
+    assert (error, message) == ("TrainingFailedError", f"three: Failed: {reason.splitlines()[0]}")
+
+
+def test_follow_raises_for_a_failed_job_if_asked(aws: StandIn) -> None:
+    aws.client("sagemaker").create_training_job(**launcher.plan(launcher.parse_spec(BASE), name="failing").request)
+    aws.script({"after": 0, "status": "Failed", "reason": "AlgorithmError: exit code 1"}, name="failing")
+    assert launcher.follow("failing").reason == "AlgorithmError: exit code 1"
+    with pytest.raises(launcher.LaunchError, match="failing: Failed: AlgorithmError: exit code 1") as raised:
+        launcher.follow("failing", raise_on_failure=True)
+    assert raised.value.exit_code == 4
+
+
+def test_plan_and_spec_as_the_last_line_of_a_cell_are_one_line_without_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "a-secret-value")
+    (tmp_path / "job.yaml").write_text(BASE + "environment: {HF_TOKEN: '${TOKEN}'}\n")
+    spec = launcher.load(str(tmp_path / "job.yaml"))
+    assert repr(launcher.plan(spec, name="one")) == "<Plan of one: 1 x ml.m5.xlarge; channels train>"
+    assert repr(spec) == f"<JobSpec of {spec.base_name} in {tmp_path / 'job.yaml'}>"

@@ -80,7 +80,7 @@ class Local(Effect):
     no_namespaces: bool = flag(help="With --local: run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.")
 
     def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:
-        return launcher.run_local(plan, options=self.options())
+        return launcher.run_local(plan, options=self.options()).exit_code
 
     def options(self, *, shell: str | None = None) -> launcher.LocalOptions:
         """Return the options of the run; `shell` is the host in which to open a shell instead."""
