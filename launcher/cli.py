@@ -44,7 +44,9 @@ class _SpecOrCommand(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = [arg for arg in args if not arg.startswith("-") or arg == "-"]
         at_once = any(arg.startswith(("--import", "--example", "--explain")) for arg in args)
-        if words and words[0] not in _NAMES and not at_once and any(is_spec(arg) for arg in args):
+        # Not words[0], which may be an option's value.
+        is_word = bool(args) and not args[0].startswith("-") and not is_spec(args[0])
+        if words and words[0] not in _NAMES and not (at_once or is_word) and any(is_spec(arg) for arg in args):
             args = ["run", *args]
         try:
             return super().parse_args(ctx, args)
@@ -90,7 +92,9 @@ class _SpecOrCommand(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in _NAMES:
-            near = did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], _NAMES)
+            from launcher.commands.first_words import remedy  # only mistakes need it
+
+            near = remedy(args[0], args[1:]) or did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], _NAMES)
             raise click.UsageError(f"{args[0]!r} is neither a command nor {_A_SPEC}{near}", ctx)
         return super().resolve_command(ctx, args)
 

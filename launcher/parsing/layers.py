@@ -1,6 +1,7 @@
 """The layers of a spec: the files that it extends, the file itself, `--set`, and the values of `${VARIABLES}`.
 
-Later layers win: mappings are merged key by key, any other value is replaced. Each value keeps its location, so that a
+Later layers win: mappings are merged key by key, any other value is replaced. A channel with another `source` keeps the keys that
+the new kind has. Each value keeps its location, so that a
 problem is reported in the right file, or at the right `--set`.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
 from launcher.parsing.spec_text import MAX_BYTES, checked_text
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, read_tree
+from launcher.spec.channels import KINDS, source_of
 from launcher.spec.values import Plain, as_text
 from launcher.spec.variables import Variables
 
@@ -133,6 +135,9 @@ def _merged(upper: Any, lower: Any, path: SpecPath, replaced: set[SpecPath]) -> 
     """Merge two values; add to `replaced` the places at which nothing of the lower is left."""
     if isinstance(upper, dict) and isinstance(lower, dict):
         result = dict(lower)
+        for key in _of_other_source(upper, lower, path):
+            del result[key]
+            replaced.add((*path, key))
         for key, value in upper.items():
             if value is None and key in lower and path in _OF_USERS:
                 del result[key]
@@ -142,6 +147,15 @@ def _merged(upper: Any, lower: Any, path: SpecPath, replaced: set[SpecPath]) -> 
         return result
     replaced.add(path)
     return upper
+
+
+def _of_other_source(upper: dict[str, Any], lower: dict[str, Any], path: SpecPath) -> list[str]:
+    """Return the keys of the lower layer's channel that do not fit the other `source` in the upper one, if it states one."""
+    source = upper.get("source")
+    is_changed = len(path) == 2 and path[0] == "channels" and source != source_of(lower)
+    if not is_changed or not isinstance(source, str) or source not in KINDS:
+        return []
+    return [key for key in lower if key not in KINDS[source].model_fields or key == "input_mode"]
 
 
 def is_within(path: SpecPath, places: set[SpecPath]) -> bool:
@@ -162,6 +176,8 @@ def _assign(tree: Tree, assignment: str) -> None:
     try:
         if given.value is None and steps[:-1] in _OF_USERS:
             tree.value = _merged(_with({}, steps, None), tree.value, (), set())
+        elif steps[-1] == "source":
+            tree.value = _merged(_with({}, steps, given.value), tree.value, (), set())
         else:
             tree.value = _with(tree.value, steps, given.value)
     except LookupError:

@@ -29,7 +29,7 @@ from launcher.s3.uri import S3Location, parse_s3_uri
 
 _FUSE = Path("/dev/fuse")
 _MOUNT = "mount"  # the folder of the mount, beside that of links
-_REMEDY = "install a mount program, for example by `apt-get install fuse3 rclone`"
+_PROGRAMS = "`apt-get install fuse3 rclone`"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequ
                 stack.enter_context(empty_directory(delivery))
             elif reason:
                 what = f"channel {delivery.name!r}: FastFile is a copy here, not a lazy mount"
-                delivery.on_warning(f"{what}: {reason}; {_REMEDY}")
+                delivery.on_warning(f"{what}: {reason}")
                 stack.enter_context(copied(delivery, folders[name].objects))
             elif delivery.namespaces:
                 target = stack.enter_context(empty_directory(delivery))
@@ -107,12 +107,10 @@ def _folder(delivery: Delivery) -> _Folder:
 def _mount_by_any(
     stack: ExitStack, delivery: Delivery, folders: Mapping[str, _Folder], which: Which
 ) -> tuple[dict[str, Path], str]:
-    """Try the installed programs; return where the first that works mounts each folder, or else the reasons."""
-    if not os.access(_FUSE, os.R_OK | os.W_OK):
-        return {}, f"{_FUSE} does not exist, or this user may not open it"
+    """Try the installed programs; return where the first that works mounts each folder, or else the reasons and a remedy."""
     installed = [tool for tool in TOOLS if which(tool.program)]
-    if not installed:
-        return {}, f"none of {', '.join(dict.fromkeys(tool.program for tool in TOOLS))} is installed"
+    if (reason := _why_no_mount(installed)) is not None:
+        return {}, reason
     partial = not all(folder.whole for folder in folders.values())
 
     def rank(tool: MountTool) -> tuple[bool, bool]:
@@ -128,7 +126,24 @@ def _mount_by_any(
             reasons.append(str(error))
         else:
             return places, ""
-    return {}, "; ".join(dict.fromkeys(reasons))
+    remedy = f"try another program, for example by {_PROGRAMS}"
+    if os.geteuid():
+        remedy = "run as root, or where FUSE is open to every user"
+    return {}, f"{'; '.join(dict.fromkeys(reasons))}; {remedy}"
+
+
+def _why_no_mount(installed: Sequence[MountTool]) -> str | None:
+    """Return why nothing can be mounted, and the remedy; None if an installed program can try."""
+    if not _FUSE.exists():
+        remedy = f"let root run `modprobe fuse`, or start the container around this with --device {_FUSE} --cap-add SYS_ADMIN"
+        return f"{_FUSE} does not exist; {remedy}"
+    if not os.access(_FUSE, os.R_OK | os.W_OK):
+        return f"this user may not open {_FUSE}; run as root, or let root run `chmod a+rw {_FUSE}`"
+    if not installed:
+        programs = ", ".join(dict.fromkeys(tool.program for tool in TOOLS))
+        by_root = "let root run " if os.geteuid() else ""
+        return f"none of {programs} is installed; {by_root}{_PROGRAMS}"
+    return None
 
 
 def _mount(

@@ -9,6 +9,9 @@ import pytest
 
 import channel_specs
 from launcher.checks.examples import BASE, laid_over_base
+from launcher.cli import cli
+from launcher.commands import COMMANDS
+from launcher.commands.first_words import MEANT
 from launcher.commands.run import Run
 from launcher.reference.problem_codes import all_codes, explanation
 from launching import launch
@@ -202,6 +205,38 @@ def test_missing_file_is_reported_with_a_remedy(folder: Path, args: list[str], m
     )
     done = launch(*args)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "remedy"),
+    [
+        (["submit", "job.yaml"], "write launch job.yaml\n"),
+        (["check", "mine.yml", "--json"], "write launch mine.yml --check"),
+        (["local", "job.yaml"], "write launch job.yaml --local --channel NAME=PATH\n"),
+        (["plan", "job.yaml", "--name", "x"], "write launch job.yaml --dry-run\n"),
+        (["init", "job.yaml"], "write launch --example s3-file > job.yaml\n"),
+        (["init"], "write launch --example s3-file > job.yaml\n"),
+        (["peek", "job.yaml"], "write launch advise job.yaml\n"),
+        (["follow", "digits-1"], "write launch logs NAME --follow\n"),
+        (["statsu", "job.yaml"], "did you mean status?\n"),
+        (["submitt", "job.yaml"], "or - for stdin)\n"),
+        (["src/train.py"], "by code: {directory: src, entry_point: train.py}, and write launch job.yaml\n"),
+        (["train.py", "--local"], "by code: {directory: ., entry_point: train.py}, and write launch job.yaml\n"),
+        (["train.py", "job.yaml"], "by code: {directory: ., entry_point: train.py}, and write launch job.yaml\n"),
+    ],
+)
+def test_word_that_is_no_command_is_answered_by_what_to_write(args: list[str], remedy: str) -> None:
+    done = launch(*args)
+    assert done.returncode == 2
+    errors = json.loads(done.stdout)["error"] + "\n" if "--json" in args else done.stderr
+    assert f"{args[0]!r} is neither a command nor a spec" in errors and remedy in errors
+
+
+def test_no_word_for_a_command_is_a_command() -> None:
+    names = {name.split()[0] for name in COMMANDS}
+    assert not {*MEANT} & names
+    options = {option for each in cli.params for option in each.opts}
+    assert {text.split()[1] for text in MEANT.values()} <= names | options | {"{0}"}
 
 
 @pytest.mark.parametrize("args", [["--dry-run"], ["--local"], ["--check"], ["--set", "a=b", "job"], ["--local", "job"]])

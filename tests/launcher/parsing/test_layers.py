@@ -38,6 +38,59 @@ def test_upper_layer_wins_key_by_key(folder: Path) -> None:
     assert (train["InputMode"], train["DataSource"]["S3DataSource"]["S3Uri"]) == ("FastFile", "s3://bucket/train/")
 
 
+SHARDS = "channels: {train: {s3_uri: s3://bucket/train/, input_mode: FastFile, content_type: application/x-tar}}\n"
+
+
+@pytest.mark.parametrize("by_set", [False, True])
+def test_channel_with_another_source_keeps_the_keys_that_this_has(folder: Path, *, by_set: bool) -> None:
+    (folder / "team/base.yaml").write_text(laid_over_base(SHARDS))
+    upper = "" if by_set else "channels: {train: {source: S3Connector}}\n"
+    (folder / "job.yaml").write_text(f"extends: team/base.yaml\n{upper}")
+    sets = ["channels.train.source=S3Connector"] if by_set else []
+    train = launcher.load(folder / "job.yaml", sets=sets).all_channels["train"]
+    assert train.model_dump(exclude_unset=True) == {
+        "source": "S3Connector",
+        "s3_uri": "s3://bucket/train/",
+        "content_type": "application/x-tar",
+    }
+
+
+def test_channel_moves_from_s3_to_a_file_system_and_back(folder: Path) -> None:
+    efs = "{source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /train}"
+    (folder / "team/base.yaml").write_text(laid_over_base(SHARDS))
+    (folder / "efs.yaml").write_text(f"extends: team/base.yaml\nchannels: {{train: {efs}}}\n")
+    (folder / "back.yaml").write_text("extends: efs.yaml\nchannels: {train: {source: S3, s3_uri: s3://bucket/new/}}\n")
+    vpc = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+    (folder / "efs.yaml").write_text((folder / "efs.yaml").read_text() + vpc)
+    (entry,) = launcher.plan(folder / "efs.yaml").request["InputDataConfig"]
+    assert "FileSystemDataSource" in entry["DataSource"] and entry["ContentType"] == "application/x-tar"
+    assert launcher.load(folder / "back.yaml").all_channels["train"].model_dump(exclude_unset=True) == {
+        "source": "S3",
+        "s3_uri": "s3://bucket/new/",
+        "content_type": "application/x-tar",
+    }
+
+
+def test_own_key_that_the_new_source_lacks_stays_an_error(folder: Path) -> None:
+    (folder / "team/base.yaml").write_text(laid_over_base(SHARDS))
+    (folder / "job.yaml").write_text(
+        "extends: team/base.yaml\nchannels: {train: {source: S3Connector, input_mode: Pipe}}\n"
+    )
+    (problem,) = problems(folder / "job.yaml")
+    assert problem.startswith(
+        "job.yaml:2:41: channels.train.input_mode: is not a key of a channel; it needs source: S3"
+    )
+
+
+@pytest.mark.parametrize("source", ["[S3]", "{a: b}", "Nowhere", "null"])
+def test_impossible_source_is_an_error_at_its_place(folder: Path, source: str) -> None:
+    (folder / "team/base.yaml").write_text(laid_over_base(SHARDS))
+    (folder / "job.yaml").write_text(f"extends: team/base.yaml\nchannels: {{train: {{source: {source}}}}}\n")
+    found = [] if source == "null" else problems(folder / "job.yaml")
+    assert all(each.startswith("job.yaml:2:20: channels.train.source: ") for each in found)
+    assert bool(found) is (source != "null")
+
+
 def test_null_restores_the_default_of_a_choice(folder: Path) -> None:
     (folder / "job.yaml").write_text(
         "extends: team/base.yaml\ncode: {entry_point: a.py, launcher: torchrun, delivery: channel}\n"
