@@ -150,6 +150,17 @@ def walk(root: bytes) -> Iterator[bytes]:
             yield directory + name
 
 
+def top_names(channel: Channel) -> Iterator[str]:
+    """Yield the names of the files and folders in a channel's folder, folders with a final slash; nothing else is read.
+
+    Raises:
+        ChannelError: The directory is missing or empty, as for `objects`.
+    """
+    root = os.fsencode(os.path.realpath(channel.path))
+    names = [os.fsdecode(name) for name in _names(root, (root,))[0]] if channel.path.is_dir() else []
+    yield from names or _paths(channel)
+
+
 def _names(directory: bytes, tops: tuple[bytes, ...]) -> tuple[Iterator[bytes], dict[bytes, bytes]]:
     """Return a directory's sorted files and directories, these with a final slash, and the targets of directory links.
 

@@ -9,13 +9,13 @@ The class is the first folder of the key, relative to the channel's s3_uri or di
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from entrypoints import contract
 from entrypoints.errors import ChannelError
 from entrypoints.job.environment import Channel, Environment
-from entrypoints.readers import reader_of
+from entrypoints.readers import Reader, mounted, reader_of
 from entrypoints.sample import KEY, Sample
 from entrypoints.samples.channel import find_channel, known_environment
 
@@ -25,8 +25,8 @@ _NAMED = 'name the classes: classes = {"cat": 0, "dog": 1}'
 def find_classes(name: str, *, environment: Environment | None = None) -> dict[str, int]:
     """Return the number of each class folder of a channel, from 0, in the order of their names: the same on all ranks.
 
-    It lists the channel once. With ShardedByS3Key and several hosts, every rank must call it, and after
-    `torch.distributed.init_process_group`, because each host has other objects.
+    It lists a channel of the S3 Connector, and only the first level of one that is a folder. With ShardedByS3Key and several hosts,
+    every rank must call it, and after `torch.distributed.init_process_group`, because each host has other objects.
 
     Args:
         name: The channel.
@@ -40,8 +40,8 @@ def find_classes(name: str, *, environment: Environment | None = None) -> dict[s
     if reader is None:
         raise ChannelError(f"channel {name!r}: a Pipe cannot be listed; use another input mode, or {_NAMED}")
     found = set()
-    for item in reader.objects(channel, 0):
-        key = reader.key_of(channel, item)
+    keys: Iterable[str] = mounted.top_names(channel) if reader is mounted else _keys(channel, reader)
+    for key in keys:
         folder, slash, _ = key.partition("/")
         if not slash:
             raise ChannelError(
@@ -52,6 +52,10 @@ def find_classes(name: str, *, environment: Environment | None = None) -> dict[s
     if channel.distribution == contract.SHARDED and channel.hosts != 1:
         found = _of_all_hosts(channel, found)
     return {folder: number for number, folder in enumerate(sorted(found))}
+
+
+def _keys(channel: Channel, reader: Reader) -> Iterator[str]:
+    return (reader.key_of(channel, item) for item in reader.objects(channel, 0))
 
 
 def class_index(sample: Sample, classes: Mapping[str, int]) -> int:

@@ -105,6 +105,30 @@ def test_object_beside_the_class_folders_is_an_error(tmp_path: Path) -> None:
         find_classes("train", environment=environment)
 
 
+def test_only_folders_that_are_read_are_classes(tmp_path: Path) -> None:
+    """Not links that the reader skips; an empty folder, which only a file system has, is one."""
+    environment = job(tmp_path, train={"TrainingInputMode": "File"})
+    train = tmp_path / contract.DATA_DIR / "train"
+    write(train, FILES)
+    (train / "zebra").mkdir(parents=True)
+    (train / "loop").symlink_to(train)
+    (train / "nothing").symlink_to(tmp_path / "missing")
+    write(tmp_path / "elsewhere", {"9.png": b"9"})
+    (train / "linked").symlink_to(tmp_path / "elsewhere")
+    assert [*find_classes("train", environment=environment)] == [*sorted(CLASSES), "linked", "zebra"]
+    read = {sample["__key__"].partition("/")[0] for sample in open_channel("train", environment=environment)}
+    assert read == {*CLASSES, "linked"}
+
+
+def test_missing_or_empty_channel_is_an_error(tmp_path: Path) -> None:
+    environment = job(tmp_path, train={"TrainingInputMode": "FastFile"})
+    with pytest.raises(ChannelError, match=r"channel 'train': .*/train is not a directory"):
+        find_classes("train", environment=environment)
+    (tmp_path / contract.DATA_DIR / "train").mkdir(parents=True)
+    with pytest.raises(ChannelError, match=r"channel 'train': no file in .*/train, nor below it"):
+        find_classes("train", environment=environment)
+
+
 def sharded(root: Path, host: int) -> Any:
     config(root, host, 2, {"train": {"TrainingInputMode": "File", "S3DistributionType": "ShardedByS3Key"}})
     keys = sorted(FILES)[host::2]
