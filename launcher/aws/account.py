@@ -23,6 +23,7 @@ from typing import Any
 from launcher.aws import answers, refusals
 from launcher.aws.masking import Mask
 from launcher.aws.refusals import AwsError, CredentialsError, no_credentials, one_line, translated
+from launcher.aws.temporary_credentials import share_with_aws_cli
 from launcher.errors import RefusedError
 
 __all__ = ["Account", "AwsError", "CredentialsError"]
@@ -187,7 +188,9 @@ class Account:
         core = botocore.session.Session()
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_parse_timestamp)
         try:
-            return boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
+            session = boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
+            share_with_aws_cli(core)
+            return session
         except BotoCoreError as error:
             raise refusals.configuration_error(error, self._profile) from None
 
