@@ -22,7 +22,7 @@ import click
 from launcher import __version__
 from launcher.commands import COMMANDS, GROUPS
 from launcher.commands.options import one_of
-from launcher.console import print_line, say, show_problem
+from launcher.console import print_line, say, show_problems
 from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
 from launcher.parsing.spec_text import is_spec
 
@@ -218,8 +218,7 @@ def _run(args: list[str]) -> int:
         if "--json" in args:
             _print_json(args, {"problems": [problem.as_data() for problem in error.problems]})
         else:
-            for problem in error.problems:
-                show_problem(problem)
+            show_problems(error.problems)
         return error.exit_code
     except LaunchError as error:
         return _report(args, str(error), error.exit_code)

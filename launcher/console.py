@@ -8,14 +8,15 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from launcher.errors import Problem
+from launcher.errors import Problem, dotted
 
 # None lets click decide by whether it writes to a terminal; NO_COLOR overrides that (https://no-color.org).
 COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
@@ -31,6 +32,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # as click removes it where there is no
 _RESET = "\x1b[0m"
 _NOT_IN_JSON = re.compile(r"[\x7f-\x9f]")  # controls that JSON allows in texts
 _SPACE = {"\r": " ", "\n": " "}
+_MOST_WARNINGS = 3  # of one code, that are shown in full
+_MOST_KEYS = 8  # of others with this code
 _WIPE_LINE = "\r\x1b[K"
 
 
@@ -194,6 +197,23 @@ def show_problem(problem: Problem) -> None:
     say(f"{problem.severity}: {problem}", "yellow" if warning else "red")
     if problem.location and (quoted := problem.location.quoted()):
         say(quoted)
+
+
+def show_problems(problems: Iterable[Problem]) -> None:
+    """Print problems. Of the warnings with one code, only the first three are whole; the others are one line with their keys."""
+    seen: Counter[str] = Counter()
+    rest: dict[str, list[str]] = {}
+    for problem in problems:
+        seen[problem.code] += 1
+        if problem.severity == "warning" and seen[problem.code] > _MOST_WARNINGS:
+            rest.setdefault(problem.code, []).append(dotted(problem.path) or str(problem.location or "the request"))
+        else:
+            show_problem(problem)
+    for code, places in rest.items():
+        shown = ", ".join(places[:_MOST_KEYS]) + (
+            f" and {len(places) - _MOST_KEYS} more" if places[_MOST_KEYS:] else ""
+        )
+        say(f"warning: {len(places)} more at {shown}; `launch --explain {code}` explains them [{code}]", "yellow")
 
 
 def shown_path(path: str | Path) -> str:

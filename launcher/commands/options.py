@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import launcher
-from launcher.console import print_line, say, show_problem
+from launcher.console import print_line, say, show_problems
 from launcher.errors import LaunchError, did_you_mean
 
 if TYPE_CHECKING:
@@ -226,8 +226,7 @@ class SpecOptions(Options):
         """Plan a spec, or the spec of a file, and print its warnings."""
         spec = launcher.load(spec, sets=self.sets) if isinstance(spec, str) else spec
         plan = launcher.plan(spec, name=name, ignore=self.ignore, strict=self.strict)
-        for warning in plan.warnings:
-            show_problem(warning)
+        show_problems(plan.warnings)
         return plan
 
 

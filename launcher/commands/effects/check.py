@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import launcher
 from launcher.commands.card import Effect, GetAccount
 from launcher.commands.options import flag
-from launcher.console import Console, counted, say, show_problem
+from launcher.console import Console, counted, say, show_problems
 from launcher.errors import AccountError, RefusedError
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class AskingEffect(Effect):
                 f"{questions} could not be asked, which --strict does not allow; get the permissions that the lines above"
                 " name, or leave out --strict"
             )
-        for problem in report.problems:
-            show_problem(problem)
+        show_problems(report.problems)
 
 
 class Check(AskingEffect):

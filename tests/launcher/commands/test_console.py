@@ -7,10 +7,22 @@ import json
 import re
 import sys
 import tempfile
+from typing import Literal
 
 import pytest
 
-from launcher.console import Console, json_text, last_state, plain, print_line, rich_console, say, without_controls
+from launcher.console import (
+    Console,
+    json_text,
+    last_state,
+    plain,
+    print_line,
+    rich_console,
+    say,
+    show_problems,
+    without_controls,
+)
+from launcher.errors import Location, Problem
 
 EVIL = "\x1b]0;title\x07a\x1b[2J\x9b2J\x9d0;title\x9cb\x1bc\x08\x1b[8mc"
 
@@ -132,3 +144,26 @@ def test_output_without_colours_has_no_style(monkeypatch: pytest.MonkeyPatch) ->
             rich_console(file).print("[bold red]title[/]")
             file.seek(0)
             assert ("\x1b[" in file.read()) is styled
+
+
+def test_of_many_equal_warnings_three_are_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    def problem(number: int, code: str, severity: Literal["warning", "error"] = "warning") -> Problem:
+        line = Location("job.yaml", number, 3, f"  h{number}: 1")
+        return Problem(("hyperparameters", f"h{number}"), "is odd; delete it", code, severity, line)
+
+    show_problems([problem(number, "odd-value") for number in range(1, 99)])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:3] == [
+        "warning: job.yaml:1:3: hyperparameters.h1: is odd; delete it [odd-value]",
+        "    1 |   h1: 1",
+        "      |   ^",
+    ]
+    assert len(lines) == 10
+    keys = ", ".join(f"hyperparameters.h{number}" for number in range(4, 12))
+    assert lines[9] == f"warning: 95 more at {keys} and 87 more; `launch --explain odd-value` explains them [odd-value]"
+    show_problems(
+        [problem(1, "one-code"), problem(2, "other-code"), problem(3, "third-code"), problem(4, "fourth-code")]
+    )
+    assert len(capsys.readouterr().err.splitlines()) == 12
+    show_problems([problem(number, "wrong-value", "error") for number in range(1, 99)])
+    assert len(capsys.readouterr().err.splitlines()) == 3 * 98  # each is to be corrected
