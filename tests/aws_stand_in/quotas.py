@@ -22,13 +22,23 @@ _USES = {
     "for processing job usage": 20.0,
 }
 
+# Quotas of training jobs whatever their type, with their codes and, except for run time and volume, made-up values.
+_OF_JOBS = {
+    "Longest run time for a training job": ("L-33A961FD", 432_000.0),
+    "Size of EBS volume for a training job instance": ("L-C5A266EB", 1024.0),
+    "Maximum number of instances per training job": ("L-622CFD70", 1000.0),
+    "Maximum number of instances per spot training job": ("L-DB62C864", 1000.0),
+    "Number of instances across all training jobs": ("L-00C91CB5", 1000.0),
+    "Number of instances across all spot training jobs": ("L-93958082", 1000.0),
+}
+
 
 @functools.cache
 def _defaults() -> dict[str, float]:
     shapes: Any = session().get_service_model("sagemaker")
     types = {"training": shapes.shape_for("TrainingInstanceType").enum}
     types["processing"] = shapes.shape_for("ProcessingInstanceType").enum
-    return {
+    return {name: value for name, (_, value) in _OF_JOBS.items()} | {
         f"{kind} {use}": value
         for use, value in _USES.items()
         for kind in types["processing" if "processing" in use else "training"]
@@ -83,7 +93,8 @@ class Quotas:
 
 
 def _quota(name: str, value: float, region: str) -> dict[str, Any]:
-    code = "L-" + hashlib.sha256(name.encode()).hexdigest()[:8].upper()
+    made_up = "L-" + hashlib.sha256(name.encode()).hexdigest()[:8].upper()
+    code, _ = _OF_JOBS.get(name, (made_up, value))
     return {
         "ServiceCode": "sagemaker",
         "ServiceName": "Amazon SageMaker",

@@ -47,6 +47,16 @@ def a_running_job(status: str) -> dict[str, Any]:
     return {"TrainingJob": {"TrainingJobStatus": status, "ResourceConfig": resources}}
 
 
+def lowered(name: str, value: float) -> dict[str, Any]:
+    """GetServiceQuota's answer with another value of a quota that the jobs of other worlds need, too."""
+
+    def change(answer: dict[str, Any]) -> dict[str, Any]:
+        quota = answer["Quota"]
+        return {**answer, "Quota": {**quota, "Value": value}} if quota["QuotaName"] == name else answer
+
+    return {"get_service_quota": change}
+
+
 def a_quota(name: str, value: float) -> Callable[[World], dict[str, str]]:
     def make(world: World) -> dict[str, str]:
         world.aws.quota(name, value)
@@ -136,6 +146,36 @@ BROKEN = {
         RULE,
         [("quota-exceeded", "debug_rule_configurations[0].instance_type")],
         ("'ml.c5.xlarge for processing job usage' is 0",),
+    ),
+    "a longer run than the quota allows": Broken(
+        nothing,
+        "stopping_condition: {{max_runtime_in_seconds: 6d}}",
+        [("quota-exceeded", "stopping_condition.max_runtime_in_seconds")],
+        ("'Longest run time for a training job' is 432,000 s in us-east-1, and the job asks for 518,400 s",),
+    ),
+    "a larger volume than the quota allows": Broken(
+        nothing,
+        MACHINES.replace("50", "1025") % ("ml.m5.large", 1, ""),
+        [("quota-exceeded", "resource_config.volume_size_in_gb")],
+        ("'Size of EBS volume for a training job instance' is 1,024 GB",),
+    ),
+    "a volume on an instance type with disks of its own": Broken(
+        nothing, MACHINES.replace("50", "1025") % ("ml.g5.2xlarge", 1, ""), [], ()
+    ),
+    "more instances than a job may have": Broken(
+        nothing,
+        MACHINES % ("ml.m5.large", 3, ""),
+        [("quota-exceeded", "resource_config.instance_count")],
+        ("'Maximum number of instances per training job' is 2", "asks for 3"),
+        lowered("Maximum number of instances per training job", 2),
+    ),
+    "more instances than all spot jobs may have": Broken(
+        nothing,
+        MACHINES % ("ml.m5.large", 2, "") + "\nenable_managed_spot_training: true\n"
+        "stopping_condition: {{max_runtime_in_seconds: 60, max_wait_time_in_seconds: 60}}",
+        [("quota-exceeded", "resource_config.instance_count")],
+        ("'Number of instances across all spot training jobs' is 1",),
+        lowered("Number of instances across all spot training jobs", 1),
     ),
     "a quota that running jobs use": Broken(
         nothing,

@@ -18,8 +18,18 @@ from launcher.aws.threads import concurrently
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject
 from launcher.preflight.quota.machines import alternatives
+from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import RULE_LISTS
 
+# Quotas of training jobs whatever their type. Not asked by pages, since a listing takes seconds.
+_OF_JOBS = {
+    "Longest run time for a training job": "L-33A961FD",
+    "Size of EBS volume for a training job instance": "L-C5A266EB",
+    "Maximum number of instances per training job": "L-622CFD70",
+    "Maximum number of instances per spot training job": "L-DB62C864",
+    "Number of instances across all training jobs": "L-00C91CB5",
+    "Number of instances across all spot training jobs": "L-93958082",
+}
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 _MORE = "request more in the Service Quotas console"
 
@@ -60,6 +70,28 @@ def _ask_size(subject: Subject) -> Iterator[Finding]:
         if quotas.get(each.quota, each.instances) < each.instances:
             short = f"the quota {each.quota!r} is {quotas[each.quota]}, and the job has {each.instances}, so none is kept warm"
             yield _KEEP_ALIVE, "warm-pool-quota", f"{short}; {_MORE}, or delete the key"
+    limits = list(_limits(subject))
+    known = _by_codes(subject, {name for _, name, _, _ in limits})
+    for path, name, needed, unit in limits:
+        if known.get(name, needed) < needed:
+            short = f"the quota {name!r} is {known[name]:,}{unit} in {subject.account.region}"
+            yield path, "quota-exceeded", f"{short}, and the job asks for {needed:,}{unit}; {_MORE}, or ask for less"
+
+
+def _limits(subject: Subject) -> Iterator[tuple[SpecPath, str, int, str]]:
+    """Yield what the job needs of quotas that are not for one instance type: path, name of the quota, number and unit."""
+    draft, kind = subject.draft, "spot training job" if subject.draft.is_spot else "training job"
+    if seconds := draft.get("StoppingCondition.MaxRuntimeInSeconds"):
+        yield ("stopping_condition", "max_runtime_in_seconds"), "Longest run time for a training job", seconds, " s"
+    choices = alternatives(draft)
+    has_volume = any(facts_of(each.instance_type).storage != "NVMe" for choice in choices for each in choice)
+    if has_volume and (size := draft.get("ResourceConfig.VolumeSizeInGB")):
+        yield ("resource_config", "volume_size_in_gb"), "Size of EBS volume for a training job instance", size, " GB"
+    if instances := max((sum(each.instances for each in choice if not each.plans) for choice in choices), default=0):
+        has_count = draft.get("ResourceConfig.InstanceCount") is not None
+        path: SpecPath = ("resource_config", "instance_count") if has_count else ("resource_config",)
+        yield path, f"Maximum number of instances per {kind}", instances, ""
+        yield path, f"Number of instances across all {kind}s", instances, ""
 
 
 def wanted_instances(subject: Subject) -> list[_Wanted]:
@@ -127,10 +159,7 @@ def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
         AwsError: Service Quotas does not answer.
     """
     wanted = set(names)
-    answers = {
-        name: answer.result() for name, answer in concurrently(lambda name: _by_code(subject, name), list(wanted))
-    }
-    found = {name: value for name, value in answers.items() if value is not None}
+    found = _by_codes(subject, wanted)
     token: dict[str, str] = {}
     while not wanted <= found.keys():
         page = subject.ask("service-quotas", "list_service_quotas", MaxResults=100, **_SERVICE, **token)
@@ -147,12 +176,18 @@ def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
 def codes() -> dict[str, str]:
     """Return the quota codes by name."""
     table = json.loads(_TABLE.read_text(encoding="utf-8"))["codes"]
-    return {
+    return _OF_JOBS | {
         f"{instance_type} for {use}": f"L-{code}"
         for instance_type, known in table.items()
         for use, code in zip(USES, known, strict=True)
         if code is not None
     }
+
+
+def _by_codes(subject: Subject, names: Iterable[str]) -> dict[str, int]:
+    """Return the values of the quotas whose codes are known, by name. Raises AwsError if the credentials are not accepted."""
+    answers = concurrently(lambda name: _by_code(subject, name), list(names))
+    return {name: value for name, answer in answers if (value := answer.result()) is not None}
 
 
 def _by_code(subject: Subject, name: str) -> int | None:
