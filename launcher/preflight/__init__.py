@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from launcher.preflight import job
 from launcher.preflight.check import Check
-from launcher.preflight.iam import bucket_policies, caller, keys, permissions, role
-from launcher.preflight.network import s3_route, subnets
+from launcher.preflight.iam import bucket_policies, caller, key_policies, keys, permissions, role
+from launcher.preflight.network import endpoint_policies, package_index, s3_route, subnets
 from launcher.preflight.quota import quotas, training_plans
 from launcher.preflight.s3 import buckets, delivery, manifests, prefixes
 from launcher.preflight.storage import disk, file_systems
@@ -19,9 +19,18 @@ CHECKS: tuple[Check, ...] = (
     *(delivery.COMPRESSION, delivery.LINE_ENDS),
     *(disk.CHECK, disk.CHECKPOINTS),
     *(job.ACCOUNT, job.NAME),
-    *(caller.CHECK, role.CHECK, permissions.CHECK, bucket_policies.CHECK, keys.CHECK, keys.OF_BUCKETS),
+    *(
+        caller.CHECK,
+        role.CHECK,
+        permissions.CHECK,
+        bucket_policies.CHECK,
+        keys.CHECK,
+        key_policies.CHECK,
+        keys.OF_BUCKETS,
+    ),
     job.IMAGE,
     *(quotas.CHECK, quotas.IN_USE, training_plans.CHECK),
     *(subnets.CHECK, subnets.ZONES, subnets.SECURITY_GROUPS, s3_route.CHECK, s3_route.NETWORK_ACLS),
+    *(endpoint_policies.CHECK, package_index.CHECK),
     *(file_systems.EFS, file_systems.EFS_MOUNT_TARGETS, file_systems.FSX, file_systems.FSX_NETWORK),
 )

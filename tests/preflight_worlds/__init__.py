@@ -15,13 +15,25 @@ from launcher.preflight import CHECKS
 from launcher.preflight.check import Check
 from preflight_data import Broken, put, put_lines, put_manifest
 from preflight_world import World
-from preflight_worlds import iam, job, network, quota, s3, s3_directory, s3_manifests, s3_sizes, storage
+from preflight_worlds import (
+    iam,
+    job,
+    network,
+    quota,
+    resource_policies,
+    s3,
+    s3_directory,
+    s3_manifests,
+    s3_sizes,
+    storage,
+)
 
 DATA: dict[str, Broken] = {**s3.BROKEN, **s3_manifests.BROKEN, **s3_sizes.BROKEN}
 ACCOUNT: dict[str, Broken] = {
     **job.BROKEN,
     **iam.BROKEN,
     **network.BROKEN,
+    **resource_policies.BROKEN,
     **quota.BROKEN,
     **s3_directory.BROKEN,
     **storage.BROKEN,
@@ -33,6 +45,7 @@ RIGHT: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
         s3_directory.ON_EXPRESS % (s3_directory.NEAR, "/"),
     ),
     "training plans": (quota.a_plan(), quota.ON_PLAN),
+    "way to package index": (network.a_vpc(route=network.a_nat), network.WITH_REQUIREMENTS),
 }
 GOOD = """\
 checkpoint_config: {s3_uri: s3://out/checkpoints}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from preflight_data import Broken
 from preflight_world import IN_GROUP, MACHINES, NETWORK, World, a_rule, nothing
 
 
 def a_vpc(
-    *, route: Callable[[World, str, str], None] | None = None, size: int = 24
+    *, route: Callable[[World, str, str], object] | None = None, size: int = 24
 ) -> Callable[[World], dict[str, str]]:
     """A separate VPC, in which everything else is right."""
 
@@ -72,11 +73,15 @@ def a_group_out_to_the_vpc_only(world: World) -> dict[str, str]:
     return ids
 
 
-def a_nat_that_is_gone(world: World, vpc: str, table: str) -> None:
+def a_nat(world: World, vpc: str, table: str) -> str:
     address = world.ec2.allocate_address(Domain="vpc")["AllocationId"]
     gateway = world.ec2.create_nat_gateway(SubnetId=world.ids["subnet_a"], AllocationId=address)["NatGateway"]
     world.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway["NatGatewayId"])
-    world.ec2.delete_nat_gateway(NatGatewayId=gateway["NatGatewayId"])
+    return str(gateway["NatGatewayId"])
+
+
+def a_nat_that_is_gone(world: World, vpc: str, table: str) -> None:
+    world.ec2.delete_nat_gateway(NatGatewayId=a_nat(world, vpc, table))
 
 
 def an_acl(*letters: str, inbound: str = "", outbound: str = "") -> Callable[[World], dict[str, str]]:
@@ -92,9 +97,21 @@ def an_acl(*letters: str, inbound: str = "", outbound: str = "") -> Callable[[Wo
 
 ANYWHERE = "0.0.0.0/0"
 GONE = "subnet-0123456789abcdef0"
+# No one reads them; any file will do.
+WITH_REQUIREMENTS = f"code: {{{{directory: {Path(__file__).parent}, entry_point: job.py, requirements: quota.py}}}}"
+REQUIREMENTS_AT = "code.requirements"
 SUBNETS_AT, GROUPS_AT = "vpc_config.subnets", "vpc_config.security_group_ids"
 
 BROKEN = {
+    "packages to install, and only an endpoint for S3": Broken(
+        a_vpc(),
+        WITH_REQUIREMENTS,
+        [("requirements-unreachable", REQUIREMENTS_AT)],
+        ("{subnet_a}, {subnet_b}, which have no NAT", "PIP_INDEX_URL"),
+    ),
+    "packages to install from an index in the VPC": Broken(
+        a_vpc(), WITH_REQUIREMENTS + "\nenvironment: {{PIP_INDEX_URL: https://index.internal/}}", [], ()
+    ),
     "a missing subnet": Broken(
         nothing,
         NETWORK % ("{job_group}", "{subnet_a}, " + GONE),

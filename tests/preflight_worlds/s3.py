@@ -55,6 +55,12 @@ BROKEN = {
         [("prefix-empty", TRAIN)],
         ("s3://data/trian/", "did you mean train/?"),
     ),
+    "objects of 0 bytes": Broken(
+        lambda s3: put(s3, "train/7.tar", "train/8.tar", "train/_SUCCESS", body=b""),
+        CHANNEL,
+        [("prefix-empty-objects", TRAIN)],
+        ("2 of 7 objects are empty (0 bytes), such as 'train/7.tar', 'train/8.tar'", "upload them again"),
+    ),
     "prefix of folders only": Broken(
         lambda s3: put(s3, "new/", "new/a/", body=b""),
         "channels: {train: s3://data/new/}",

@@ -11,11 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from launcher.aws.account import AwsError
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.iam.keys import first_keys
 from launcher.preflight.iam.needs import Need, s3_needs
 from launcher.preflight.iam.role import as_list, own_role
+from launcher.preflight.network.s3_route import s3_endpoints
+from launcher.preflight.network.vpc import vpc_id
 
 
 def _buckets(subject: Subject) -> Iterable[tuple[SpecPath, tuple[str, list[Need]]]]:
@@ -28,7 +31,7 @@ def _buckets(subject: Subject) -> Iterable[tuple[SpecPath, tuple[str, list[Need]
     return [(wanted[0].path, (bucket, wanted)) for bucket, wanted in found.items()]
 
 
-def _ask(subject: Subject, _: SpecPath, needed: tuple[str, list[Need]]) -> Iterator[Finding]:
+def _ask(subject: Subject, path: SpecPath, needed: tuple[str, list[Need]]) -> Iterator[Finding]:
     bucket, wanted = needed
     answer = subject.find("s3", "get_bucket_policy", Bucket=bucket)
     statements = as_list(json.loads(answer["Policy"]).get("Statement")) if answer else []
@@ -45,6 +48,51 @@ def _ask(subject: Subject, _: SpecPath, needed: tuple[str, list[Need]]) -> Itera
             " exempt the role, for example by a condition on aws:PrincipalArn"
         )
         yield path, "bucket-denies", message
+    for number, statement in enumerate(statements, 1):
+        admitted = _networks(statement)
+        try:
+            if not admitted or admitted & _own_networks(subject):
+                continue
+        except AwsError as error:
+            subject.could_not_ask(path, error)
+            continue
+        open_statement = {key: value for key, value in statement.items() if key != "Condition"}
+        for need in wanted:
+            if _is_denied(subject, open_statement, need):
+                message = (
+                    f"the policy of bucket {bucket!r} admits requests only from {joined(sorted(admitted))} (statement"
+                    f" {statement.get('Sid') or f'number {number}'}), and the job's come from elsewhere; set vpc_config to"
+                    " subnets that use it, or exempt the role"
+                )
+                yield need.path, "bucket-denies-network", message
+                break
+
+
+_OF_NETWORKS = ("aws:sourcevpce", "aws:sourcevpc")  # keys of conditions, in lower case
+
+
+def _networks(statement: Mapping[str, Any]) -> set[str]:
+    """Return the VPCs or endpoints that a Deny exempts, if nothing else decides whether it applies."""
+    conditions = [
+        (operator.removesuffix("IfExists"), key.lower(), values)
+        for operator, keys in (statement.get("Condition") or {}).items()
+        for key, values in keys.items()
+    ]
+    if len(conditions) != 1 or statement.get("Effect") != "Deny":
+        return set()
+    operator, key, values = conditions[0]
+    named = {str(each) for each in as_list(values)}
+    is_plain = not any(char in each for each in named for char in "*?$")
+    return named if operator in ("StringNotEquals", "StringNotLike") and key in _OF_NETWORKS and is_plain else set()
+
+
+def _own_networks(subject: Subject) -> set[str]:
+    """Return the job's VPC and the endpoints through which it reaches S3. Raises AwsError."""
+    if not subject.draft.get("VpcConfig"):
+        return set()
+    vpc = vpc_id(subject)
+    endpoints = {str(each["VpcEndpointId"]) for each in s3_endpoints(subject)}
+    return endpoints | ({vpc} if vpc else set())
 
 
 def _is_denied(subject: Subject, statement: Mapping[str, Any], need: Need) -> bool:
@@ -71,12 +119,12 @@ def surely_denies(statement: Mapping[str, Any], action: str, resource: str, role
     if not {"*", role, account, f"arn:{role.split(':')[1]}:iam::{account}:root"} & {str(each) for each in named}:
         return False
     actions = as_list(statement.get("Action")), as_list(statement.get("NotAction"))
-    if not _fits(actions, action.lower(), fold=True):
+    if not fits(actions, action.lower(), fold=True):
         return False
-    return _fits((as_list(statement.get("Resource")), as_list(statement.get("NotResource"))), resource, fold=False)
+    return fits((as_list(statement.get("Resource")), as_list(statement.get("NotResource"))), resource, fold=False)
 
 
-def _fits(patterns: tuple[list[Any], list[Any]], name: str, *, fold: bool) -> bool:
+def fits(patterns: tuple[list[Any], list[Any]], name: str, *, fold: bool) -> bool:
     """Return whether a name matches the patterns of a statement, or none of those it excludes; not if a variable decides."""
     included, excluded = ([str(each).lower() if fold else str(each) for each in part] for part in patterns)
     if excluded:

@@ -55,7 +55,7 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
     for bucket, use in directory_buckets(subject).items():
         arn = f"arn:{partition}:s3express:{region}:{account}:bucket/{bucket}"
         yield Need(use.path, "s3express:CreateSession", arn, f"the directory bucket {bucket}", True)
-    yield from _of_keys(subject)
+    yield from key_needs(subject)
     yield from _of_image(subject, partition, account)
     if subject.draft.get("VpcConfig"):
         interfaces = f"arn:{partition}:ec2:{region}:{account}:network-interface/*"
@@ -110,7 +110,8 @@ def _below(place: S3Location) -> S3Location:
     return S3Location(place.bucket, f"{as_folder(place.key)}object")
 
 
-def _of_keys(subject: Subject) -> Iterator[Need]:
+def key_needs(subject: Subject) -> Iterator[Need]:
+    """Yield what the role needs of KMS keys: of the data, of the buckets written to, and those that the request names."""
     for path, arn in keys_of_data(subject):
         yield Need(path, "kms:Decrypt", arn, f"the data's key {arn}", True)
     for path, arn in default_keys(subject):

@@ -157,8 +157,7 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
             policy = subject.ask("s3", "get_bucket_policy", Bucket=name.partition("/")[0])["Policy"]
         elif service == "kms":
             policy = subject.ask("kms", "get_key_policy", KeyId=need.resource, PolicyName="default")["Policy"]
-            grants = subject.ask("kms", "list_grants", KeyId=need.resource).get("Grants", ())
-            if any(_is_role(str(grant.get("GranteePrincipal", "")), role) for grant in grants):
+            if is_granted(subject, need.resource, role):
                 return True
         elif service == "ecr" and need.resource != "*":
             registry, repository = need.resource.split(":")[4], name.removeprefix("repository/")
@@ -173,6 +172,12 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
             return True
         raise
     return may_name(json.loads(policy), role)
+
+
+def is_granted(subject: Subject, key: str, role: str) -> bool:
+    """Return whether a grant of a key is for the role. Raises AwsError."""
+    grants = subject.ask("kms", "list_grants", KeyId=key).get("Grants", ())
+    return any(_is_role(str(grant.get("GranteePrincipal", "")), role) for grant in grants)
 
 
 def may_name(policy: Mapping[str, Any], role: str) -> bool:

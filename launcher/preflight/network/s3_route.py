@@ -30,7 +30,7 @@ from launcher.preflight.network.vpc import (
 )
 
 _HTTPS = 443
-_GONE = ("deleting", "deleted", "failed", "rejected", "expired")
+GONE = ("deleting", "deleted", "failed", "rejected", "expired")
 _TARGETS = (
     *("NatGatewayId", "GatewayId", "TransitGatewayId", "NetworkInterfaceId"),
     *("InstanceId", "VpcPeeringConnectionId"),
@@ -47,11 +47,11 @@ def _ask_routes(subject: Subject) -> Iterator[Finding]:
     if endpoints_inside(endpoints):
         return  # reachable inside the VPC, whatever the routes
     yield from _groups_without_https(subject)
-    gone = _deleted_nat_gateways(subject, tables)
+    gone = deleted_nat_gateways(subject, tables)
     by_way: dict[_Access, dict[str, list[str]]] = {"internet gateway": {}, "no": {}, "yes": {}}  # -> table -> subnets
     dead: set[str] = set()
     for subnet in subnets(subject):
-        table = _table_of(subnet["SubnetId"], tables)
+        table = table_of(subnet["SubnetId"], tables)
         if table is not None:  # a shared VPC's tables may be hidden from this account
             way = _access_to_s3(table, endpoints, gone)
             by_way[way].setdefault(table["RouteTableId"], []).append(subnet["SubnetId"])
@@ -85,7 +85,7 @@ def _groups_without_https(subject: Subject) -> Iterator[Finding]:
         yield GROUPS, "security-group-closed", f"{wrong}; add an outbound rule to {own[0]}: TCP 443 to 0.0.0.0/0"
 
 
-def _table_of(subnet: str, tables: list[Described]) -> Described | None:
+def table_of(subnet: str, tables: list[Described]) -> Described | None:
     """Return the route table of a subnet: its own, or else the VPC's main one."""
     linked = [(each, table) for table in tables for each in table.get("Associations", ())]
     own = [table for each, table in linked if each.get("SubnetId") == subnet]
@@ -93,7 +93,7 @@ def _table_of(subnet: str, tables: list[Described]) -> Described | None:
     return next(iter((*own, *main)), None)
 
 
-def _deleted_nat_gateways(subject: Subject, tables: list[Described]) -> set[str]:
+def deleted_nat_gateways(subject: Subject, tables: list[Described]) -> set[str]:
     """Return the NAT gateways in routes that no longer work; none if you may not ask."""
     routes = [route for table in tables for route in table.get("Routes", ())]
     ids = {route["NatGatewayId"] for route in routes if route.get("NatGatewayId")}
@@ -102,7 +102,7 @@ def _deleted_nat_gateways(subject: Subject, tables: list[Described]) -> set[str]
     except AwsError as error:
         subject.could_not_ask(SUBNETS, error)
         return set()
-    return {each["NatGatewayId"] for each in known if each.get("State") in _GONE}
+    return {each["NatGatewayId"] for each in known if each.get("State") in GONE}
 
 
 def _missing_targets(table: Described, gone: Collection[str]) -> set[str]:
@@ -119,7 +119,12 @@ def _access_to_s3(table: Described, endpoints: list[Described], gone: Collection
     """Return the best way from a route table to S3."""
     if any(_is_for_s3(each) and table["RouteTableId"] in each.get("RouteTableIds", ()) for each in endpoints):
         return "yes"
-    unfit = {"local", *gone, *(each["VpcEndpointId"] for each in endpoints if not _is_for_s3(each))}
+    return way_out(table, {*gone, *(each["VpcEndpointId"] for each in endpoints if not _is_for_s3(each))})
+
+
+def way_out(table: Described, unfit: Collection[str]) -> _Access:
+    """Return the best way from a route table to public addresses; targets that are `unfit` do not count."""
+    unfit = {"local", *unfit}
     found: _Access = "no"
     for route in table.get("Routes", ()):
         cidr = route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock") or ""
@@ -137,9 +142,22 @@ def endpoints_inside(endpoints: list[Described]) -> list[Described]:
     return [each for each in endpoints if _is_for_s3(each) and each.get("VpcEndpointType") == "Interface"]
 
 
+def s3_endpoints(subject: Subject) -> list[Described]:
+    """Return the endpoints through which the job's subnets reach S3. Raises AwsError."""
+    vpc = vpc_id(subject)
+    if vpc is None:
+        return []
+    tables = described(subject, "route_tables", "vpc-id", [vpc])
+    own = {table["RouteTableId"] for subnet in subnets(subject) if (table := table_of(subnet["SubnetId"], tables))}
+    found = [each for each in described(subject, "vpc_endpoints", "vpc-id", [vpc]) if _is_for_s3(each)]
+    return [
+        each for each in found if each.get("VpcEndpointType") == "Interface" or own & {*each.get("RouteTableIds", ())}
+    ]
+
+
 def _is_for_s3(endpoint: Described) -> bool:
     """Return whether a VPC endpoint is for S3 and works."""
-    works = str(endpoint.get("State", "available")).lower() not in _GONE
+    works = str(endpoint.get("State", "available")).lower() not in GONE
     return works and str(endpoint.get("ServiceName", "")).endswith(".s3")
 
 

@@ -61,6 +61,7 @@ class Listing:
     newest: datetime | None = None
     is_complete: bool = True
     markers: int = 0  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
+    empty: _Odd = field(default_factory=_Odd)  # other objects of 0 bytes
     archived: _Odd = field(default_factory=_Odd)  # by storage class; some may have been restored
     tiered: _Odd = field(default_factory=_Odd)  # some of them may be archived
     odd: dict[str, _Odd] = field(default_factory=lambda: defaultdict(_Odd))  # what is odd -> the keys
@@ -90,7 +91,10 @@ class Listing:
             shares[self.count % hosts] += size
         self.count += 1
         self.bytes += size
-        self.markers += size == 0 and (key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$"))
+        if size == 0 and (key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$")):
+            self.markers += 1
+        elif size == 0:
+            self.empty.add(key)
         if found.get("StorageClass") in ARCHIVES:
             self.archived.add(key)
         elif found.get("StorageClass") == _TIERED:

@@ -58,6 +58,10 @@ def _ask_prefix(subject: Subject, path: SpecPath, channel: tuple[S3Location, Ent
     hosts = hosts_that_share(subject, entry) if entry is not None else 1
     subject.note(path, found.described() + _on_each_host(found, entry, hosts))
     yield from _siblings(subject, path, found)
+    if found.empty.count:
+        wrong = f"{found.least}{found.empty.count:,} of {found.count:,} objects are empty (0 bytes), such as"
+        remedy = "upload them again, or delete them"
+        yield path, "prefix-empty-objects", f"{wrong} {', '.join(map(repr, found.empty.examples))}; {remedy}"
     if entry is not None:
         yield from _unservable(path, found, entry)
         yield from _small(path, found, entry, hosts)
