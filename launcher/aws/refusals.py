@@ -25,7 +25,8 @@ _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "40
 _THROTTLED = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown")
 _MISSING = (
     *("ResourceNotFound", "ResourceNotFoundException", "NotFoundException"),  # SageMaker, CloudWatch Logs, KMS
-    *("NoSuchEntity", "FileSystemNotFound", "NoSuchBucket", "NoSuchBucketPolicy"),  # IAM, EFS and FSx, S3
+    *("NoSuchEntity", "FileSystemNotFound", "PolicyNotFound"),  # IAM, EFS and FSx
+    *("NoSuchBucket", "NoSuchBucketPolicy"),  # S3
 )
 _OF_CREDENTIALS = (  # botocore's exceptions, which have others derived from them
     *("NoCredentialsError", "PartialCredentialsError", "SSOError", "CredentialRetrievalError"),

@@ -28,9 +28,10 @@ CHECKS: tuple[Check, ...] = (
         key_policies.CHECK,
         keys.OF_BUCKETS,
     ),
-    job.IMAGE,
+    *(job.IMAGE, job.ARCHITECTURE),
     *(quotas.CHECK, quotas.IN_USE, training_plans.CHECK),
     *(subnets.CHECK, subnets.ZONES, subnets.SECURITY_GROUPS, s3_route.CHECK, s3_route.NETWORK_ACLS),
     *(endpoint_policies.CHECK, package_index.CHECK),
-    *(file_systems.EFS, file_systems.EFS_MOUNT_TARGETS, file_systems.FSX, file_systems.FSX_NETWORK),
+    *(file_systems.EFS, file_systems.EFS_MOUNT_TARGETS, file_systems.EFS_POLICY),
+    *(file_systems.FSX, file_systems.FSX_NETWORK),
 )

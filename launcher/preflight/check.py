@@ -94,7 +94,7 @@ class Subject:
     not_asked: list[Note] = field(default_factory=list)
     has_asked: bool = False  # whether the check needed the account
     has_answer: bool = False  # whether AWS answered any question of the check
-    refusal: AwsError | None = None  # the last question of `try_to_ask` that the caller may not ask
+    refusal: AwsError | None = None  # of the last question of `try_to_ask` that has no answer
 
     def for_one_check(self) -> Subject:
         """Return a subject with its own notes and the same answers."""
@@ -146,7 +146,7 @@ class Subject:
         except AwsError as error:
             if error.is_unauthenticated:
                 raise
-            if error.is_denied:
+            if error.is_denied or error.is_unanswered or _is_unknown_call(error):
                 self.refusal = error
             return {}
 
@@ -179,11 +179,16 @@ class Subject:
         self.not_asked.append((path, why_not(error)))
 
 
+def _is_unknown_call(error: AwsError) -> bool:
+    """Return whether the endpoint does not know the operation."""
+    return error.code in _UNKNOWN_CALL or error.status in (405, 501)
+
+
 def why_not(error: RefusedError) -> str:
     """Return why a question has no answer, in words that show whether the user can change that."""
     if isinstance(error, AwsError) and error.is_denied:
         return f"you may not ask: {error}"
-    if isinstance(error, AwsError) and (error.code in _UNKNOWN_CALL or error.status in (405, 501)):
+    if isinstance(error, AwsError) and _is_unknown_call(error):
         return f"not supported by this endpoint: {error}"
     return str(error)
 

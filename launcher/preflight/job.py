@@ -6,14 +6,18 @@ may only be hidden, so only a missing tag or digest in a repository that answers
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.request import urlopen
 
 from launcher.aws.account import AwsError
 from launcher.errors import SpecPath, did_you_mean
 from launcher.jobs.lookup import name_taken
-from launcher.preflight.check import Check, Finding, Subject
+from launcher.preflight.check import Check, Finding, Subject, joined
+from launcher.preflight.quota.machines import alternatives
 from launcher.request.image_uris import image_region
+from launcher.request.instance_types import instance_type
 from launcher.request.view import RULE_LISTS
 from launcher.spec.names import place_of_name
 
@@ -102,3 +106,51 @@ def _ask_image(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[F
 
 
 IMAGE = Check("image", _ask_image, _images)
+
+
+_MANIFESTS = (  # that an image may have: of one architecture, and of several
+    *("application/vnd.docker.distribution.manifest.v2+json", "application/vnd.oci.image.manifest.v1+json"),
+    *("application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.oci.image.index.v1+json"),
+)
+_DOWNLOAD_SECONDS = 3.0
+
+
+def _own_image(subject: Subject) -> Iterator[tuple[SpecPath, _EcrImage]]:
+    image = training_image(subject)
+    if image is not None and image.region == subject.account.region:
+        yield ("image",), image
+
+
+def _ask_architecture(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[Finding]:
+    names = {each.instance_type for choice in alternatives(subject.draft) for each in choice}
+    needed = {name: facts for name in sorted(names) if (facts := instance_type(name).architecture)}
+    built = _architectures(subject, image) if needed else set()
+    for name, architecture in needed.items():
+        if built and architecture not in built:
+            message = (
+                f"is built for {joined(sorted(built))}, but {name} is {architecture}, where its programs end with 'exec format"
+                f" error'; build it with docker build --platform linux/{architecture}"
+            )
+            yield path, "image-architecture", message
+            return
+
+
+def _architectures(subject: Subject, image: _EcrImage) -> set[str]:
+    """Return what an image has been built for, such as amd64; empty if that is not known. Raises AwsError."""
+    repository = {"registryId": image.account, "repositoryName": image.repository}
+    wanted = {"imageDigest": image.digest} if image.digest else {"imageTag": image.tag}
+    asked = {**repository, "imageIds": [wanted], "acceptedMediaTypes": list(_MANIFESTS)}
+    found = subject.try_to_ask("ecr", "batch_get_image", **asked).get("images")
+    manifest = json.loads(found[0]["imageManifest"]) if found else {}
+    if "manifests" in manifest:
+        return {each.get("platform", {}).get("architecture", "unknown") for each in manifest["manifests"]} - {"unknown"}
+    digest = manifest.get("config", {}).get("digest")
+    layer = subject.try_to_ask("ecr", "get_download_url_for_layer", **repository, layerDigest=digest) if digest else {}
+    try:
+        with urlopen(layer["downloadUrl"], timeout=_DOWNLOAD_SECONDS) as answer:
+            return {str(json.loads(answer.read())["architecture"])}
+    except (OSError, ValueError, KeyError):
+        return set()
+
+
+ARCHITECTURE = Check("image architecture", _ask_architecture, _own_image)

@@ -27,6 +27,7 @@ _CPU_ONLY = frozenset(("c", "m", "r", "t", "x", "z", "i", "d", "hpc"))
 # GiB of memory per vCPU -> the families with that much in every size.
 _GIB_PER_CPU = {2: r"(?!c5n)c[5-8].*", 4: r"m[4-8].*|t3|g4dn|g5|g6|trn1n?", 8: r"r[5-8].*|g6e"}
 _ULTRA_SERVERS = ("p6e-", "trn2u")
+_ARM = re.compile(r"[a-z]+\d+[a-z]*(?<=[0-9])g[a-z]*|p6e-gb\d+")  # Graviton: c7g, c6gn, g5g; and Grace
 
 
 class InstanceType(NamedTuple):
@@ -39,6 +40,7 @@ class InstanceType(NamedTuple):
     is_ultra_server: bool | None
     vcpus: int | None = None
     memory_gib: int | None = None
+    architecture: Literal["amd64", "arm64"] | None = None
 
     @property
     def is_accelerated(self) -> bool | None:
@@ -69,4 +71,5 @@ def instance_type(name: str) -> InstanceType:
     vcpus = None if sizes is None or family == "c4" else (4 * int(sizes[1] or 1) if sizes[2] else 2)
     each = next((gib for gib, families in _GIB_PER_CPU.items() if re.fullmatch(families, family)), None)
     memory = each * vcpus if each and vcpus else None
-    return InstanceType(name, storage, accelerator, family.startswith(_ULTRA_SERVERS), vcpus, memory)
+    architecture: Literal["amd64", "arm64"] = "arm64" if _ARM.fullmatch(family) else "amd64"
+    return InstanceType(name, storage, accelerator, family.startswith(_ULTRA_SERVERS), vcpus, memory, architecture)

@@ -19,7 +19,7 @@ It fails on command as AWS can (`faults`), and records every call (`calls`).
 Tests call `StandIn`'s methods; over HTTP the same orders are POST /_stand_in/<order> with JSON: `reset`, `advance`, `calls`,
 `calls/clear`, `faults`, `faults/clear`, `rate`, `sagemaker/script`, `sagemaker/jobs/NAME`, `sagemaker/jobs/NAME/step`,
 `sagemaker/requests`, `logs/append`, `logs/delay`, `logs/empty_every`, `s3/bucket`, `s3/objects`, `service-quotas/quota`,
-`fsx/file_system`, `ecr/image`, `pricing/price`, `pricing/product`. `running` shows the parameters of each.
+`fsx/file_system`, `ecr/image`, `ecr/config`, `pricing/price`, `pricing/product`. `running` shows the parameters of each.
 
 It differs from AWS: it checks no signature, and no permission unless a test denies one; it has one account, whose logs, quotas and
 images are the same in all regions; a job does nothing, reads no data and costs nothing; it validates single members (type, bounds,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import launcher
 from preflight_data import Broken
 from preflight_world import World, nothing
@@ -14,6 +17,28 @@ def a_job(world: World) -> dict[str, str]:
     return {}
 
 
+def an_image(tag: str, *architectures: str) -> Callable[[World], dict[str, str]]:
+    """Push an image for several architectures, as buildx does, with an attestation; or for the one that its config names."""
+
+    def make(world: World) -> dict[str, str]:
+        kind = "application/vnd.oci.image.%s.v1+json"
+        parts = [{"platform": {"architecture": each, "os": "linux"}} for each in (*architectures, "unknown")]
+        manifest = {"schemaVersion": 2, "mediaType": kind % "index", "manifests": parts}
+        if not architectures:
+            manifest = {"schemaVersion": 2, "mediaType": kind % "manifest", "config": {"digest": f"sha256:{'1' * 64}"}}
+        text = json.dumps(manifest)
+        world.aws.client("ecr").put_image(repositoryName="training", imageManifest=text, imageTag=tag)
+        return {}
+
+    return make
+
+
+def an_image_of_one_architecture(world: World) -> dict[str, str]:
+    world.aws.order("ecr/config", architecture="arm64", os="linux")
+    return an_image("mac2")(world)
+
+
+IMAGE = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:"
 OLDER = """\
 training_job_name: digits-0
 image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1.5
@@ -24,6 +49,16 @@ output_data_config: {s3_output_path: s3://out/}
 """
 
 BROKEN = {
+    "an image built on a Mac by buildx": Broken(
+        an_image("mac", "arm64"),
+        f"{IMAGE}mac",
+        [("image-architecture", "image")],
+        ("is built for arm64, but ml.m5.xlarge is amd64", "--platform linux/amd64"),
+    ),
+    "an image built on a Mac": Broken(
+        an_image_of_one_architecture, f"{IMAGE}mac2", [("image-architecture", "image")], ("is built for arm64",)
+    ),
+    "an image for two architectures": Broken(an_image("both", "arm64", "amd64"), f"{IMAGE}both", [], ()),
     "a name that is taken": Broken(
         a_job,
         "training_job_name: digits-0",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 from preflight_data import Broken
-from preflight_world import FAST, IN_GROUP, SHARED, World, a_rule, nothing
+from preflight_world import FAST, IN_GROUP, ROLE, SHARED, World, a_rule, nothing
 
 
 def an_efs(*letters: str) -> Callable[[World], dict[str, str]]:
@@ -58,7 +59,38 @@ def a_group_out_to_itself_and_s3(world: World) -> dict[str, str]:
     return {"job_group": group}
 
 
+def a_policy(*actions: str, principal: str = "*") -> Callable[[World], dict[str, str]]:
+    """A file system whose own policy allows some actions to a principal."""
+
+    def make(world: World) -> dict[str, str]:
+        name = world.file_system(world.ids["subnet_a"], world.ids["subnet_b"])
+        allowed = [f"elasticfilesystem:{each}" for each in actions]
+        statement = {"Effect": "Allow", "Principal": {"AWS": principal}, "Action": allowed, "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        world.efs.put_file_system_policy(FileSystemId=name, Policy=policy)
+        return {"efs": name}
+
+    return make
+
+
+WRITABLE = SHARED.replace("/lists", "/lists, file_system_access_mode: rw")
 BROKEN = {
+    "an EFS file system for another role": Broken(
+        a_policy("ClientMount", principal=ROLE % "other"),
+        SHARED % "{efs}",
+        [("efs-policy-closed", "channels.shared.file_system_id")],
+        ("allows elasticfilesystem:ClientMount neither to the role 'training' nor to everyone",),
+    ),
+    "an EFS file system that is read-only for everyone": Broken(
+        a_policy("ClientMount"),
+        WRITABLE % "{efs}",
+        [("efs-policy-closed", "channels.shared.file_system_id")],
+        ("elasticfilesystem:ClientWrite",),
+    ),
+    "an EFS file system that everyone may read": Broken(a_policy("ClientMount"), SHARED % "{efs}", [], ()),
+    "an EFS file system for the role": Broken(
+        a_policy("Client*", principal=ROLE % "training"), WRITABLE % "{efs}", [], ()
+    ),
     "a missing EFS": Broken(
         nothing,
         SHARED % "fs-0123456789abcdef0",

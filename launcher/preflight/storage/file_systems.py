@@ -7,6 +7,7 @@ the latter, so only the former is an error.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
@@ -14,6 +15,9 @@ from typing import Any
 
 from launcher.errors import SpecPath
 from launcher.preflight.check import Check, Finding, Subject, joined
+from launcher.preflight.iam.bucket_policies import fits
+from launcher.preflight.iam.permissions import may_name
+from launcher.preflight.iam.role import as_list
 from launcher.preflight.network.vpc import closed, described, subnets, vpc_id, zone
 from launcher.preflight.storage import channels_of
 from launcher.request.view import Entry
@@ -173,3 +177,24 @@ def _closed_target(subject: Subject, target: Mapping[str, Any]) -> str | None:
 
 
 EFS_MOUNT_TARGETS = Check("EFS mount targets", _ask_mount_targets, channels_of("EFS mount targets"))
+
+
+def _ask_policy(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Finding]:
+    """Look for statements of a file system's policy that keep out a job, whose request can name no access point."""
+    name, role = entry.get("FileSystemId"), str(subject.draft.get("RoleArn")).rpartition("/")[2]
+    if not (subject.find("efs", "describe_file_systems", FileSystemId=name) or {}).get("FileSystems"):
+        return  # the check `EFS` reports a missing file system
+    answer = subject.find("efs", "describe_file_system_policy", FileSystemId=name)
+    statements = as_list(json.loads(answer["Policy"]).get("Statement")) if answer else []
+    if not statements:
+        return  # anyone who reaches a mount target may mount it
+    needed = ["ClientMount", "ClientWrite"] if entry.get("FileSystemAccessMode") == "rw" else ["ClientMount"]
+    for action in (f"elasticfilesystem:{each}" for each in needed):
+        fitting = [each for each in statements if fits((as_list(each.get("Action")), []), action.lower(), fold=True)]
+        if not may_name({"Statement": fitting}, role):
+            wrong = f"the policy of {name} allows {action} neither to the role {role!r} nor to everyone"
+            yield path, "efs-policy-closed", f"{wrong}, so mounting it will probably fail; allow it there"
+            return
+
+
+EFS_POLICY = Check("EFS policies", _ask_policy, channels_of("EFS"))

@@ -18,6 +18,7 @@ from launcher.preflight.iam.role import may_assume
 from launcher.preflight.quota import quotas
 from launcher.preflight.quota.machines import Machines
 from launcher.preflight.runner import preflight, subject_of
+from launcher.request.instance_types import instance_type
 from patience import PATIENCE
 from preflight_data import Altered
 from preflight_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
@@ -215,3 +216,15 @@ def test_resource_policy_may_name_the_role(principal: Any, may: bool) -> None:
 )
 def test_two_machines_need_addresses_by_type(kind: str, addresses: int) -> None:
     assert Machines((), kind, 2).addresses == addresses
+
+
+@pytest.mark.parametrize(
+    ("names", "architecture"),
+    [
+        (("ml.m5.xlarge", "ml.g4dn.xlarge", "ml.gr6.4xlarge", "ml.p6-b200.48xlarge", "ml.trn1.2xlarge"), "amd64"),
+        (("ml.c7g.large", "ml.c6gn.large", "ml.m6gd.large", "ml.g5g.xlarge", "ml.p6e-gb200.36xlarge"), "arm64"),
+        (("m5.xlarge",), None),
+    ],
+)
+def test_architecture_of_instance_types(names: tuple[str, ...], architecture: str | None) -> None:
+    assert {instance_type(name).architecture for name in names} == {architecture}
