@@ -107,7 +107,7 @@ BROKEN = {
         a_vpc(),
         WITH_REQUIREMENTS,
         [("requirements-unreachable", REQUIREMENTS_AT)],
-        ("{subnet_a}, {subnet_b}, which have no NAT", "PIP_INDEX_URL"),
+        ("no NAT leads out of {subnet_a}, {subnet_b}", "PIP_INDEX_URL"),
     ),
     "packages to install from an index in the VPC": Broken(
         a_vpc(), WITH_REQUIREMENTS + "\nenvironment: {{PIP_INDEX_URL: https://index.internal/}}", [], ()

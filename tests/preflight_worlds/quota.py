@@ -177,6 +177,14 @@ BROKEN = {
         ("'Number of instances across all spot training jobs' is 1",),
         lowered("Number of instances across all spot training jobs", 1),
     ),
+    "a quota of all instances that running jobs use": Broken(
+        nothing,
+        MACHINES % ("ml.m5.xlarge", 3, ""),
+        [("quota-in-use", "resource_config.instance_count")],
+        ("'Number of instances across all training jobs' is 20, of which running jobs use 18, and the job needs 3",),
+        lowered("Number of instances across all training jobs", 20)
+        | {"search": lambda answer: {"Results": [a_running_job("InProgress")]}},
+    ),
     "a quota that running jobs use": Broken(
         nothing,
         MACHINES % ("ml.m5.large", 3, ""),

@@ -35,8 +35,8 @@ def _ask(subject: Subject) -> Iterator[Finding]:
     closed = [name for name, table in found if table is not None and way_out(table, unfit) != "yes"]
     if closed:
         message = (
-            f"the packages cannot be downloaded from {joined(closed)}, which have no NAT; route them to a NAT gateway, install"
-            " the packages in the image, or set PIP_INDEX_URL to an index in the VPC"
+            f"cannot be downloaded, since no NAT leads out of {joined(closed)}; route the subnets to a NAT gateway, install the"
+            " packages in the image, or set PIP_INDEX_URL to an index in the VPC"
         )
         yield _REQUIREMENTS, "requirements-unreachable", message
 

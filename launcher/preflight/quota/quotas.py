@@ -30,6 +30,7 @@ _OF_JOBS = {
     "Number of instances across all training jobs": "L-00C91CB5",
     "Number of instances across all spot training jobs": "L-93958082",
 }
+_TOTAL = "Number of instances across all"
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 _MORE = "request more in the Service Quotas console"
 
@@ -91,7 +92,7 @@ def _limits(subject: Subject) -> Iterator[tuple[SpecPath, str, int, str]]:
         has_count = draft.get("ResourceConfig.InstanceCount") is not None
         path: SpecPath = ("resource_config", "instance_count") if has_count else ("resource_config",)
         yield path, f"Maximum number of instances per {kind}", instances, ""
-        yield path, f"Number of instances across all {kind}s", instances, ""
+        yield path, f"{_TOTAL} {kind}s", instances, ""
 
 
 def wanted_instances(subject: Subject) -> list[_Wanted]:
@@ -114,17 +115,18 @@ CHECK = Check("quotas", _ask_size)
 
 
 def _ask_rest(subject: Subject) -> Iterator[Finding]:
-    wanted = wanted_instances(subject)
-    quotas = values(subject, {each.quota for each in wanted})
+    wanted = [(each.path, each.quota, each.instances) for each in wanted_instances(subject)]
+    totals = [(path, name, needed) for path, name, needed, _ in _limits(subject) if name.startswith(_TOTAL)]
+    quotas = values(subject, {name for _, name, _ in wanted}) | _by_codes(subject, {name for _, name, _ in totals})
     held = _instances_in_use(subject) if quotas else {}
-    for each in wanted:
-        quota, used = quotas.get(each.quota, -1), held.get(each.quota, 0)
-        if each.instances <= quota < each.instances + used:
+    for path, name, needed in (*wanted, *totals):
+        quota, used = quotas.get(name, -1), held.get(name, 0)
+        if needed <= quota < needed + used:
             message = (
-                f"the quota {each.quota!r} is {quota}, of which running jobs use {used}, and the job needs {each.instances}; AWS"
-                " refuses it until they end, so wait or stop one"
+                f"the quota {name!r} is {quota}, of which running jobs use {used}, and the job needs {needed}; AWS refuses it"
+                " until they end, so wait or stop one"
             )
-            yield each.path, "quota-in-use", message
+            yield path, "quota-in-use", message
 
 
 def _instances_in_use(subject: Subject) -> dict[str, int]:
@@ -134,11 +136,12 @@ def _instances_in_use(subject: Subject) -> dict[str, int]:
     held: Counter[str] = Counter()
     for result in subject.ask("sagemaker", "search", **search).get("Results", ()):
         job = result.get("TrainingJob", {})
-        usage = "spot training job usage" if job.get("EnableManagedSpotTraining") else "training job usage"
+        kind = "spot training job" if job.get("EnableManagedSpotTraining") else "training job"
         resources = job.get("ResourceConfig", {})
         for each in (resources, *resources.get("InstanceGroups", ())):
             if job.get("TrainingJobStatus") == "InProgress" and each.get("InstanceType"):
-                held[f"{each['InstanceType']} for {usage}"] += int(each.get("InstanceCount", 0))
+                held[f"{each['InstanceType']} for {kind} usage"] += int(each.get("InstanceCount", 0))
+                held[f"{_TOTAL} {kind}s"] += int(each.get("InstanceCount", 0))
     return held
 
 
