@@ -30,6 +30,7 @@ _ROWS = (  # error codes, reason, remedy; HEAD answers have no body, so their co
     ("AccessDenied 403", "access is denied", _PERMISSIONS),
     ("InvalidAccessKeyId SignatureDoesNotMatch InvalidToken", "the credentials are not accepted", _CREDENTIALS),
     ("ExpiredToken", "the credentials have expired", "fetch new ones"),
+    ("RequestTimeTooSkewed", "this machine's clock is wrong by minutes", "set it, for example with NTP"),
     ("PermanentRedirect AuthorizationHeaderMalformed 301", "the bucket is in another region", _ELSEWHERE),
     ("InvalidObjectState", "the object is archived", "restore it first"),
     ("PreconditionFailed 412", "the object changed while it was being read", "run again when no process writes to it"),

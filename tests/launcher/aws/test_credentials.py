@@ -18,6 +18,8 @@ from launcher.errors import RefusedError
 from launcher.jobs.submission import submit
 from launcher.local.data.stores import remote_store
 from launcher.preflight import CHECKS
+from launcher.s3.reading import read_object
+from launcher.s3.uri import S3Location
 from patience import PATIENCE
 from preflight_data import CHANNEL, checked, with_data
 from submitted_spec import SPEC
@@ -226,3 +228,10 @@ def test_user_corrects_invalid_keys_and_the_call_is_repeated(aws: StandIn, monke
     aws.fault("invalid", "*", key_id="stand-in-key-id", count=-1)
     assert Account(on_expired=correct).call("sts", "get_caller_identity")["Account"]
     assert [reason.partition(";")[0] for reason in asked] == ["AWS does not accept the credentials"]
+
+
+def test_wrong_clock_is_named_where_s3_is_read_directly(aws: StandIn) -> None:
+    with_data(aws)
+    aws.fault("skewed", "s3:*", count=-1)
+    with pytest.raises(RefusedError, match="this machine's clock is wrong by minutes; set it"):
+        list(read_object(aws.client("s3"), S3Location("data", "train/1.tar")))
