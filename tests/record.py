@@ -60,8 +60,9 @@ def fill_account(aws: StandIn) -> None:
     s3.create_bucket(Bucket="my-bucket")
     for number in range(8):
         s3.put_object(Bucket="my-bucket", Key=f"train/{number:05}.tar", Body=bytes(200_000))
-    iam.create_role(RoleName="training", AssumeRolePolicyDocument=json.dumps(TRUST))
-    iam.put_role_policy(RoleName="training", PolicyName="all", PolicyDocument=json.dumps(POLICY))
+    for name in ("training", "developer"):  # the job's, and the caller's
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(TRUST))
+        iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=json.dumps(POLICY))
     aws.image("123456789012", "trainer", "1")
 
 
