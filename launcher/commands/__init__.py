@@ -13,6 +13,7 @@ COMMANDS: Mapping[str, str] = {
     "status": "launcher.commands.status:Status",
     "logs": "launcher.commands.logs:Logs",
     "list": "launcher.commands.list_jobs:ListJobs",
+    "clean": "launcher.commands.clean:Clean",
     "stop": "launcher.commands.stop:Stop",
     "rerun": "launcher.commands.rerun:Rerun",
     "diff": "launcher.commands.diff:Diff",

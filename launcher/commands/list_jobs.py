@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from launcher.commands.card import Command
-from launcher.commands.options import AccountOptions, argument, moment_of, option
+from launcher.commands.options import JobOptions, argument, moment_of, option
 from launcher.console import print_line, say
 from launcher.jobs.lookup import jobs
 
@@ -28,10 +28,10 @@ class _Status(click.Choice[str]):
         return super().convert(by_folded.get(value.casefold(), value), param, ctx)
 
 
-class ListJobs(AccountOptions, Command):
+class ListJobs(JobOptions, Command):
     """List training jobs, the latest first.
 
-    List training jobs, the latest first; with TEXT, those whose name contains it.
+    List training jobs, the latest first; with TEXT, those whose name contains it. With --local, list the local runs of this folder.
     """
 
     example = "list digits --status InProgress"
@@ -46,20 +46,37 @@ class ListJobs(AccountOptions, Command):
     limit: int = option(default=20, type=click.IntRange(1, 10_000), show_default=True, help="At most this many jobs.")
 
     def run(self) -> int:
-        account = self.account()
-        filters = {"StatusEquals": self.status, "NameContains": self.contains, "CreationTimeAfter": self.since}
-        found = list(jobs(account, self.limit, **filters))
+        where, found = self._found_here() if self.local else self._found_in_account()
         if self.as_json:
             self.print_json(found)
         elif not found:
             filtered = self.contains or self.status or self.since
-            remedy = "match; widen TEXT, --status or --since" if filtered else "exist; `launch job.yaml` creates one"
-            say(f"{account.region}: no training jobs {remedy}")
+            first = f"exist; `launch job.yaml{' --local' * self.local}` creates one"
+            remedy = "match; widen TEXT, --status or --since" if filtered else first
+            say(f"{where}: no {'local runs' if self.local else 'training jobs'} {remedy}")
         else:
             _show(found)
             if len(found) == self.limit:
                 say(f"the latest {self.limit}; --limit shows more")
         return 0
+
+    def _found_in_account(self) -> tuple[str, list[dict[str, Any]]]:
+        account = self.account()
+        filters = {"StatusEquals": self.status, "NameContains": self.contains, "CreationTimeAfter": self.since}
+        return account.region, list(jobs(account, self.limit, **filters))
+
+    def _found_here(self) -> tuple[str, list[dict[str, Any]]]:
+        from launcher.local.runs import RUNS_FOLDER, local_runs
+
+        shown = ("TrainingJobName", "TrainingJobStatus", "CreationTime", "TrainingEndTime", "Folder")
+        found = [
+            {name: run[name] for name in shown if name in run}
+            for run in local_runs()
+            if (self.contains or "") in run["TrainingJobName"]
+            and self.status in (None, run["TrainingJobStatus"])
+            and (self.since is None or run["CreationTime"] >= self.since)
+        ]
+        return f"./{RUNS_FOLDER}", found[: self.limit]
 
 
 def _show(found: list[dict[str, Any]]) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
+
+import click
 
 import launcher
-from launcher.aws.account import Account, AwsError
+from launcher.aws.account import AwsError
 from launcher.commands.card import Command
-from launcher.commands.options import JOB_NAME, AccountOptions, moment_of, option, plot_file
+from launcher.commands.options import JOB_NAME, JobOptions, moment_of, option, plot_file
 from launcher.console import Console, json_text, print_line, shown_path
 from launcher.jobs.follow import View, line_printer
 from launcher.jobs.logs.job_logs import lines_so_far
@@ -20,10 +24,11 @@ from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
 
 
-class Logs(AccountOptions, Command):
+class Logs(JobOptions, Command):
     """Show a job's lines, and follow it to its end.
 
     Show the lines of the training job NAME, those of all hosts by time. With --json, each is a JSON object.
+    With --local, NAME is a local run, whose lines are shown host by host, and have no times.
     """
 
     exit_codes = (0, 2, 3, 4, 5)
@@ -39,35 +44,57 @@ class Logs(AccountOptions, Command):
 
     def run(self) -> int:
         """Print the lines; with `follow`, the exit code is that of the job's end."""
+        if self.local:
+            return self._show_local()
         since = int(self.since.timestamp() * 1000) if self.since else None
         selection = Selection(since=since, host=self.host)
         account, console = self.account(), Console(as_json=self.as_json)
         if not self.follow:
-            return self._show(account, console, selection)
+            description = describe(account, self.name)
+            check_host(self.host, description)
+            if description["TrainingJobStatus"] not in ENDED:
+                # A job may write faster than its lines are read, and this would never end.
+                selection = selection._replace(until=int(time.time() * 1000) + 1)
+            lines = lines_so_far(account, self.name, selection, on_trouble=lambda error: _warn(console, error))
+            self._show(console, description, lines)
+            return 0
         view = View(selection=selection, on_line=_print_json if self.as_json else None, plot=self.plot)
         outcome = launcher.follow(self.name, account=account, console=console, view=view)
         if self.as_json:
             print_line(json_text(outcome.as_data()))
         return outcome.exit_code
 
-    def _show(self, account: Account, console: Console, selection: Selection) -> int:
-        """Print the lines written so far."""
-        name = self.name
-        description = describe(account, name)
+    def _show_local(self) -> int:
+        """Print the lines of a local run; with `follow`, until its end, whose exit code is returned."""
+        from launcher.jobs.outcome import Outcome
+        from launcher.local.report import show
+        from launcher.local.runs import lines_of, local_run
+
+        if self.since:
+            raise click.UsageError("--since works only with jobs in AWS; the lines of a local run have no times")
+        console, description = Console(as_json=self.as_json), local_run(self.name)
         check_host(self.host, description)
-        ended = description["TrainingJobStatus"] in ENDED
-        if not ended:  # a job may write faster than its lines are read, and this would never end
-            selection = selection._replace(until=int(time.time() * 1000) + 1)
+        self._show(console, description, lines_of(self.name, self.host, follow=self.follow))
+        ended = local_run(self.name)
+        if self.follow and not self.as_json and "Result" in ended:
+            show(ended["Result"], console)
+        return Outcome(ended).exit_code if self.follow else 0
+
+    def _show(self, console: Console, description: Mapping[str, Any], lines: Iterable[Line]) -> None:
+        """Print the lines, and what they say of the job."""
+        name = self.name
+        ended = self.follow or description["TrainingJobStatus"] in ENDED
         metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
-        show = _print_json if self.as_json else line_printer(console)
+        print_json = _print_json_untimed if self.local else _print_json
+        show = print_json if self.as_json else line_printer(console)
         waits, count = LoopWaits(), 0
-        for line in lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error)):
+        for line in lines:
             show(line)
             metrics.note(line.timestamp, line.host, line.message)
             waits.note(line.message)
             count += 1
-        if not count and (selection.since or selection.host):
-            of_host, in_time = f"of {selection.host} " * bool(selection.host), "in this time " * bool(selection.since)
+        if not count and (self.since or self.host):
+            of_host, in_time = f"of {self.host} " * bool(self.host), "in this time " * bool(self.since)
             console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
         elif not count:
             console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
@@ -76,14 +103,17 @@ class Logs(AccountOptions, Command):
         if not ended:
             console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
         if self.plot:
-            drawn = plot(metrics.panels(), name, self.plot)
+            drawn = plot(metrics.panels(), name, self.plot, is_timed=not self.local)
             console.say(f"plot {shown_path(self.plot)}" if drawn else f"{self.plot}: not drawn; no metrics were found")
-        return 0
 
 
 def _warn(console: Console, error: AwsError) -> None:
     if not error.is_throttled:
         console.warn(f"{error}; trying again until it works")
+
+
+def _print_json_untimed(line: Line) -> None:
+    print_line(json_text({"host": line.host, "message": line.message}))
 
 
 def _print_json(line: Line) -> None:

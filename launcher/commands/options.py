@@ -116,7 +116,10 @@ def job_names(context: click.Context, parameter: click.Parameter, typed: str) ->
     from launcher.aws.account import Account
     from launcher.aws.threads import start
     from launcher.jobs.lookup import jobs
+    from launcher.local.runs import run_names
 
+    if context.params.get("local"):
+        return [name for name in run_names() if name.startswith(typed)]
     status = "InProgress" if context.command.name == "stop" else None
 
     def ask() -> list[str]:
@@ -238,6 +241,19 @@ class AccountOptions(Options):
 
     def account(self) -> Account:
         return open_account(self.region, self.profile)
+
+
+class JobOptions(AccountOptions):
+    """Where a job is looked up: in an account, or among the local runs of this folder."""
+
+    local: bool = flag(help="Show local runs of this folder, which are below ./.launch.")
+
+    def account(self) -> Account:
+        """Open the account; a name that is a local run's is probably meant to be that."""
+        name = getattr(self, "name", None)
+        if name and Path(".launch", name).is_dir():
+            say(f".launch/{name} is a local run; --local shows it")
+        return super().account()
 
 
 def open_account(region: str | None, profile: str | None) -> Account:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launcher.commands.card import Command
-from launcher.commands.options import JOB_NAME, AccountOptions
+from launcher.commands.options import JOB_NAME, JobOptions
 from launcher.console import Console
 from launcher.jobs.logs.job_logs import last_lines
 from launcher.jobs.logs.loop_waits import waits_in
@@ -11,11 +11,11 @@ from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import Outcome, Statuses
 
 
-class Status(AccountOptions, Command):
+class Status(JobOptions, Command):
     """Show what a job is doing, or how it ended.
 
     Show the statuses of the training job NAME, how long each took, and what its training loops wait for; after its end also its
-    cost, outputs and failure.
+    cost, outputs and failure. With --local, NAME is a local run.
     """
 
     example = "status digits-1"
@@ -24,6 +24,8 @@ class Status(AccountOptions, Command):
 
     def run(self) -> int:
         """Show the job; the exit code does not depend on how it ended."""
+        if self.local:
+            return self._show_local()
         account = self.account()
         description = describe(account, self.name)
         lines = tuple(map(account.mask.apply, last_lines(account, self.name)))
@@ -35,4 +37,24 @@ class Status(AccountOptions, Command):
             console = Console()
             Statuses(console.say).show(description)
             outcome.show(console)
+        return 0
+
+    def _show_local(self) -> int:
+        from launcher.local.report import show
+        from launcher.local.runs import local_run
+
+        run, console = local_run(self.name), Console()
+        result = run.get("Result")
+        if self.as_json:
+            shown = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus", "CreationTime", "Folder")
+            self.print_json(result or {name: run[name] for name in shown})
+        elif result:
+            show(result, console)
+        else:
+            began = f"{run['CreationTime'].astimezone():%Y-%m-%d %H:%M}"
+            more = f"`launch logs {self.name} --local --follow` shows its lines"
+            if run["TrainingJobStatus"] != "InProgress":
+                more = "its `launch` was killed, so it has no result"
+            console.say(f"{self.name}: {run['TrainingJobStatus']}, began {began}; {more}")
+            console.say(f"  folder   {run['Folder']}")
         return 0

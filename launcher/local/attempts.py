@@ -25,6 +25,7 @@ from launcher.local.providers import provide
 from launcher.local.providers.directories import remove_tree
 from launcher.local.report import announce
 from launcher.local.runners import HostProcess, Kept
+from launcher.local.runs import note_begin
 from launcher.local.watch import INTERRUPTED, PlannedEnd, RunResult, Stops, watch
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of, refuse_full_disk
 
@@ -45,6 +46,7 @@ def run_attempts(
     with ExitStack() as undone:
         undone.callback(shutil.rmtree, run.folder, ignore_errors=True)
         run.stored(request["OutputDataConfig"]["S3OutputPath"]).mkdir(parents=True)
+        note_begin(run)
         announce(run)
         checkpoints = Checkpoints(run, store)
         while outcome.secondary == INTERRUPTED:

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,15 +15,16 @@ from typing import Any
 
 from entrypoints import contract
 from entrypoints.start.failure import shell_code
-from launcher.console import counted, human_bytes, print_line, shown_path
+from launcher.console import Console, counted, human_bytes, print_line, shown_path
 from launcher.errors import TrainingFailedError
 from launcher.jobs.failures.reasons import Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
 from launcher.jobs.outcome import Outcome
 from launcher.local import fidelity
 from launcher.local.providers.directories import remove_tree
+from launcher.local.runs import RESULT
 from launcher.local.watch import RunResult
-from launcher.local.workspace import TOO_DEEP, Host, LocalRun
+from launcher.local.workspace import TOO_DEEP, Fact, Host, LocalRun
 
 _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
 
@@ -81,12 +82,12 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         **({"Kept": {"Enter": outcome.kept.enter, "Remove": outcome.kept.remove}} if outcome.kept else {}),
     }
     try:
-        (run.folder / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        (run.folder / RESULT).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         run.console.warn(f"{shown_path(run.folder)}/result.json cannot be written: {error.strerror}")
     if run.options.as_json:
         print_line(json.dumps(result, indent=2))
-    _summarise(run, result, outcome)
+    show(result, run.console)
     model = {"ModelArtifacts": {"S3ModelArtifacts": artifacts["model"]}} if "model" in artifacts else {}
     ended = Outcome({**result, **model}, outcome.metrics, waits=outcome.waits, folder=run.folder)
     return replace(ended, local_exit_code=outcome.exit_code)
@@ -204,8 +205,9 @@ def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | Non
     return cause if cause and cause.code != "script-failed" else None
 
 
-def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> None:
-    say = run.console.say
+def show(result: Mapping[str, Any], console: Console) -> None:
+    """Print the result of a run, as `result.json` has it."""
+    say, folder = console.say, Path(result["Folder"])
     colour = {"Completed": "green", "Failed": "red"}.get(result["TrainingJobStatus"], "yellow")
     say()
     times = f", interrupted {counted(count, 'time')}" if (count := result["Interruptions"]) else ""
@@ -217,23 +219,23 @@ def _summarise(run: LocalRun, result: dict[str, Any], outcome: RunResult) -> Non
     if cause := result.get("LikelyCause"):
         say(f"  likely   {cause['Cause']} [{cause['Code']}]")
         say(f"  remedy   {cause['Remedy']}")
-    for name, value in outcome.metrics.items():
-        say(f"  metric   {name} = {value:g}")
-    for waits in outcome.waits:
-        say(f"  waits    {waits}")
-    if outcome.status == "Completed" and "model" not in result["Artifacts"]:
+    for name, value in result["Metrics"].items():
+        say(f"  metric   {name} = {'nan' if value is None else format(value, 'g')}")
+    for waits in result.get("Waits", {}).values():
+        say(f"  waits    {waits['Report']}")
+    if result["TrainingJobStatus"] == "Completed" and "model" not in result["Artifacts"]:
         say(f"  model    none, since {contract.BASE_DIR}/{contract.MODEL_DIR} is empty")
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
-    for line in fidelity.in_lines(run.facts):
+    for line in fidelity.in_lines({what: Fact(*fact.values()) for what, fact in result["Fidelity"].items()}):
         say(f"  {line}")
-    say(f"  folder   {shown_path(run.folder)}")
-    say(f"  logs     {', '.join(shown_path(log) for log in sorted(run.folder.glob('algo-*.log')))}")
-    if outcome.kept:
+    say(f"  folder   {shown_path(folder)}")
+    say(f"  logs     {', '.join(shown_path(log) for log in sorted(folder.glob('algo-*.log')))}")
+    if kept := result.get("Kept"):
         say("  kept     the hosts as they ended, without channels: their mounts and FIFOs are gone")
-        for host, command in outcome.kept.enter.items():
+        for host, command in kept["Enter"].items():
             say(f"  enter    {host}: {command}")
-        say(f"  remove   {' && '.join(outcome.kept.remove)}")
+        say(f"  remove   {' && '.join(kept['Remove'])}")
 
 
 def _size(path: Path) -> int:

@@ -4,6 +4,7 @@
         s3/<bucket>/...     the job's objects in S3: code, checkpoints, model.tar.gz, output.tar.gz
         algo-1/ml/          the host's /opt/ml
         algo-1.log          the host's output
+        run.json            what is known of it before its end
         result.json         the result
     ./.launch/.warm-pool/algo-1/    what the hosts keep for the next job, if the job has keep_alive_period_in_seconds
 
@@ -34,6 +35,7 @@ from launcher.local.data.stores import embedded_store, remote_store
 from launcher.local.providers import provider_of
 from launcher.local.report import report
 from launcher.local.runners import opened
+from launcher.local.runs import RESULT, RUNS_FOLDER
 from launcher.local.shell import open_shell
 from launcher.local.watch import stop_signals
 from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of, refuse_full_disk
@@ -41,7 +43,6 @@ from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
 from launcher.spec.channels import KINDS
 
-_RUNS_FOLDER = ".launch"
 _LOCK = ".lock"
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
 
@@ -53,7 +54,7 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
         RefusedError: The plan cannot run here; nothing was started.
     """
     console = Console(as_json=options.as_json)
-    folder = Path(_RUNS_FOLDER, plan.request["TrainingJobName"]).absolute()
+    folder = Path(RUNS_FOLDER, plan.request["TrainingJobName"]).absolute()
     file_systems = _file_systems(options)
     for entry in entries_of(plan.request):
         provider_of(entry)  # refuses a channel without one
@@ -137,8 +138,9 @@ def _make_folder(folder: Path) -> None:
 
 
 def _existing_run(folder: Path) -> RefusedError:
-    is_over = (folder / "result.json").exists()
-    remedy = "delete it" if is_over else "unless it is still running, delete it"
+    is_over = (folder / RESULT).exists()
+    clean = f"`launch clean {folder.name}` removes it"
+    remedy = clean if is_over else f"unless it is still running, {clean}"
     return RefusedError(f"{folder} holds an earlier run of this name; {remedy}, or use another name with --name")
 
 

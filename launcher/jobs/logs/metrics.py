@@ -140,8 +140,11 @@ class LiveTable:
         return table
 
 
-def plot(series: Mapping[str, Series], title: str, file: Path) -> bool:
-    """Draw `series` into `file`; return False if there are none. Raises RefusedError if the file cannot be written."""
+def plot(series: Mapping[str, Series], title: str, file: Path, *, is_timed: bool = True) -> bool:
+    """Draw `series` into `file`; return False if there are none. Raises RefusedError if the file cannot be written.
+
+    Without `is_timed`, the times are the numbers of lines.
+    """
     if not series:
         return False
     columns = min(len(series), 2)
@@ -150,15 +153,18 @@ def plot(series: Mapping[str, Series], title: str, file: Path) -> bool:
     figure.suptitle(title, fontsize=10)
     begun = min(each.points[0][0] for each in series.values())
     for index, (name, each) in enumerate(series.items(), start=1):
-        _draw(figure.add_subplot(rows, columns, index), name, each, begun)
+        _draw(figure.add_subplot(rows, columns, index), name, each, begun if is_timed else None)
     save(figure, file)
     return True
 
 
-def _draw(axes: Any, name: str, series: Series, begun: int) -> None:
+def _draw(axes: Any, name: str, series: Series, begun: int | None) -> None:
+    """Draw a series over its steps, else over the time since `begun`, or over its lines if that is None."""
     times, values, steps = zip(*series.points, strict=True)
     over, label = steps, "step"
-    if None in steps:
+    if None in steps and begun is None:
+        over, label = times, "line"
+    elif None in steps:
         seconds = [(time - begun) / 1000 for time in times]
         unit, size = next((u, s) for u, s in (("h", 3600), ("min", 60), ("s", 1)) if s == 1 or seconds[-1] > 3 * s)
         over, label = tuple(second / size for second in seconds), f"time ({unit})"

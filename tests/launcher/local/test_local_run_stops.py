@@ -135,7 +135,9 @@ def test_run_of_the_same_name_is_refused(here: Path) -> None:
     assert "holds an earlier run of this name" in launch(here, code=3)
     assert (here / ".launch/job/algo-1.log").stat() == before
     (here / ".launch/job/result.json").unlink()
-    assert "earlier run of this name; unless it is still running, delete it, or use" in launch(here, code=3)
+    assert "earlier run of this name; unless it is still running, `launch clean job` removes it, or use" in launch(
+        here, code=3
+    )
 
 
 def test_stop_immediately_after_the_start_ends_the_job(here: Path) -> None:

@@ -1,0 +1,138 @@
+"""The local runs of this folder: what `./.launch` holds of each, in the words of SageMaker's answers.
+
+A run that has ended has a `result.json`. Before that, `run.json` names the process that carries it out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from entrypoints.job.process_identity import start_time
+from launcher.errors import RefusedError, did_you_mean
+from launcher.jobs.logs.streams import Line
+from launcher.local.workspace import LocalRun
+
+RUNS_FOLDER = ".launch"
+RESULT = "result.json"
+_RUN = "run.json"
+_LOOK_SECONDS = 0.2  # between two looks at the logs of a run
+
+
+def note_begin(run: LocalRun) -> None:
+    """Write what the run's folder says of it until its end."""
+    request = run.plan.request
+    noted = {
+        "CreationTime": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "Process": [os.getpid(), start_time(os.getpid())],
+        "InstanceCount": len(run.hosts),
+        "MetricDefinitions": request.get("AlgorithmSpecification", {}).get("MetricDefinitions", []),
+    }
+    (run.folder / _RUN).write_text(json.dumps(noted), encoding="utf-8")
+
+
+def local_runs() -> list[dict[str, Any]]:
+    """Return the runs in this folder, the latest first, each as `local_run` does."""
+    return sorted(map(_described, _folders().values()), key=lambda run: run["CreationTime"], reverse=True)
+
+
+def run_names() -> list[str]:
+    """Return the names of the runs in this folder, the latest first."""
+    return [run["TrainingJobName"] for run in local_runs()]
+
+
+def local_run(name: str) -> dict[str, Any]:
+    """Return a run as DescribeTrainingJob would, with its `Folder` and, if it has ended, its `Result`.
+
+    Raises:
+        RefusedError: There is no such run; the message suggests the nearest name.
+    """
+    folders = _folders()
+    if name not in folders:
+        what = f"there is no local run {name!r} in ./{RUNS_FOLDER}{did_you_mean(name, list(folders))}"
+        raise RefusedError(f"{what}; `launch list --local` shows the existing ones")
+    return _described(folders[name])
+
+
+def lines_of(name: str, host: str | None = None, *, follow: bool = False) -> Iterator[Line]:
+    """Yield the lines of a run, host by host; with `follow`, as they are written until the run has ended.
+
+    The logs have no times: `timestamp` is the line's number in its host's log.
+    """
+    files: dict[Path, Any] = {}
+    rests: dict[Path, bytes] = {}
+    numbers: dict[Path, int] = {}
+    is_over = not follow
+    with ExitStack() as opened:
+        while True:
+            is_over = is_over or local_run(name)["TrainingJobStatus"] != "InProgress"
+            for path in sorted(Path(RUNS_FOLDER, name).glob(f"{host or 'algo-*'}.log"), key=_number):
+                if path not in files:
+                    files[path] = opened.enter_context(path.open("rb"))
+                for read in files[path]:
+                    line = rests.pop(path, b"") + read
+                    if not line.endswith(b"\n"):  # The run is writing it.
+                        rests[path] = line
+                        break
+                    numbers[path] = numbers.get(path, 0) + 1
+                    yield Line(numbers[path], path.stem, line.decode("utf-8", "replace").rstrip("\n"))
+            if is_over:
+                return
+            time.sleep(_LOOK_SECONDS)
+
+
+def mount_below(folder: Path) -> Path | None:
+    """Return a mount in a run's folder, which a killed run has left; None if there is none."""
+    folders = (Path(parent, name) for parent, names, _ in os.walk(folder) for name in names)
+    return next((path for path in folders if path.is_mount()), None)
+
+
+def _number(log: Path) -> int:
+    return int(log.stem.rpartition("-")[2])
+
+
+def _folders() -> dict[str, Path]:
+    found = Path(RUNS_FOLDER).glob("*")
+    return {path.name: path for path in found if any((path / name).is_file() for name in (_RUN, RESULT))}
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    noted, result = _read(folder / _RUN), _read(folder / RESULT)
+    transitions = result.get("SecondaryStatusTransitions") or [{}]
+    created = noted.get("CreationTime") or transitions[0].get("StartTime")
+    described = {
+        "TrainingJobName": folder.name,
+        "TrainingJobStatus": "Stopped",
+        "SecondaryStatus": "Killed",
+        "CreationTime": _time(created) if created else datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc),
+        "AlgorithmSpecification": {"MetricDefinitions": noted.get("MetricDefinitions", [])},
+        "ResourceConfig": {"InstanceCount": noted.get("InstanceCount", 0)},
+        "Folder": str(folder),
+    }
+    process, started = noted.get("Process", (0, "none"))
+    if result:
+        described |= {name: result[name] for name in ("TrainingJobStatus", "SecondaryStatus")}
+        described |= {"TrainingEndTime": _time(transitions[-1]["StartTime"])} if transitions[-1] else {}
+        described["Result"] = {**result, "Folder": str(folder)}
+    elif start_time(process) == started:
+        described |= {"TrainingJobStatus": "InProgress", "SecondaryStatus": "InProgress"}
+    return described
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Return what a file holds; nothing if it is missing, is being written, or its disk was full."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,124 @@
+"""Local runs that have ended or still run: listed, shown, followed and removed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launching import launch as called
+from local_jobs import command, launch, write_job
+from patience import PATIENCE, wait_for
+
+SCRIPT = """
+import os, pathlib, sys, time
+step = pathlib.Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"), "checkpoints/step")
+begin = int(step.read_text()) if step.exists() else 0
+print("begins with", begin)
+for number in range(begin, begin + 3):
+    print(f"loss={1 / (number + 1):.3f}")
+    step.write_text(str(number + 1))
+pathlib.Path(os.environ["SM_MODEL_DIR"], "model.pt").write_text("model")
+"""
+OVERLAY = """\
+metric_definitions: [{name: loss, regex: "loss=([0-9.]+)"}]
+checkpoint_config: {s3_uri: "s3://bucket/checkpoints"}
+channels: null
+"""
+
+
+@pytest.fixture
+def ended(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the ended run `job`; it is the working folder."""
+    monkeypatch.chdir(here)
+    write_job(here, SCRIPT, OVERLAY)
+    launch(here)
+    return here
+
+
+def data(*arguments: str) -> Any:
+    done = called(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def killed(here: Path, name: str) -> None:
+    """Leave the folder of a run whose process has ended without a result."""
+    folder = here / ".launch" / name
+    folder.mkdir()
+    noted = json.loads((here / ".launch/job/run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(noted | {"CreationTime": "2020-02-02T02:02:02+00:00"}))
+
+
+def test_ended_and_killed_runs_are_listed_and_shown(ended: Path) -> None:
+    killed(ended, "old")
+    assert [(run["TrainingJobName"], run["TrainingJobStatus"]) for run in data("list", "--local")] == [
+        ("job", "Completed"),
+        ("old", "Stopped"),
+    ]
+    assert [run["TrainingJobName"] for run in data("list", "--local", "--status", "Stopped")] == ["old"]
+    assert [run["TrainingJobName"] for run in data("list", "--local", "--since", "1d")] == ["job"]
+    assert data("list", "nothing", "--local") == []
+    shown = called("status", "job", "--local")
+    assert "job: Completed after" in shown.stderr and "metric   loss = 0.333" in shown.stderr
+    assert data("status", "job", "--local") == json.loads((ended / ".launch/job/result.json").read_text()) | {
+        "Folder": ".launch/job"
+    }
+    assert "old: Stopped, began 2020-02-02" in called("status", "old", "--local").stderr
+    missing = called("status", "jobs", "--local")
+    assert (missing.returncode, "did you mean job?" in missing.stderr) == (3, True)
+
+
+def test_lines_of_a_run_are_shown_and_its_metrics_drawn(ended: Path) -> None:
+    lines = ["begins with 0", "loss=1.000", "loss=0.500", "loss=0.333"]
+    shown = called("logs", "job", "--local", "--plot", "loss.svg")
+    assert shown.stdout.splitlines() == [f"algo-1 | {line}" for line in lines]
+    assert "<svg" in (ended / "loss.svg").read_text()
+    of_json = called("logs", "job", "--local", "--json").stdout.splitlines()
+    assert [json.loads(line) for line in of_json] == [{"host": "algo-1", "message": line} for line in lines]
+    assert called("logs", "job", "--local", "--since", "1h").returncode == 2
+    assert "job has algo-1" in called("logs", "job", "--local", "--host", "algo-2").stderr
+
+
+def test_running_run_is_followed_to_its_end_and_not_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+    wait = "print('waits', flush=True)\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.05)\nprint('ends')\nsys.exit(7)\n"
+    write_job(here, f"import os, sys, time\n{wait}", f"channels: null\nhyperparameters: {{go: {here}/go}}\n")
+    with subprocess.Popen(command(), cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        log = here / ".launch/job/algo-1.log"
+        wait_for(lambda: log.exists() and "waits" in log.read_text())
+        assert [run["TrainingJobStatus"] for run in data("list", "--local")] == ["InProgress"]
+        assert "job: InProgress" in called("status", "job", "--local").stderr
+        assert "has not ended" in called("clean", "job", "--yes").stderr
+        assert data("clean", "--yes") == []
+        words = [*command()[:3], "logs", "job", "--local", "--follow"]
+        with subprocess.Popen(words, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+            assert following.stdout is not None
+            assert following.stdout.readline() == "algo-1 | waits\n"
+            (here / "go").touch()
+            rest, report = following.communicate(timeout=PATIENCE)
+    assert "algo-1 | ends\n" in rest
+    assert (following.returncode, running.returncode) == (4, 4)
+    assert "job: Failed after" in report
+
+
+def test_clean_removes_the_chosen_runs_only(ended: Path) -> None:
+    killed(ended, "old")
+    (ended / "run.json").write_text("{}")
+    refused = called("clean")
+    assert refused.returncode == 3 and "--yes removes these runs" in refused.stderr
+    assert called("clean", "..", "--yes").returncode == 3
+    assert (ended / "run.json").exists() and (ended / "job.yaml").exists()
+    assert data("clean", "--before", "30d", "--yes") == ["old"]
+    assert data("clean", "--yes") == ["job"]
+    assert "no local runs" in called("clean", "--yes").stderr
+    assert [path.name for path in (ended / ".launch").iterdir()] == [".gitignore"]
+
+
+def test_job_that_is_a_local_run_is_pointed_to_it(ended: Path, aws: Any) -> None:
+    shown = called("status", "job")
+    assert ".launch/job is a local run; --local shows it" in shown.stderr
+    assert shown.returncode == 3
