@@ -23,6 +23,7 @@ from entrypoints import contract
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Store
 from launcher.local.data.selection import as_tree, list_prefix, written_as
+from launcher.local.runs import copy_stored
 from launcher.local.workspace import TOO_DEEP, Host, LocalRun
 from launcher.s3.uri import parse_s3_uri
 
@@ -39,16 +40,20 @@ class Checkpoints:
     """The objects below CheckpointConfig.S3Uri, in the run's own folder that stands for S3; none without CheckpointConfig."""
 
     def __init__(self, run: LocalRun, store: Store) -> None:
-        """Restore the checkpoints from S3. Raises RefusedError if they cannot be read."""
+        """Restore the checkpoints from S3, or from an earlier run. Raises RefusedError if they cannot be read."""
         self._run = run
         self._known: dict[Path, dict[str, _Stamp]] = {}  # the files of each host's directory when they were stored last
         config = run.plan.request.get("CheckpointConfig")
+        if run.options.resume:
+            copy_stored(run, run.options.resume)
         if config is None:
             self._stored = None
             return
         self._stored = run.stored(config["S3Uri"])
         self._local_path = config.get("LocalPath", _USUAL).rstrip("/")
         self._stored.mkdir(parents=True, exist_ok=True)
+        if run.options.resume:
+            return
         for found in as_tree(list_prefix(store.objects, parse_s3_uri(config["S3Uri"]))):
             target = self._stored / found.path
             # Copied elsewhere first, since the store shows a file in the run's folder instead of its own.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoints.job.process_identity import start_time
+from launcher.console import counted, human_bytes
 from launcher.errors import RefusedError, did_you_mean
 from launcher.jobs.logs.streams import Line
 from launcher.local.workspace import LocalRun
@@ -91,6 +93,40 @@ def mount_below(folder: Path) -> Path | None:
     """Return a mount in a run's folder, which a killed run has left; None if there is none."""
     folders = (Path(parent, name) for parent, names, _ in os.walk(folder) for name in names)
     return next((path for path in folders if path.is_mount()), None)
+
+
+def copy_stored(run: LocalRun, name: str) -> None:
+    """Copy what an earlier run has stored in S3, except its outputs and code, into the S3 of a new run.
+
+    Args:
+        run: The new run.
+        name: The earlier run, or `latest`.
+
+    Raises:
+        RefusedError: There is no such run, it has not ended, or it has stored no checkpoints.
+    """
+    request, own = run.plan.request, run.folder.name
+    earlier = next((each for each in run_names() if each != own), name) if name == "latest" else name
+    described = local_run(earlier)
+    if described["TrainingJobStatus"] == "InProgress":
+        raise RefusedError(f"--resume {name}: {earlier} has not ended; wait for its end, or stop it")
+    # The embedded server's own notes are about files of that run.
+    left_out = {run.s3_folder / ".s3", run.stored(request["OutputDataConfig"]["S3OutputPath"]) / earlier}
+    left_out |= {run.stored(run.plan.code_uri).parent} if run.plan.code_uri else set()
+    source, target = Path(described["Folder"], "s3"), run.s3_folder
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        inside = target / Path(folder).relative_to(source)
+        return {each for each in names if inside / each in left_out}
+
+    shutil.copytree(source, target, ignore=ignored, symlinks=True, dirs_exist_ok=True)
+    uri = request.get("CheckpointConfig", {}).get("S3Uri")
+    copied = [path for path in (run.stored(uri) if uri else target).rglob("*") if path.is_file()]
+    if not copied:
+        where = f"at checkpoint_config.s3_uri {uri}" if uri else "in S3, and this spec has no checkpoint_config"
+        raise RefusedError(f"--resume {name}: {earlier} has stored no checkpoints {where}; name another run")
+    size = human_bytes(sum(path.stat().st_size for path in copied))
+    run.console.say(f"  resumes {earlier}: {counted(len(copied), 'file')} ({size})")
 
 
 def _number(log: Path) -> int:

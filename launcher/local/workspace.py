@@ -34,6 +34,7 @@ class LocalOptions:
         channels: The folder, file or manifest that each of these channels reads: ("train=./images", "test=./more").
         sample: Read only this number of objects of each channel, evenly spaced over their keys.
         instance_count: Run this number of hosts, whatever the spec says.
+        resume: Begin with the checkpoints of this earlier local run, or of the "latest", as with what it wrote to S3.
         stop_after: Stop the job after so many seconds of training, as StopTrainingJob does.
         interrupt_after: Interrupt each attempt after so many seconds, as when spot instances are taken back, and restart it.
         interrupt_at: Interrupt each attempt when a line of a host's log has this text; with `interrupt_after`, at the earlier.
@@ -54,6 +55,7 @@ class LocalOptions:
     channels: tuple[str, ...] = ()
     sample: int | None = None
     instance_count: int | None = None
+    resume: str | None = None
     stop_after: float | None = None
     interrupt_after: float | None = None
     interrupt_at: str | None = None

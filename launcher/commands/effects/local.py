@@ -9,7 +9,7 @@ import click
 
 import launcher
 from launcher.commands.card import Effect, GetAccount
-from launcher.commands.options import duration, flag, option, optional_choice, repeatable
+from launcher.commands.options import duration, flag, one_of, option, optional_choice, repeatable
 from launcher.spec.channels import KINDS
 
 _HOSTS = click.IntRange(min=1, max=1000)  # each is folders and processes of this machine
@@ -51,6 +51,11 @@ class Local(Effect):
     )
     instance_count: int | None = option(
         type=_HOSTS, metavar="N", help="With --local: run N hosts, whatever the spec says."
+    )
+    resume: str | None = option(
+        metavar="NAME",
+        shell_complete=one_of("launcher.local.runs:run_names"),
+        help="With --local: begin with the checkpoints of an earlier local run, or of the latest: --resume latest.",
     )
     stop_after: float | None = option(
         type=duration,

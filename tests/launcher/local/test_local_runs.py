@@ -1,4 +1,4 @@
-"""Local runs that have ended or still run: listed, shown, followed and removed."""
+"""Local runs that have ended or still run: listed, shown, followed, resumed and removed."""
 
 from __future__ import annotations
 
@@ -103,6 +103,20 @@ def test_running_run_is_followed_to_its_end_and_not_removed(here: Path, monkeypa
     assert "algo-1 | ends\n" in rest
     assert (following.returncode, running.returncode) == (4, 4)
     assert "job: Failed after" in report
+
+
+def test_resumed_run_begins_with_the_checkpoints_of_the_earlier_one(ended: Path) -> None:
+    assert "begins with 3" in launch(ended, "--name", "second", "--resume", "job")
+    output = launch(ended, "--name", "third", "--resume", "latest")
+    assert "resumes second: 1 file" in output and "begins with 6" in output
+    assert not (ended / ".launch/third/s3/bucket/out/second").exists()
+    assert (ended / ".launch/job/s3/bucket/checkpoints/step").read_text() == "3"
+    assert "did you mean job?" in launch(ended, "--name", "fourth", "--resume", "jobs", code=3)
+    elsewhere = ("--set", "checkpoint_config.s3_uri=s3://bucket/more", "--name", "fourth", "--resume", "job")
+    assert "job has stored no checkpoints at checkpoint_config.s3_uri s3://bucket/more" in launch(
+        ended, *elsewhere, code=3
+    )
+    assert not (ended / ".launch/fourth").exists()
 
 
 def test_clean_removes_the_chosen_runs_only(ended: Path) -> None:
