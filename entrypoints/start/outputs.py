@@ -39,8 +39,9 @@ def lost_model(environment: Environment, since: float) -> str | None:
     largest = sorted(sizes, key=lambda file: -sizes[file])
     named = ", ".join(f"{file} ({sizes[file]:,} bytes)" for file in largest[:_NAMED])
     more = f" and {len(largest) - _NAMED} more" * (len(largest) > _NAMED)
+    what = "this job has no model" if len(environment.hosts) == 1 else "this host adds nothing to the model"
     return (
-        f"{environment.model_dir} is empty, so this job has no model, and what the script has written elsewhere is lost: "
+        f"{environment.model_dir} is empty, so {what}, and what the script has written elsewhere is lost: "
         f"{named}{more}; save the model below os.environ['SM_MODEL_DIR']"
     )
 
