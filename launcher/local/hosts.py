@@ -117,7 +117,12 @@ def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
     if _is_kept_warm(run):
         base = contract.BASE_DIR if run.runner.mounts else run.root(host)
         environ[contract.WARM_POOL_VARIABLE] = f"{base}/{contract.WARM_POOL_DIR}"
-    return {**run.runner.environ(run, host, store.environ), **environ}
+    of_runner = run.runner.environ(run, host, store.environ)
+    if run.runner.image is None and "PATH" in environ:
+        # The spec's is that of an image. The launcher's Python stays the first, and programs of this machine are found, too.
+        first, _, others = of_runner["PATH"].partition(os.pathsep)
+        environ["PATH"] = os.pathsep.join((first, environ["PATH"], others))
+    return {**of_runner, **environ}
 
 
 def _sampled(run: LocalRun) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -304,3 +305,19 @@ def test_files_for_tensorboard_outside_of_opt_ml_are_reported_as_not_stored(here
     assert (
         "differs  tensor_board_output_config: nothing stored, since /tensorboard is not in the host's /opt/ml" in output
     )
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]], ids=["namespaces", "plain"])
+def test_path_of_the_spec_finds_its_programs_and_leaves_the_launchers_python(here: Path, options: list[str]) -> None:
+    if not options:
+        namespaces()
+    (here / "bin").mkdir()
+    for name in ("python3", "mine"):
+        (here / "bin" / name).write_text(f"#!/bin/sh\necho {name} of the image")
+        (here / "bin" / name).chmod(0o755)
+    script = "import subprocess, sys\nprint(sys.prefix)\nsubprocess.run(['mine'])\nsubprocess.run(['expr', '1234', '+', '1'])"
+    write_job(here, script, f"environment: {{PATH: '{here}/bin'}}\nchannels: null\n")
+    output = launch(here, *options)
+    assert f"algo-1 | {sys.prefix}\n" in output
+    assert "algo-1 | 1235\n" in output
+    assert "algo-1 | mine of the image\n" in output

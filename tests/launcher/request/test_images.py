@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.request import image_uris
+from launcher.request.image_support import support_of
 from launcher.request.image_uris import (
     ImageError,
     built_in_algorithm,
@@ -79,6 +80,12 @@ def test_pytorch_on_amazon_linux_is_a_version_of_pytorch(version: str) -> None:
     cpu = found(framework="pytorch", version=version, instance_type="ml.m5.large")
     assert cpu.endswith(f"/pytorch:{version}-cpu-amzn2023-sagemaker")
     assert versions_of(cpu)["torch"] == version
+
+
+def test_python_is_known_of_images_whose_tags_lack_it() -> None:
+    support = support_of(found(framework="pytorch", version="2.13"))
+    assert support is not None
+    assert (support.framework, support.version, support.python) == ("pytorch", "2.13", "3.12")
 
 
 def test_missing_py_version_gives_the_newest() -> None:
