@@ -110,6 +110,8 @@ def test_loader_that_lightning_would_lose_samples_of_is_refused(root: Path, coun
 
 def test_lightning_takes_a_plain_loader_on_one_rank_and_for_validation(root: Path) -> None:
     check_once("lines", ranks(1, "framework_loops.by_lightning", root, "lines", "plain", False))
+    # Lightning drops what is beyond the length, so each worker's incomplete batch counts.
+    check_once("objects", ranks(1, "framework_loops.by_lightning", root, "objects", "workers", False))
     seen = ranks(2, "framework_loops.by_lightning", root, "lines", "threads", True, False, None, None, "", True)
     check_once("lines", [{0: rank[-1], 1: rank[-2]} for rank in seen])
 
@@ -127,6 +129,15 @@ def test_trainer_has_each_sample(root: Path, tmp_path: Path, count: int, kind: s
     seen = ranks(count, "framework_loops.by_trainer", root, kind, steps, str(tmp_path), own)
     found = Counter(number for rank in seen for number in rank)
     assert not Counter(SAMPLES[kind]) - found
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="transformers needs Python 3.11")
+def test_trainer_with_workers_reads_all_on_one_rank_and_is_refused_on_two(root: Path, tmp_path: Path) -> None:
+    arguments = "framework_loops.by_trainer", root, "objects", 16, str(tmp_path), False, 2
+    [seen] = ranks(1, *arguments)
+    assert sorted(seen) == SAMPLES["objects"]
+    with pytest.raises(RankError, match="use num_workers=1, or use a ThreadLoader"):
+        ranks(2, *arguments)
 
 
 @pytest.mark.parametrize(
