@@ -70,7 +70,7 @@ class ChannelDataset(StreamDataset):
         name, hosts, remedy = (
             repr(self.channel.name),
             len(self.environment.hosts),
-            "use a ThreadLoader, outside of prepare()",
+            "use a ThreadLoader",
         )
         is_part = self.channel.host_shard is not None or (hosts > 1 and self.channel.distribution == contract.SHARDED)
         if is_part or self.channel.mode == "Pipe":

@@ -93,8 +93,8 @@ def check_not_prepared(loader: Any) -> None:
     """Raise ChannelError if accelerate has prepared a loader, since its state is of one rank and may be a batch ahead."""
     if type(loader).__module__ == _ACCELERATE:
         raise ChannelError(
-            "a loader that accelerate has prepared has no position from which all ranks can resume; keep the loader out of"
-            " prepare(), for example a ThreadLoader, and give that"
+            "a DataLoader that accelerate has prepared has no position from which all ranks can resume; use a ThreadLoader, which"
+            " accelerate leaves as it is"
         )
 
 

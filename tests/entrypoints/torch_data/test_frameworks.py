@@ -143,8 +143,8 @@ def test_trainer_with_workers_reads_all_on_one_rank_and_is_refused_on_two(root: 
 @pytest.mark.parametrize(
     ("what", "remedy"),
     {
-        "position of a prepared loader": "keep the loader out of prepare()",
-        "resuming a prepared loader": "keep the loader out of prepare()",
+        "position of a prepared loader": "use a ThreadLoader, which accelerate leaves as it is",
+        "resuming a prepared loader": "use a ThreadLoader, which accelerate leaves as it is",
         "position in a prepared loop": "take the state_dict() of a ThreadLoader or a StatefulDataLoader",
         "epoch of accelerate after resuming": "call set_epoch(2) of the loader that it has prepared before the loop",
         "late process group": "begin to iterate after init_process_group",
