@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +18,7 @@ from launcher import parse_spec
 from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
 from launcher.errors import SpecPath, dotted
-from launcher.request.aws_model import REQUEST, shapes, shapes_of
+from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.build import build_request
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
@@ -80,13 +85,26 @@ def test_every_member_has_a_key() -> None:
     }
 
 
-def test_shapes_are_the_same_without_line_breaks() -> None:
-    """They are found by their lines, without decoding the whole model; a model on one line is decoded as a whole."""
-    compact = json.dumps({"shapes": dict(shapes())}).encode()
-    assert dict(shapes_of(compact)) == dict(shapes())
+def test_members_of_the_model_have_shapes() -> None:
     named = {name for name in shapes() if shapes()[name]["type"] == "structure"}
     used = {member["shape"] for name in named for member in shapes()[name]["members"].values()}
     assert used <= set(shapes())
+
+
+@pytest.mark.parametrize("indent", [None, 1, 2, "\t"])
+def test_model_can_be_formatted_in_any_way(tmp_path: Path, indent: int | str | None) -> None:
+    """A release of botocore may have its JSON on one line, or indented by other steps."""
+    folder = tmp_path / "botocore/data/sagemaker/2017-07-24"
+    folder.mkdir(parents=True)
+    (tmp_path / "botocore/__init__.py").touch()
+    model = json.dumps({"metadata": {}, "operations": {}, "shapes": dict(shapes())}, indent=indent)
+    (folder / "service-2.json.gz").write_bytes(gzip.compress(model.encode()))
+    (tmp_path / "job.yaml").write_text(laid_over_base("request: {Nonsense: 1}"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", "launcher", str(tmp_path / "job.yaml"), "--dry-run"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "request.Nonsense: is not a member of the request" in done.stderr
+    assert done.returncode == 2
 
 
 def places(value: Any, path: SpecPath = ()) -> Iterator[SpecPath]:
