@@ -127,4 +127,5 @@ def _shown(path: SpecPath, value: Any, request: Any) -> str | None:
     for name in path:
         request = _by_name(request)
         request = request.get(name, HIDDEN) if isinstance(request, Mapping) else HIDDEN  # a masked name leads nowhere
-    return json_text(_by_name(request), default=str)
+    is_masked = isinstance(request, str) and request != value
+    return str(request) if is_masked else json_text(_by_name(request), default=str)
