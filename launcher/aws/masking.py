@@ -17,8 +17,10 @@ from typing import Any
 HIDDEN = "***"
 _SECRET_WORDS = (
     *("token", "key", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "pwd"),
-    *("credential", "credentials", "auth"),
+    *("credential", "credentials", "auth", "dsn", "cookie", "cookies", "jwt", "bearer"),
 )
+_WHOLE_WORDS = ("pass", "pat", "pgpass")  # ends of other words: bypass, spat
+_URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]*:[^/?#\s]+@", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
 _ONE_UNIT = re.compile(
     r"\s+|\\u[0-9a-fA-F]{4}|\\[nrt\"'\\/]|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+);|(?:%[0-9a-fA-F]{2})+|.", re.DOTALL
@@ -30,18 +32,24 @@ _SHORT = 4  # characters; a shorter value is masked only as a whole word, since 
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a setting with this name probably holds a secret: `api-key`, `HF_TOKEN`, `dbPassword`; not `max_tokens`."""
-    return any(word.lower().endswith(_SECRET_WORDS) for word in _WORD.findall(name))
+    """Return whether a setting with this name probably holds a secret: `api-key`, `HF_TOKEN`, `DB_PASS`; not `max_tokens`."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    return any(word.endswith(_SECRET_WORDS) or word in _WHOLE_WORDS for word in words)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return whether a setting probably is a secret, by its name, or as a URL with a password: `postgres://me:hush@host/db`."""
+    return is_secret_name(name) or _URL_WITH_PASSWORD.search(value) is not None
 
 
 def settings_to_hide(request: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """Return the settings of a past job that may be secrets, by (member, name).
 
-    It is not known which were, so these are all of Environment, and the hyperparameters with names like secrets.
+    It is not known which were, so these are all of Environment, and the hyperparameters that look like secrets.
     """
     environment, hyperparameters = request.get("Environment") or {}, request.get("HyperParameters") or {}
     return {("Environment", name): str(value) for name, value in environment.items()} | {
-        ("HyperParameters", name): str(value) for name, value in hyperparameters.items() if is_secret_name(name)
+        ("HyperParameters", name): str(value) for name, value in hyperparameters.items() if is_secret(name, str(value))
     }
 
 

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.aws.masking import is_secret_name, settings_to_hide
+from launcher.aws.masking import is_secret, settings_to_hide
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.jobs.outcome import ENDED
 
@@ -83,7 +83,7 @@ def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None
 def _without_secrets(account: Account, job: dict[str, Any]) -> dict[str, Any]:
     for (member, name), value in settings_to_hide(job).items():
         # Values of other variables, such as `INFO` and `us-east-1`, occur in every text.
-        if member == "HyperParameters" or is_secret_name(name):
+        if member == "HyperParameters" or is_secret(name, value):
             account.mask.add(value.strip("\"' "))  # some toolkits write values as JSON
 
     if job.get("FailureReason"):

@@ -13,7 +13,7 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from launcher.aws.account import Account, AwsError
-from launcher.aws.masking import Mask, is_secret_name
+from launcher.aws.masking import Mask, is_secret_name, settings_to_hide
 from launcher.console import Console
 from launcher.errors import LaunchError
 from launcher.jobs.submission import submit
@@ -60,9 +60,48 @@ def test_short_values_are_masked_only_as_words() -> None:
 
 def test_names_of_secrets_are_recognised() -> None:
     secret = ["api-key", "HF_TOKEN", "token", "dbPassword", "AWS_SECRET_ACCESS_KEY", "wandb_apikey", "Credentials"]
+    secret += [
+        "DB_PASS",
+        "dbPass",
+        "pass",
+        "PGPASS",
+        "GITHUB_PAT",
+        "gh-pat",
+        "SENTRY_DSN",
+        "sessionCookie",
+        "jwt",
+        "bearer",
+    ]
     assert [name for name in secret if not is_secret_name(name)] == []
-    plain = ["epochs", "tokenizer", "max_tokens", "keypoints", "learning-rate", "authors"]
+    plain = [
+        "epochs",
+        "tokenizer",
+        "max_tokens",
+        "keypoints",
+        "learning-rate",
+        "authors",
+        "bypass",
+        "path",
+        "patience",
+        "spat",
+    ]
     assert [name for name in plain if is_secret_name(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "is_hidden"),
+    [
+        ("postgresql://me:hush@db.example/x", True),
+        ("see HTTPS://user:t0k%21n@host", True),
+        ("https://host:8080/a@b", False),
+        ("https://me@host/x:y", False),
+        ("s3://bucket/a:b@c", False),
+        ("a:b@c", False),
+    ],
+)
+def test_url_with_a_password_is_hidden_under_any_name(value: str, is_hidden: bool) -> None:
+    hidden = settings_to_hide({"HyperParameters": {"data": value}})
+    assert bool(hidden) == is_hidden
 
 
 @pytest.fixture
