@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean
 from launcher.parsing.spec_text import MAX_BYTES, checked_text
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, read_tree
 from launcher.spec.channels import KINDS, source_of
+from launcher.spec.job import JobSpec
 from launcher.spec.values import Plain, as_text
 from launcher.spec.variables import Variables
 
@@ -71,6 +72,30 @@ def _read(text: str | bytes, file: str) -> Tree:
     return tree
 
 
+class _NotASpecError(Exception):
+    """A file to extend is something else, so its lines are not quoted: they may be secrets of the reader's machine."""
+
+
+def _read_spec(text: bytes, file: str) -> Tree:
+    """Read a file to extend. Raises _NotASpecError if at most half of its keys are a spec's, and SpecError."""
+    try:
+        tree = _read(text, file)
+    except SpecError as error:
+        keys = [
+            found.decode() for found in re.findall(rb"^[\"']?(\w{1,50})[\"']?[ \t]*:", text, re.MULTILINE | re.ASCII)
+        ]
+        if not _are_of_a_spec(keys) and error.problems[0].code != "yaml-empty":
+            raise _NotASpecError from None
+        raise
+    if not isinstance(tree.value, dict) or not _are_of_a_spec(tree.value):
+        raise _NotASpecError
+    return tree
+
+
+def _are_of_a_spec(keys: Collection[str]) -> bool:
+    return 2 * sum(key in JobSpec.model_fields for key in keys) > len(keys)
+
+
 def _expand_bare_uris(tree: Tree) -> None:
     """Expand channels written as a bare URI to mappings, so that other layers can add keys to them."""
     channels: Any = tree.value.get("channels") if isinstance(tree.value, dict) else None
@@ -107,13 +132,16 @@ def _merge_bases(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str],
             raise refused(f"reads more than {_MAX_FILES} files; extend fewer")
         shown = _shown(str(Path(tree.file).parent / written))
         try:
-            base = _read(read_bytes(path), str(path))
+            base = _read_spec(read_bytes(path), str(path))
+        except _NotASpecError:
+            message = (
+                f"{shown} does not look like a spec, so its lines are not shown; check the path, and the file's keys"
+            )
+            raise refused(message) from None
         except OSError as error:
             near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
             message = f"{shown} cannot be read: {error.strerror}; write a path relative to this file{near}"
             raise refused(message) from None
-        if not isinstance(base.value, dict):
-            raise refused(f"{shown} is not a mapping; write it as `key: value` lines")
         lower = _merge_trees(_merge_bases(base, above, environ, files), lower)
     return _merge_trees(tree, lower)
 

@@ -79,3 +79,39 @@ def test_set_does_not_hide_that_the_file_is_not_a_mapping() -> None:
 def test_variable_that_is_not_utf_8_is_refused() -> None:
     with pytest.raises(SpecError, match="names the variable A, which is not UTF-8"):
         parse_spec(SPEC + "environment: {X: '${A}'}\n", environ={"A": "\udce9"})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "root:$6$hush$hush:19000:0:99999:7:::\nbin:*:19000\n",
+        "PASSWORD=hush\n",
+        "PASSWORD: hush\n",
+        "region: eu-west-1\naws_secret: hush\n",
+        "- hush\n",
+        "[default]\naws_secret_access_key = hush\n",
+        "{hush: [\n",
+        "password: 'hush\n",
+        "hush",
+        "\0hush",
+    ],
+)
+def test_lines_of_a_file_that_is_no_spec_are_not_shown(tmp_path: Path, content: str) -> None:
+    (tmp_path / "other").write_text(content)
+    (tmp_path / "job.yaml").write_text("extends: other\n")
+    with pytest.raises(SpecError, match=r"job\.yaml:1:1: extends: \S*other does not look like a spec") as caught:
+        launcher.load(tmp_path / "job.yaml")
+    shown = [str(caught.value), *(problem.location.quoted() for problem in caught.value.problems if problem.location)]
+    assert "hush" not in "".join(shown)
+
+
+@pytest.mark.parametrize("content", ["region: x\nimage: [\n", "region: eu-west-1\nimage: x\nhyperparamters: {}\n"])
+def test_lines_of_a_spec_that_is_extended_are_shown(tmp_path: Path, content: str) -> None:
+    (tmp_path / "base.yaml").write_text(content)
+    (tmp_path / "job.yaml").write_text("extends: base.yaml\n")
+    with pytest.raises(SpecError) as caught:
+        launcher.load(tmp_path / "job.yaml")
+    location = caught.value.problems[0].location
+    assert location is not None
+    assert location.file.endswith("base.yaml")
+    assert location.text
