@@ -57,6 +57,8 @@ def import_file(path: str | Path) -> str:
         spec = serialization.as_yaml(_spec_of(found))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path}: is nested too deeply for a request; correct it") from None
     except UnicodeEncodeError as error:
         half = f"U+{ord(error.object[error.start]):04X}"
         raise InputError(f"{path}: holds {half}, half of a surrogate pair; write the whole character") from None

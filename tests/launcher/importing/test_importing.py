@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from launcher import parse_spec
 from launcher.checks.examples import laid_over_base
-from launcher.importing.from_request import import_request
+from launcher.errors import InputError
+from launcher.importing.from_request import import_file, import_request
 from launcher.request import serialization
 from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.build import build_request
@@ -152,3 +153,14 @@ def test_import_reads_standard_input() -> None:
     assert parse_spec(done.stdout).training_job_name == "golden"
     done = launch("--import", "-", stdin="[]")
     assert (done.returncode, done.stderr.startswith("error: <stdin>: is not a request")) == (2, True)
+
+
+@pytest.mark.parametrize("depth", [60, 900, 100_000])
+def test_request_that_is_nested_too_deeply_is_refused(tmp_path: Path, depth: int) -> None:
+    file = tmp_path / "request.json"
+    file.write_text(f'{{"TrainingJobName": "x", "HyperParameters": {{"a": {depth * "["}1{depth * "]"}}}}}')
+    if depth == 60:
+        assert "TrainingJobName: x" in import_file(file)
+        return
+    with pytest.raises(InputError, match=r"request\.json: .*(is nested too deeply|is not JSON)"):
+        import_file(file)
