@@ -30,6 +30,14 @@ def test_workflow_runs_ci_on_every_declared_python() -> None:
     assert (step["run"], step["env"]["PYTHON"]) == (".ci/run", "python${{ matrix.python }}")
 
 
+def test_workflows_name_actions_by_commit() -> None:
+    """A tag can be moved to other code; the version is a comment."""
+    for file in (ROOT / ".github/workflows").iterdir():
+        used = re.findall(r"\buses: *(.*)", file.read_text(encoding="utf-8"))
+        assert used
+        assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+(\.\d+)*", each)] == []
+
+
 def test_make_help_lists_every_command() -> None:
     commands = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)[0].split()
     printed = subprocess.run(["make", "-C", ROOT], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
