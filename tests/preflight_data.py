@@ -61,6 +61,8 @@ def with_data(aws: aws_stand_in.StandIn) -> Any:
     west.create_bucket(Bucket="west", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     put(west, "train/1.tar", bucket="west")
     aws.bucket("theirs", forbidden=True)
+    s3.create_bucket(Bucket="shared")
+    aws.bucket("shared", owner="210987654321")
     put(s3, "train/1.tar", "train/2.tar", "train/deep/3.tar", "train/deep/4.tar")
     aws.clear_calls()
     return s3

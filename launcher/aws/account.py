@@ -62,6 +62,8 @@ class Account:
     ) -> None:
         self.mask = Mask()
         """Masks secrets in what AWS repeats; the account's own keys are included."""
+        self.bucket_owners: dict[str, str] = {}
+        """The accounts that buckets must belong to, by bucket: S3 refuses a request about a bucket of another account (403)."""
         self.silence = ""
         """Why no call has been answered so far; empty after the first answer."""
         self.answered = False
@@ -170,6 +172,8 @@ class Account:
                     raise RefusedError(message) from None
                 answers.refuse_foreign_answers(client)
                 client.meta.events.register("needs-retry", self._record_attempt)
+                if service == "s3":
+                    client.meta.events.register("provide-client-params.s3", self._with_owner)
                 self._clients[service] = client
             return self._clients[service]
 
@@ -193,6 +197,13 @@ class Account:
             return session
         except BotoCoreError as error:
             raise refusals.configuration_error(error, self._profile) from None
+
+    def _with_owner(self, params: dict[str, Any], model: Any, **_: Any) -> dict[str, Any]:
+        """Return the parameters of a call with the owner that its bucket must have; an empty owner in a call asks for none."""
+        owner = params.get("ExpectedBucketOwner", self.bucket_owners.get(params.get("Bucket", "")))
+        is_known = owner and "ExpectedBucketOwner" in model.input_shape.members
+        others = {name: value for name, value in params.items() if name != "ExpectedBucketOwner"}
+        return {**others, "ExpectedBucketOwner": owner} if is_known else others
 
     def _record_attempt(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
         """Record an attempt of a call; botocore calls this for each one before it returns or raises."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from entrypoints import contract
 from launcher.aws.account import Account, AwsError
+from launcher.aws.bucket_owners import expect_owners
 from launcher.aws.threads import start
 from launcher.code.archive import CodeArchive
 from launcher.console import Console, human_bytes
@@ -35,6 +36,7 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
     """
     if plan.code is None or plan.code_uri is None:
         return
+    expect_owners(plan, account)
     place = parse_s3_uri(plan.code_uri)
     with TemporaryDirectory() as folder:
         files = [_written(plan.code, Path(folder, name)) for name in (contract.BOOT_FILE, contract.CODE_ARCHIVE)]
@@ -83,7 +85,7 @@ def _is_stored(account: Account, bucket: str, key: str, sha256: str) -> bool:
     except AwsError as error:
         if error.status in (403, 404):  # without s3:ListBucket, S3 denies a missing object too; the upload will show it
             return False
-        raise _upload_refusal(error, bucket) from None
+        raise _upload_refusal(error, bucket, account) from None
     return bool(head.get("ChecksumSHA256") == sha256)
 
 
@@ -109,7 +111,7 @@ def _put(
     try:
         start(lambda: account.attempt("s3", "put_object", send)).result()
     except AwsError as error:
-        raise _upload_refusal(error, bucket) from None
+        raise _upload_refusal(error, bucket, account) from None
 
 
 def _encryption(plan: Plan) -> dict[str, str]:
@@ -118,12 +120,14 @@ def _encryption(plan: Plan) -> dict[str, str]:
     return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key} if key else {}
 
 
-def _upload_refusal(error: AwsError, bucket: str) -> Exception:
+def _upload_refusal(error: AwsError, bucket: str, account: Account) -> Exception:
     if error.is_unauthenticated:
         return error
     if error.status in (403, 404) or error.code == "NoSuchBucket":
+        owner = account.bucket_owners.get(bucket)
+        whose = f" (it must belong to account {owner}, unless bucket_owners names another)" if owner else ""
         return RefusedError(
-            f"the code cannot be uploaded to bucket {bucket}: {error}; create the bucket or ask for write access,"
+            f"the code cannot be uploaded to bucket {bucket}{whose}: {error}; create the bucket or ask for write access,"
             " or set code.s3_uri to another place"
         )
     return error

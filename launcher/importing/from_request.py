@@ -92,7 +92,7 @@ def _spec_keys(request: dict[str, Any]) -> dict[str, Any]:
         value: Any = request
         for member in member_of(key):
             value = value.get(member) if isinstance(value, dict) else None
-        if key in ("channels", "request", "extends", "ignore", "max_cost"):
+        if key in ("channels", "request", "extends", "ignore", "max_cost", "bucket_owners"):
             continue
         if key == "tags":
             value = _tags(request.get("Tags"))

@@ -37,7 +37,7 @@ _SETTINGS: tuple[SpecPath, ...] = (
 )
 _WHOLE = {("request",), *_SETTINGS}
 # Mappings whose keys the user chooses: null in an upper layer deletes a key of the lower one.
-_OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",))
+_OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",), ("bucket_owners",))
 
 
 def read_layers(

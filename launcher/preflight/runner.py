@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 
 from launcher.aws.account import Account, AwsError, CredentialsError
+from launcher.aws.bucket_owners import expect_owners
 from launcher.aws.threads import start
 from launcher.console import Console
 from launcher.errors import Problem, RefusedError, SpecPath
@@ -72,6 +73,7 @@ def preflight(
     accepts, or no region.
     """
     account.require_credentials()  # before the deadline counts, which a busy machine may need for that
+    expect_owners(plan, account)
     began = time.monotonic()
     subject = subject_of(plan, account, full=deadline is None)
     runs = [_Run(check, subject.for_one_check()) for check in checks]

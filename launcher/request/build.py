@@ -17,7 +17,18 @@ from launcher.spec.model import as_request
 from launcher.spec.sections import Image, ResourceConfig
 
 # Keys without a member of their own.
-_OURS = ("base_name", "training_job_name", "region", "profile", "code", "request", "ignore", "max_cost", "extends")
+_OURS = (
+    "bucket_owners",
+    "max_cost",
+    "base_name",
+    "training_job_name",
+    "region",
+    "profile",
+    "code",
+    "request",
+    "ignore",
+    "extends",
+)
 
 
 class Built(NamedTuple):

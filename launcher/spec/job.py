@@ -15,7 +15,7 @@ from launcher.errors import Location, SpecPath
 from launcher.spec import sections
 from launcher.spec.channels import Channel
 from launcher.spec.model import Section
-from launcher.spec.values import Boolean, Dollars, Setting, Text
+from launcher.spec.values import AccountId, Boolean, Dollars, Setting, Text
 from launcher.spec.variables import Variables
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ class JobSpec(Section):
     """One or more specs to start from, relative to this file; this file's keys replace theirs, and later specs win."""
     ignore: tuple[Text, ...] | None = None
     """Codes of warnings to suppress, or `aws-enum` for a value that the installed botocore does not know."""
+    bucket_owners: dict[Text, AccountId] | None = None
+    """The account that owns a bucket, by bucket. Those that the job writes to must belong to the role's account by default."""
     max_cost: Dollars | None = None
     """US dollars; a job that may cost more is submitted only if you agree on a terminal. 100 by default, which `--yes` lifts."""
 

@@ -123,6 +123,13 @@ def _dollars(value: object) -> object:
     raise _wrong(f"{_described(value)[0]}, but a number of US dollars belongs here, such as 100 or 99.50")
 
 
+def _account_id(value: object) -> object:
+    text = _text(value)
+    if text is None or re.fullmatch(r"[0-9]{12}", str(text)):
+        return text
+    raise _wrong(f"{_described(value)[0]}, but the 12 digits of an AWS account belong here")
+
+
 def _boolean(value: object) -> object:
     if isinstance(value, Plain) and value in BOOLEANS:
         return BOOLEANS[value]
@@ -182,6 +189,8 @@ Seconds = Annotated[int, _Leaf(_seconds, core_schema.int_schema(), _DURATIONS)]
 _SIZES = {"type": ["integer", "string"], "pattern": f"^{_SIZE}$"}
 Gigabytes = Annotated[int, _Leaf(_gigabytes, core_schema.int_schema(), _SIZES)]
 Dollars = Annotated[Decimal, _Leaf(_dollars, core_schema.decimal_schema(), {"type": "number", "minimum": 0})]
+_TWELVE_DIGITS = {"type": ["string", "integer"], "pattern": "^[0-9]{12}$"}
+AccountId = Annotated[str, _Leaf(_account_id, core_schema.str_schema(), _TWELVE_DIGITS)]
 # A hyperparameter or an environment variable: any value except null, sent as text.
 _ANY = {"type": ["string", "number", "boolean", "array", "object"]}
 Setting = Annotated[str, _Leaf(as_text, core_schema.str_schema(), _ANY)]

@@ -142,9 +142,11 @@ class StandIn:
 
     # What AWS holds
 
-    def bucket(self, name: str, *, region: str | None = None, forbidden: bool = False) -> None:
-        """Set a bucket's region, or make it another account's."""
-        self.order("s3/bucket", name=name, region=region, forbidden=forbidden)
+    def bucket(
+        self, name: str, *, region: str | None = None, forbidden: bool = False, owner: str | None = None
+    ) -> None:
+        """Set a bucket's region, make it inaccessible, or make it another account's."""
+        self.order("s3/bucket", name=name, region=region, forbidden=forbidden, owner=owner)
 
     def objects(self, bucket: str, **parameters: Any) -> None:
         """Add virtual objects: `sizes={key: bytes}`, or `pattern="train/{:05d}.tar", count=50_000, size=10**8`.

@@ -21,6 +21,7 @@ from aws_stand_in.wire import Call
 
 _ANYWHERE = ("GetBucketLocation", "ListBuckets", "CreateBucket")
 _DIRECTORY = "--x-s3"
+_ACCOUNT = "123456789012"  # owns the buckets without another owner
 _SESSION = (
     b"<CreateSessionResult><Credentials><SessionToken>t</SessionToken><SecretAccessKey>s</SecretAccessKey>"
     b"<AccessKeyId>a</AccessKeyId><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></CreateSessionResult>"
@@ -42,10 +43,11 @@ class Buckets:
         """Forget all buckets."""
         self._regions: dict[str, str] = {}
         self._forbidden: set[str] = set()
+        self._owners: dict[str, str] = {}
         self._listings: dict[str, Listing] = {}
 
     def control(self, name: str, parameters: dict[str, Any]) -> Any:
-        """Set a `bucket`: {"name", "region", "forbidden"}; one that moto does not store can be forbidden too.
+        """Set a `bucket`: {"name", "region", "forbidden", "owner"}; one that moto does not store can be forbidden too.
 
         `objects`: {"bucket", "sizes": {key: bytes}} or {"bucket", "pattern": "train/{:05d}.tar", "count", "size"}.
         """
@@ -59,6 +61,8 @@ class Buckets:
             raise Refusal("NoSuchControl", f"s3/{name} is nothing that can be ordered", 404)
         if parameters.get("region"):
             self._regions[parameters["name"]] = parameters["region"]
+        if parameters.get("owner"):
+            self._owners[parameters["name"]] = parameters["owner"]
         if parameters.get("forbidden"):
             self._forbidden.add(parameters["name"])
         else:
@@ -71,7 +75,8 @@ class Buckets:
         lies_in = self._regions.get(bucket)
         if bucket.endswith(_DIRECTORY):
             return self._of_directory_bucket(call, bucket)
-        if bucket in self._forbidden:
+        owner = call.headers.get("x-amz-expected-bucket-owner")
+        if bucket in self._forbidden or (owner and owner != self._owners.get(bucket, _ACCOUNT)):
             raise Refusal("AccessDenied", "Access Denied", 403, {"x-amz-bucket-region": lies_in or call.region})
         if lies_in and lies_in != call.region and call.operation not in _ANYWHERE:
             message = "The bucket you are attempting to access must be addressed using the specified endpoint."

@@ -31,6 +31,18 @@ BROKEN = {
         [("bucket-forbidden", "tensor_board_output_config.s3_output_path")],
         ("another account", "bucket policy"),
     ),
+    "output in a bucket of another account": Broken(
+        lambda s3: None,
+        "output_data_config: {s3_output_path: s3://shared/out/}\ncheckpoint_config: {s3_uri: s3://shared/checkpoints/}",
+        [("bucket-owner", "output_data_config.s3_output_path")],
+        ("123456789012", "bucket_owners: {shared: ACCOUNT}", "also checkpoint_config.s3_uri"),
+    ),
+    "input of an account that is not the named one": Broken(
+        lambda s3: None,
+        "channels: {train: s3://data/train/}\nbucket_owners: {data: 210987654321}",
+        [("bucket-owner", TRAIN)],
+        ("210987654321",),
+    ),
     "input in another region": Broken(
         lambda s3: None,
         "channels: {train: s3://west/train/}",

@@ -66,6 +66,14 @@ def _refused(subject: Subject, bucket: str, error: AwsError, used: list[Use]) ->
     if error.status not in (403, 404) or (error.status == 403 and is_directory):  # ListBuckets leaves such buckets out
         subject.could_not_ask(path, error)
         return
+    owner = subject.account.bucket_owners.get(bucket)
+    if error.status == 403 and owner and subject.try_to_ask("s3", "head_bucket", Bucket=bucket, ExpectedBucketOwner=""):
+        message = (
+            f"bucket {bucket!r} does not belong to account {owner}; correct the name, or if another account's is meant, name that"
+            f" account: bucket_owners: {{{bucket}: ACCOUNT}}{_also(used)}"
+        )
+        yield path, "bucket-owner", message
+        return
     listed = subject.try_to_ask("s3", "list_buckets").get("Buckets")
     own = [each["Name"] for each in listed or ()]
     if error.status == 404:

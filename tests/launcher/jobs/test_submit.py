@@ -131,6 +131,20 @@ def test_code_that_another_role_has_replaced_is_uploaded_again(aws: StandIn, pla
     assert aws.writing_calls() == ["s3:PutObject", "sagemaker:CreateTrainingJob"]
 
 
+def test_code_is_not_uploaded_to_a_bucket_of_another_account(aws: StandIn, plan: launcher.Plan) -> None:
+    """Its owner could read the code and the outputs, and replace the code."""
+    aws.bucket("mine", owner="210987654321")
+    with pytest.raises(
+        RefusedError, match=r"mine \(it must belong to account 123456789012, unless bucket_owners names another"
+    ):
+        submitted(plan)
+    assert aws.requests() == []
+    theirs = launcher.plan(launcher.load("job.yaml", sets=["bucket_owners.mine=210987654321"]))
+    assert "BucketOwner" not in json.dumps(theirs.request)
+    submitted(theirs)
+    assert aws.requests() == [theirs.request]
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_any_fault_at_any_call_leaves_one_job(aws: StandIn, plan: launcher.Plan, kind: str) -> None:
     for number, call in enumerate(CALLS, start=1):
