@@ -20,7 +20,7 @@ import preflight_world
 from entrypoints import contract
 from entrypoints.fetching import shared_listing
 from entrypoints.job.environment import Environment, load_environment
-from launcher.local.s3_server import serve
+from served_bucket import serve
 
 # A busy machine, or one that measures coverage, makes examples slowly; that is no failure.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,9 +14,9 @@ import pytest
 from entrypoints import contract
 from entrypoints.fetching.pace import pace_of
 from entrypoints.job.environment import Channel, Environment, load_environment
-from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from patience import PATIENCE
+from served_bucket import serve
 
 RESET = 0  # in place of a status: the connection is cut
 CODES = {404: "NoSuchKey", 403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}

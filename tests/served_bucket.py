@@ -1,14 +1,24 @@
-"""A bucket of the local run's S3 server."""
+"""The local run's S3 server, with keys that the tests' clients have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from launcher.local.s3_server import serve
+from launcher.local import s3_server
+from launcher.local.s3_server.http_server import Answer
+from launcher.local.s3_server.storage.store import Store
+
+_ISSUED = {f"ASIA{number}": "secret" for number in range(1000)}  # those of expiring_keys.py
+KEYS = {"any": "any", "test": "test", "stand-in-key-id": "stand-in-secret", **_ISSUED}
+
+
+def serve(data: Path, overlay: Path, around: Callable[[Answer], Answer] | None = None) -> AbstractContextManager[str]:
+    """Serve the buckets in the folder `data`, with all writes in another one; yields the endpoint."""
+    return s3_server.serve(Store(data, overlay), KEYS, around)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from entrypoints import contract
@@ -20,16 +21,20 @@ _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract
 
 
 def write_code(run: LocalRun, host: Host) -> None:
-    """Write boot.py and the code archive to the code channel's folder; a local run uploads nothing."""
+    """Write boot.py and the code archive to the code channel's folder; a local run uploads nothing.
+
+    All hosts of all attempts get copies of what is written once outside the folder that stands for S3, where the job can write.
+    """
     if run.plan.code is None or run.plan.code_uri is None:
         return
-    uploaded = run.stored(run.plan.code_uri)
-    if not uploaded.is_dir():
-        uploaded.mkdir(parents=True)
-        (uploaded / contract.BOOT_FILE).write_bytes(run.plan.code.boot())
-        with (uploaded / contract.CODE_ARCHIVE).open("wb") as file:
+    written = Path(run.scratch or run.folder, "code")
+    if not written.is_dir():
+        written.mkdir()
+        (written / contract.BOOT_FILE).write_bytes(run.plan.code.boot())
+        with (written / contract.CODE_ARCHIVE).open("wb") as file:
             run.plan.code.write_tar_gz(file)
-    shutil.copytree(uploaded, run.root(host) / contract.DATA_DIR / contract.CODE_CHANNEL)
+        shutil.copytree(written, run.stored(run.plan.code_uri))
+    shutil.copytree(written, run.root(host) / contract.DATA_DIR / contract.CODE_CHANNEL)
 
 
 def prepare_host(run: LocalRun, host: Host, store: Store, temporary: str) -> HostProcess:

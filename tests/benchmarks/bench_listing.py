@@ -35,6 +35,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Response
+from launcher.local.s3_server.storage.store import Store
 count, latency = int(sys.argv[2]), float(sys.argv[3])
 body = bytes(1000)
 etag = hashlib.md5(body).hexdigest()
@@ -68,7 +69,8 @@ def around(answer):
         headers["Content-Range"] = "bytes %s-%d/%d" % (start, int(start) + len(part) - 1, len(body))
         return Response(206, headers, part)
     return late
-with serve(Path(sys.argv[1]) / "s3", Path(sys.argv[1]) / "overlay", around) as url:
+store = Store(Path(sys.argv[1]) / "s3", Path(sys.argv[1]) / "overlay")
+with serve(store, {"any": "any"}, around) as url:
     print(url, flush=True)
     sys.stdin.read()
 """

@@ -18,6 +18,7 @@ _SERVER = """
 import random, sys, time
 from pathlib import Path
 from launcher.local.s3_server import serve
+from launcher.local.s3_server.storage.store import Store
 seconds, late_share, late_seconds = map(float, sys.argv[3:])
 chance = random.Random(7)
 def around(answer):
@@ -25,7 +26,7 @@ def around(answer):
         time.sleep(late_seconds if chance.random() < late_share else seconds)
         return answer(request)
     return late
-with serve(Path(sys.argv[1]), Path(sys.argv[2]), around) as url:
+with serve(Store(Path(sys.argv[1]), Path(sys.argv[2])), {"any": "any"}, around) as url:
     print(url, flush=True)
     sys.stdin.read()
 """

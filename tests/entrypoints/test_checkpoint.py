@@ -17,8 +17,8 @@ from entrypoints import contract
 from entrypoints.checkpoint import load_checkpoint, save_checkpoint
 from entrypoints.errors import ChannelError
 from faulty_s3 import Store
-from launcher.local.s3_server import serve
 from patience import PATIENCE
+from served_bucket import serve
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from launcher.spec.job import JobSpec
 
 _LOCAL_REGION = "us-east-1"
-# Not secrets: the embedded server checks no signature, but clients insist on signing.
-_LOCAL_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
 _PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
@@ -32,7 +31,7 @@ def embedded_store(
     *,
     address: str = "127.0.0.1",
 ) -> Iterator[Store]:
-    """Read `data`/s3 in place, and serve it to scripts; the job's writes go to `overlay`.
+    """Read `data`/s3 in place, and serve it to scripts, with keys of its own; the job's writes go to `overlay`.
 
     Args:
         data: The folder that contains `s3/<bucket>/<key>`.
@@ -41,13 +40,15 @@ def embedded_store(
         elsewhere: Bucket -> its folder, for buckets that are not below `data`.
         address: The address of this machine to serve it at.
     """
-    from launcher.local.s3_server import serve_store
+    from launcher.local.s3_server import serve
     from launcher.local.s3_server.storage.store import Store as FolderStore
 
     folder = FolderStore(data / "s3", overlay, on_warning, elsewhere)
-    with serve_store(folder, address=address) as endpoint:
+    key_id, secret = f"LOCAL{token_hex(8).upper()}", token_hex(20)  # as long as AWS's
+    with serve(folder, {key_id: secret}, address=address) as endpoint:
         direct = dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(dict.fromkeys((address, "127.0.0.1", "localhost"))))
-        environ = {**_LOCAL_CREDENTIALS, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **direct}
+        keys = {"AWS_ACCESS_KEY_ID": key_id, "AWS_SECRET_ACCESS_KEY": secret}
+        environ = {**keys, "AWS_REGION": _LOCAL_REGION, "AWS_ENDPOINT_URL": endpoint, **direct}
         yield Store(FolderObjects(folder, data / "s3", overlay), environ, remote=False)
 
 

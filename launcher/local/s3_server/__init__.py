@@ -4,10 +4,11 @@ A local run serves its `--data` folder to programs that speak S3: FastFile's mou
 a whole object into memory for every range; this server sends files by sendfile, and writes go to the run's own folder (store.py).
 It answers boto3, the AWS CRT, rclone and s3fs as S3 does, path-style only, and refuses other operations as NotImplemented.
 
-Unlike S3, it checks no signatures (it listens on 127.0.0.1 only, but any process there can read the data); CRC32C and
-CRC64NVME are compared only if a package computes them; the ETag of a file in the data folder is made of inode, size and time;
-encryption and storage class are stored without effect; there are no versions, ACLs, tags or locks, and one region, us-east-1.
-A bucket with the name of a directory bucket (S3 Express) lists only folders, and not in the order of keys.
+Other users of this machine reach it too, so it answers only requests that are signed with its keys (signatures.py). Unlike S3, it
+compares no body with its signed hash; CRC32C and CRC64NVME are compared only if a package computes them; the ETag of a file in the
+data folder is made of inode, size and time; encryption and storage class are stored without effect; there are no versions, ACLs,
+tags or locks, and one region, us-east-1. A bucket with the name of a directory bucket (S3 Express) lists only folders, and not in
+the order of keys.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -25,6 +25,7 @@ from launcher.local.s3_server import buckets, objects
 from launcher.local.s3_server.call import KEPT, KEPT_AMZ, Call
 from launcher.local.s3_server.documents import NO_VERSION, S3Error
 from launcher.local.s3_server.http_server import Answer, BrokenChunks, Request, Response, listening
+from launcher.local.s3_server.signatures import Keys, signing_key_id
 from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.uploads import Uploads
 
@@ -86,36 +87,31 @@ _request_ids = itertools.count(1)
 
 
 @contextmanager
-def serve(data: Path, overlay: Path, around: Callable[[Answer], Answer] | None = None) -> Iterator[str]:
-    """Serve the buckets in the folder `data`; yields the endpoint, `http://127.0.0.1:<port>`.
+def serve(
+    store: Store, keys: Keys, around: Callable[[Answer], Answer] | None = None, *, address: str = "127.0.0.1"
+) -> Iterator[str]:
+    """Serve a store to the clients that have one of the keys; yields the endpoint, `http://<address>:<port>`.
 
     Args:
-        data: One folder per bucket. It is never written and need not exist.
-        overlay: The folder for all writes, made by the first one and kept; one server at a time may use it.
+        store: The store; one server at a time may use its overlay.
+        keys: Access key id -> secret access key.
         around: Wraps the server's `Answer`, to delay or replace responses.
+        address: The address of this machine to listen on.
     """
-    with serve_store(Store(data, overlay), around) as endpoint:
-        yield endpoint
-
-
-@contextmanager
-def serve_store(
-    store: Store, around: Callable[[Answer], Answer] | None = None, *, address: str = "127.0.0.1"
-) -> Iterator[str]:
-    """Serve a store as `serve` does, for a caller that also reads it directly."""
     try:
-        own: Answer = partial(answer, store, Uploads(store))
+        own: Answer = partial(answer, store, Uploads(store), keys)
         with listening(around(own) if around else own, address) as (host, port):
             yield f"http://{host}:{port}"
     finally:
         store.incoming.clear()
 
 
-def answer(store: Store, uploads: Uploads, request: Request) -> Response:
+def answer(store: Store, uploads: Uploads, keys: Keys, request: Request) -> Response:
     """Return the response to one request; an error is a response as well."""
     request_id = f"{next(_request_ids):016X}"
     try:
-        call = _read_call(store, uploads, request)
+        key_id = signing_key_id(request, keys)
+        call = _read_call(store, uploads, request, (key_id, keys[key_id]))
         response = _find_operation(call)(call)
     except S3Error as error:
         _log.debug("%s %s: %s", request.method, request.path, error)
@@ -135,14 +131,14 @@ def _refusal(error: S3Error, request_id: str) -> Response:
     return Response(error.status, {"Content-Type": "application/xml"}, error.document(request_id))
 
 
-def _read_call(store: Store, uploads: Uploads, request: Request) -> Call:
+def _read_call(store: Store, uploads: Uploads, request: Request, credentials: tuple[str, str]) -> Call:
     try:
         path = unquote(request.path, errors="strict")
         query = dict(parse_qsl(request.query, keep_blank_values=True, errors="strict")) if request.query else {}
     except UnicodeDecodeError as error:
         raise S3Error("InvalidURI") from error
     bucket, _, key = path.removeprefix("/").partition("/")
-    return Call(store, uploads, request, bucket, key, query)
+    return Call(store, uploads, request, bucket, key, query, credentials)
 
 
 def _find_operation(call: Call) -> Operation:

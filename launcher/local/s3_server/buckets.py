@@ -45,8 +45,9 @@ def get_bucket_location(call: Call) -> Response:
 
 
 def create_session(call: Call) -> Response:
-    """Return credentials for S3 Express, whose clients request some before anything else; no signature is checked here."""
-    credentials = [(name, "local") for name in ("SessionToken", "SecretAccessKey", "AccessKeyId")]
+    """Return credentials for S3 Express, whose clients request some before anything else: those that signed the request."""
+    key_id, secret = call.credentials
+    credentials = [("SessionToken", "local"), ("SecretAccessKey", secret), ("AccessKeyId", key_id)]
     return xml("CreateSessionResult", [("Credentials", [*credentials, ("Expiration", timestamp(time.time() + 3600))])])
 
 

@@ -44,6 +44,7 @@ class Call:
     bucket: str
     key: str
     query: Mapping[str, str]
+    credentials: tuple[str, str]  # the access key id and the secret that signed it
 
     @property
     def headers(self) -> Mapping[str, str]:

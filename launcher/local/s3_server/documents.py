@@ -32,6 +32,7 @@ ERRORS: Mapping[str, tuple[int, str]] = {
     "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
     "IncompleteBody": (400, "The number of bytes read is not the number that the Content-Length header gave."),
     "InternalError": (500, "The local S3 server failed; see its log."),
+    "InvalidAccessKeyId": (403, "The AWS Access Key Id you provided does not exist in our records."),
     "InvalidArgument": (400, "Invalid Argument"),
     "InvalidBucketName": (400, "The specified bucket is not valid."),
     "InvalidDigest": (400, "The Content-MD5 you specified was invalid."),
@@ -50,6 +51,8 @@ ERRORS: Mapping[str, tuple[int, str]] = {
     "NoSuchUpload": (404, "The specified multipart upload does not exist: it may have been aborted or completed."),
     "NotImplemented": (501, "The local S3 server does not support this part of S3."),
     "PreconditionFailed": (412, "At least one of the pre-conditions you specified did not hold"),
+    "RequestTimeTooSkewed": (403, "The difference between the request time and the server's time is too large."),
+    "SignatureDoesNotMatch": (403, "The request signature we calculated does not match the signature you provided."),
 }
 
 

@@ -158,6 +158,7 @@ class _Server(socketserver.TCPServer):
         super().__init__((address, 0), socketserver.BaseRequestHandler)
         self._answer = answer
         self._open: dict[threading.Thread, socket.socket] = {}
+        self._address = address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for the new connection, registered for `server_close` before it runs."""
@@ -169,7 +170,7 @@ class _Server(socketserver.TCPServer):
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with connection.makefile("rb") as stream:
-                while _exchange(stream, connection, self._answer):
+                while _exchange(stream, connection, self._answer, self._address):
                     pass
         except ConnectionError as error:
             _log.debug("a connection ended: %s", error)
@@ -190,8 +191,12 @@ class _Server(socketserver.TCPServer):
             thread.join(_CLOSING_SECONDS)
 
 
-def _exchange(stream: io.BufferedReader, connection: socket.socket, answer: Answer) -> bool:
-    """Read one request and send its response; return whether the connection stays open."""
+def _exchange(stream: io.BufferedReader, connection: socket.socket, answer: Answer, address: str) -> bool:
+    """Read one request and send its response; return whether the connection stays open.
+
+    A request for another host is refused, since a web page can let its own name lead to this server. Any port will do: for S3
+    Express, the CRT names none.
+    """
     waiting = False  # the client waits for "100 Continue" before it sends the body
 
     def send_continue() -> None:
@@ -208,6 +213,9 @@ def _exchange(stream: io.BufferedReader, connection: socket.socket, answer: Answ
     if request is None:
         return False
     waiting = request.headers.get("expect", "").lower() == "100-continue"
+    if request.headers.get("host", "").partition(":")[0] not in (address, "localhost"):
+        _send(connection, Response(403, {"Connection": "close"}, f"this is {address} only".encode()), with_body=True)
+        return False
     response = answer(request)
     keep = request.headers.get("connection", "").lower() != "close" and not waiting
     if not keep:

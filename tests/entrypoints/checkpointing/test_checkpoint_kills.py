@@ -15,8 +15,8 @@ import torch
 
 from entrypoints import Checkpoints
 from entrypoints.errors import ChannelError
-from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Answer, Request, Response
+from served_bucket import serve
 from training_parts import parts
 
 BIG = 250_000  # of a layer's width: more than one part of the client's uploads

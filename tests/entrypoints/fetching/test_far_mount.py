@@ -19,11 +19,11 @@ from entrypoints.mounts.programs import TOOLS, View
 from entrypoints.order.sharding import EVERYTHING, Shard
 from entrypoints.readers import mounted
 from entrypoints.readers.remote_file import file_system, is_remote
-from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from launcher.s3.uri import S3Location
 from object_channels import streams_of
 from patience import PATIENCE
+from served_bucket import serve
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("rclone") and Path("/dev/fuse").exists()), reason="needs rclone and FUSE"

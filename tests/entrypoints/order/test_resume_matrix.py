@@ -24,9 +24,9 @@ from entrypoints.mounts import programs
 from entrypoints.mounts.programs import TOOLS, View
 from entrypoints.readers import mounted
 from entrypoints.records import format_of
-from launcher.local.s3_server import serve
 from pipe_feeder import feeding
 from resume_matrix import EPOCHS, FORMATS, NAMES, READINGS, Job, any_layout, write_objects
+from served_bucket import serve
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it

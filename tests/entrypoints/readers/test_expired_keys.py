@@ -13,7 +13,7 @@ from entrypoints import Checkpoints, ConnectorMapDataset, contract
 from entrypoints.job.environment import load_environment
 from entrypoints.readers import s3_client, s3_pages
 from expiring_keys import Keys, issued_keys
-from launcher.local.s3_server import serve
+from served_bucket import serve
 
 
 @pytest.mark.parametrize(("seconds", "stated"), [(5, 5), (1, 3600)], ids=["as-stated", "sooner-than-stated"])

@@ -20,10 +20,10 @@ from entrypoints.order.sampling import Reading
 from entrypoints.order.sharding import Shard
 from entrypoints.readers import s3, s3_pages
 from faulty_s3 import channel_of, environment_of
-from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from object_listings import listing_of
 from patience import PATIENCE
+from served_bucket import serve
 
 OnHost = Callable[[int], None]
 

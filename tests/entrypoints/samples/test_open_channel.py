@@ -21,7 +21,7 @@ from entrypoints.sample import Sample
 from entrypoints.samples.channel import open_channel
 from entrypoints.samples.digest import Tally
 from entrypoints.torch_data.dataset import ChannelDataset
-from launcher.local.s3_server import serve
+from served_bucket import serve
 
 pytestmark = [
     # How many workers torch thinks this machine can bear is not what is tested,

@@ -74,7 +74,7 @@ def started(here: Path, engine: Engine) -> subprocess.Popen[str]:
 
 def test_hosts_in_containers_read_all_modes_and_hide_their_variables(here: Path, engine: Engine, fuse: None) -> None:
     script = """
-import json, os, socket, time, urllib.request
+import base64, hmac, json, os, socket, time, urllib.error, urllib.parse, urllib.request
 host, data = os.environ["SM_CURRENT_HOST"], "/opt/ml/input/data/"
 for name in ("file", "fast", "efs"):
     folder = os.environ[f"SM_CHANNEL_{name.upper()}"]
@@ -82,7 +82,20 @@ for name in ("file", "fast", "efs"):
 for epoch in (0, 1):
     print("pipe", epoch, open(f"{data}pipe_{epoch}").read().split("\\n"))
 print("names", len({socket.gethostbyname(name) for name in json.loads(os.environ["SM_HOSTS"])}), socket.gethostname())
-print("s3", urllib.request.urlopen(os.environ["AWS_ENDPOINT_URL"] + "/bucket/train/2.txt").read())
+path, expires = "/bucket/train/2.txt", int(time.time()) + 60
+url = os.environ["AWS_ENDPOINT_URL"] + path
+try:
+    urllib.request.urlopen(url)
+except urllib.error.HTTPError as error:
+    print("without keys", error.code)
+stated = f"GET\\n\\n\\n{expires}\\n{path}".encode()
+signature = base64.b64encode(hmac.digest(os.environ["AWS_SECRET_ACCESS_KEY"].encode(), stated, "sha1")).decode()
+query = {"AWSAccessKeyId": os.environ["AWS_ACCESS_KEY_ID"], "Expires": expires, "Signature": signature}
+print("s3", urllib.request.urlopen(f"{url}?{urllib.parse.urlencode(query)}").read())
+try:
+    open("/opt/ml/input/config/new", "w")
+except OSError as error:
+    print("config", error.strerror)
 print("environ", os.environ["SECRET"], "pid", open("/proc/1/cmdline").read().split("\\0")[:2])
 try:
     open(data + "fast/new", "w")
@@ -126,6 +139,7 @@ while not os.path.exists(data + "efs/go"):
         assert f"{host} | fast {lines}" in output
         assert f"{host} | efs {[line.replace('train', 'lists') for line in lines]}" in output
         assert f"{host} | names 2 {host}" in output
+        assert f"{host} | without keys 403" in output
         assert f"{host} | s3 b'train 2\\n'" in output
         assert f"{host} | environ it's $HOME" in output
         assert f"{host} | fast Read-only file system" in output

@@ -22,7 +22,7 @@ from launcher.local.providers import copied, provide
 from launcher.local.providers.directories import open_to_owner
 from launcher.spec.channels import KINDS
 from patience import PATIENCE
-from s3_objects import client_of
+from s3_objects import client_of_job
 
 # Each way to deliver a channel: the mode for S3, the source for others.
 WAYS = [mode if source == "S3" else source for source, kind in KINDS.items() for mode in kind.PROVIDERS]
@@ -214,7 +214,7 @@ def test_what_the_job_has_locked_is_open_to_its_owner_again(tmp_path: Path) -> N
 def test_key_too_long_for_a_file_name_is_refused_and_leaves_nothing(deliver: Deliver) -> None:
     delivery = deliver("File")
     long = "x" * 200
-    client_of(delivery.store.environ["AWS_ENDPOINT_URL"]).put_object(Bucket="bucket", Key=f"train/{long}/y", Body=b"")
+    client_of_job(delivery.store.environ).put_object(Bucket="bucket", Key=f"train/{long}/y", Body=b"")
     with provide(delivery):
         assert (delivery.directory / long / "y").is_file()
     objects = [S3Object("bucket", "train/a.txt", 5, "x" * 300)]

@@ -21,7 +21,7 @@ from launcher.local.data.delivery import Store
 from launcher.local.data.object_stores import RemoteObjects
 from launcher.local.providers import mounted, provide
 from patience import wait_for
-from s3_objects import client_of
+from s3_objects import client_of_job
 
 # A script with mount-s3's command line that runs rclone, since no package index has mount-s3.
 MOUNT_S3 = """#!/bin/sh
@@ -49,9 +49,7 @@ def test_mount_is_lazy_and_read_only_and_visible_in_a_namespace(deliver: Deliver
         with pytest.raises(OSError, match="Read-only"):
             (delivery.directory / "new").touch()
         # Written behind its back into a file that was never opened: a copy would show the old content.
-        client_of(delivery.store.environ["AWS_ENDPOINT_URL"]).put_object(
-            Bucket="bucket", Key="train/a.txt", Body=b"newer"
-        )
+        client_of_job(delivery.store.environ).put_object(Bucket="bucket", Key="train/a.txt", Body=b"newer")
         command = ["unshare", "-Urm", "cat", str(delivery.directory / "a.txt")]
         inside = subprocess.run(command, capture_output=True, check=False)
         assert inside.stdout == b"newer" or inside.stderr.startswith(b"unshare: ")  # a machine without namespaces
@@ -149,7 +147,7 @@ def test_tool_that_cannot_select_shows_a_shard_as_links(deliver: Deliver, tmp_pa
 def test_name_that_the_tool_changes_causes_a_copy(deliver: Deliver) -> None:
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
-    client_of(delivery.store.environ["AWS_ENDPOINT_URL"]).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
+    client_of_job(delivery.store.environ).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
     with mounted.provide(delivery, which=lambda name: shutil.which(name) if name == "rclone" else None):
         assert read_files(delivery.directory) == {**FILES, "y\n": b"odd"}
     assert "rclone does not show 'y\\n'" in warnings[0]
@@ -183,7 +181,7 @@ def test_fast_file_refuses_manifests(deliver: Deliver) -> None:
 def test_mount_reads_forty_files_at_a_time(deliver: Deliver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with faulty_s3(tmp_path / "far", monkeypatch) as far:
         write_files(far.folder / "train", {f"{number}": b"content" for number in range(40)})
-        client = client_of(os.environ["AWS_ENDPOINT_URL"])
+        client = client_of_job(os.environ)
         environ = {name: os.environ[name] for name in os.environ if name.startswith("AWS_")}
         delivery = deliver("FastFile", store=Store(RemoteObjects(client), environ, remote=True))
         with provide(delivery), ThreadPoolExecutor(40) as readers:

@@ -19,7 +19,7 @@ from launcher.local.data.object_stores import RemoteObjects
 from launcher.local.providers.fifo import provide
 from patience import PATIENCE, wait_for
 from pipe_deliveries import Deliver, epochs, fifo
-from s3_objects import client_of
+from s3_objects import client_of_job
 
 
 def test_every_epoch_sends_all_objects_and_reports_its_bytes(deliver: Deliver, folder: Path) -> None:
@@ -72,7 +72,7 @@ def test_next_object_is_fetched_while_the_first_is_being_read(deliver: Deliver, 
     (folder / "a").write_bytes(bytes(20_000_000))
     (folder / "b").write_bytes(b"b")
     delivery = deliver()
-    client = client_of(delivery.store.environ["AWS_ENDPOINT_URL"])
+    client = client_of_job(delivery.store.environ)
     asked: list[str] = []
     events = client.meta.events
     delivery = replace(delivery, store=Store(RemoteObjects(client), delivery.store.environ, remote=True))

@@ -23,7 +23,7 @@ from launcher.local.data.selection import (
 from launcher.local.data.stores import embedded_store
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.uri import S3Location
-from s3_objects import client_of
+from s3_objects import client_of_job
 
 BUCKET = "bucket"
 
@@ -52,7 +52,7 @@ class Source(NamedTuple):
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
     if request.param == "folder":
         with embedded_store(tmp_path / "data", tmp_path / "overlay") as store:
-            client = client_of(store.environ["AWS_ENDPOINT_URL"])
+            client = client_of_job(store.environ)
             client.create_bucket(Bucket=BUCKET)
             yield Source(store.objects, client)
         return

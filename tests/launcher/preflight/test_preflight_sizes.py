@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import aws_stand_in
-from launcher.local.s3_server import serve
 from launcher.preflight.s3 import listing
 from patience import PATIENCE
 from preflight_data import CHANNEL, TRAIN, checked, only
+from served_bucket import serve
 
 
 @pytest.fixture

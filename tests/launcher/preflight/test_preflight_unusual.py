@@ -9,7 +9,6 @@ import pytest
 
 import launcher
 from launcher.aws.account import Account
-from launcher.local.s3_server import serve
 from launcher.preflight.runner import preflight
 from patience import PATIENCE
 from preflight_data import found
@@ -26,6 +25,7 @@ from preflight_world import (
     allow,
     nothing,
 )
+from served_bucket import serve
 
 # Unusual and right
 

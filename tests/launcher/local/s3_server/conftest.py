@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from moto.server import ThreadedMotoServer
 
-from launcher.local.s3_server import serve
 from s3_objects import client_of
+from served_bucket import serve
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from launcher.local.s3_server import serve
 from s3_objects import BODY, Bucket, client_of
+from served_bucket import serve
 
 pytestmark = pytest.mark.usefixtures("credentials")
 

@@ -16,9 +16,9 @@ import pytest
 import torch
 from s3torchconnector import S3Checkpoint, S3IterableDataset, S3MapDataset, S3ReaderConstructor
 
-from launcher.local.s3_server import serve
 from patience import PATIENCE
 from s3_objects import BODY, Bucket, client_of
+from served_bucket import serve
 
 pytestmark = pytest.mark.usefixtures("credentials")
 

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from patience import PATIENCE
-from s3_objects import BODY, NAME, client_of, refusal, text
+from s3_objects import BODY, NAME, client_of, refusal, signed, text
 
 CHECKSUMS = {
     "ChecksumCRC32": text(zlib.crc32(BODY).to_bytes(4, "big")),
@@ -154,9 +154,9 @@ def test_bucket_without_versioning_lists_one_version_per_object(s3: Any) -> None
 def test_broken_aws_chunks_are_answered(endpoint: str, s3: Any, body: bytes) -> None:
     connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=PATIENCE)
     headers = {"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": "10"}
-    connection.request("PUT", "/bucket/key", body, headers)
+    connection.request("PUT", "/bucket/key", body, signed("PUT", f"{endpoint}/bucket/key", **headers))
     response = connection.getresponse()
     assert response.status == 400 and b"<Code>IncompleteBody</Code>" in response.read()
-    connection.request("GET", "/bucket/key")
+    connection.request("GET", "/bucket/key", headers=signed("GET", f"{endpoint}/bucket/key"))
     assert connection.getresponse().status == 404
     connection.close()

@@ -16,18 +16,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from launcher.local.s3_server import serve
 from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.walker import Walker, make_page
 from patience import PATIENCE
-from s3_objects import client_of
+from s3_objects import client_of, signed
+from served_bucket import serve
 
 MB = 1 << 20
 SERVER = """
 import resource, sys
 from pathlib import Path
 from launcher.local.s3_server import serve
-with serve(Path(sys.argv[1]), Path(sys.argv[2])) as url:
+from launcher.local.s3_server.storage.store import Store
+with serve(Store(Path(sys.argv[1]), Path(sys.argv[2])), {"test": "test"}) as url:
     print(url, flush=True)
     for line in sys.stdin:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024), flush=True)
@@ -68,7 +69,8 @@ def test_large_objects_need_constant_memory(tmp_path: Path) -> None:
         client.upload_file(str(bucket / "big"), "bucket", "parts")
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
         with (bucket / "big").open("rb") as file:
-            connection.request("PUT", "/bucket/whole", file, {"Content-Length": str(320 * MB)})
+            headers = signed("PUT", f"{url}/bucket/whole")
+            connection.request("PUT", "/bucket/whole", file, {**headers, "Content-Length": str(320 * MB)})
         assert connection.getresponse().read() == b""
         connection.close()
         assert memory() - before < 32 * MB

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.exceptions import ClientError
 
-from launcher.local.s3_server import serve
 from patience import PATIENCE
-from s3_objects import client_of
+from s3_objects import client_of, signed
+from served_bucket import serve
 
 BUCKET = "bucket"
 
@@ -62,7 +62,7 @@ class Local:
 
     def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
-        connection.request(method, path, body, headers)
+        connection.request(method, path, body, signed(method, self.url + path, **headers))
         response = connection.getresponse()
         answer = response.status, response.read()
         connection.close()
@@ -182,7 +182,8 @@ def test_fifos_folders_and_undecodable_names_are_not_objects(local: Local) -> No
 def test_truncated_upload_leaves_nothing(local: Local) -> None:
     for start in (b"Content-Length: 100000\r\n\r\nxyz", b"Transfer-Encoding: chunked\r\n\r\n400\r\nxyz"):
         with socket.create_connection(urlsplit(local.url).netloc.split(":")) as connection:
-            connection.sendall(b"PUT /bucket/k HTTP/1.1\r\nHost: x\r\n" + start)
+            headers = "".join(f"{name}: {value}\r\n" for name, value in signed("PUT", f"{local.url}/bucket/k").items())
+            connection.sendall(b"PUT /bucket/k HTTP/1.1\r\n" + headers.encode() + start)
     wrong = {"x-amz-decoded-content-length": "11", "Content-Encoding": "aws-chunked"}
     status, answer = local.send("PUT", "/bucket/k", b"a\r\n0123456789\r\n0\r\n\r\n", **wrong)
     assert status == 400 and b"IncompleteBody" in answer
@@ -206,7 +207,8 @@ def test_unsupported_requests_are_refused(local: Local) -> None:
         ("PUT", "/bucket/" + "x" * 1025, b"", (400, b"KeyTooLongError")),
         ("GET", "/bucket/k", b"", (200, b"k")),
     ):
-        connection.request(method, path, body)  # all on one connection, which an error must not break
+        # All on one connection, which an error must not break.
+        connection.request(method, path, body, signed(method, local.url + path))
         response = connection.getresponse()
         answer = response.read()
         assert response.status == expected[0] and expected[1] in answer, (method, path, answer)

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from launcher.local.s3_server import serve
 from patience import PATIENCE
-from s3_objects import BODY, PART, Bucket, client_of
+from s3_objects import BODY, PART, Bucket, client_of, signed
+from served_bucket import serve
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ def send(
     connection = http.client.HTTPConnection(urlsplit(s3.url).netloc, timeout=PATIENCE)
     if not isinstance(body, bytes):
         headers = {**headers, "Transfer-Encoding": "chunked"}
-    connection.request(method, f"/{s3.bucket}/{key}", body, headers, encode_chunked=not isinstance(body, bytes))
+    path = f"/{s3.bucket}/{key}"
+    headers = signed(method, s3.url + path, **headers)
+    connection.request(method, path, body, headers, encode_chunked=not isinstance(body, bytes))
     response = connection.getresponse()
     answer = response.status, response.read()
     connection.close()

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from launcher.local.s3_server import serve
+from served_bucket import serve
 
 CHECKOUT = os.environ.get("LAUNCHER_S3_TESTS", "")
 CHOSEN = (Path(__file__).parents[3] / "data" / "s3_tests.txt").read_text().splitlines()

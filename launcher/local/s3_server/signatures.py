@@ -1,0 +1,146 @@
+"""Whether a request to the embedded S3 server is signed with one of its keys, in a header or in the URL.
+
+This is AWS Signature Version 4, and version 2 for URLs, which boto3 still signs with it. It takes 15 us for a small request, of 100
+us in all; botocore's signers would take 95. A body is not compared with its signed hash, and the signatures of a streamed body's
+chunks are not checked: client and server are on one machine, so nothing can change a body between them.
+"""
+
+from __future__ import annotations
+
+import base64
+import calendar
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
+
+from launcher.local.s3_server.documents import S3Error
+from launcher.local.s3_server.http_server import Request
+
+Keys: TypeAlias = Mapping[str, str]  # access key id -> secret access key
+
+_SCHEME = "AWS4-HMAC-SHA256"
+_SKEW = 15 * 60  # seconds between the clocks of client and server, as in S3
+_LONGEST = 7 * 24 * 3600  # seconds for which a URL can be valid, as in S3
+_AUTHORIZATION = re.compile(rf"{_SCHEME} +Credential=([^,]+), *SignedHeaders=([^,]+), *Signature=([0-9a-f]+)")
+_quote = partial(quote, safe="~", encoding="latin-1")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9/._~-]*")  # needs no percent-encoding
+_REMEDY = (
+    "leave credentials and signature_version out of the script, so that it signs with AWS_ACCESS_KEY_ID and its secret"
+)
+
+
+class _Signed(NamedTuple):
+    """What a request states about its signature by version 4."""
+
+    credential: str  # <access key id>/<date>/<region>/<service>/aws4_request
+    headers: Sequence[str]
+    signature: str
+    moment: str  # such as 20260131T120000Z
+    seconds: int  # for which it is valid
+    payload: str
+
+
+def signing_key_id(request: Request, keys: Keys) -> str:
+    """Return the id of the key that a request is signed with. Raises an S3Error, like S3, unless that is one of the keys."""
+    query = parse_qsl(request.query, keep_blank_values=True, encoding="latin-1") if request.query else []
+    values = dict(query)
+    if "Signature" in values and "authorization" not in request.headers:
+        return _check_version_2(request, values, keys)
+    signed = _stated(request, values)
+    key_id, _, scope = signed.credential.partition("/")
+    secret = _secret(key_id, keys)
+    start = _seconds(signed.moment)
+    if not start - _SKEW <= time.time() <= start + signed.seconds:
+        if "authorization" in request.headers:
+            raise S3Error("RequestTimeTooSkewed")
+        raise S3Error("AccessDenied", Message="Request has expired")
+    unsigned = [name for name in request.headers if name.startswith("x-amz-") and name not in signed.headers]
+    if unsigned or "host" not in signed.headers:
+        raise S3Error("AccessDenied", Message="There were headers present in the request which were not signed")
+    canonical = _canonical_request(request, query, signed)
+    text = f"{_SCHEME}\n{signed.moment}\n{scope}\n{hashlib.sha256(canonical.encode('latin-1')).hexdigest()}"
+    _compare(hmac.digest(_signing_key(secret, scope), text.encode(), "sha256").hex(), signed.signature)
+    return key_id
+
+
+def _stated(request: Request, values: Mapping[str, str]) -> _Signed:
+    if authorization := request.headers.get("authorization"):
+        found = _AUTHORIZATION.fullmatch(authorization)
+        if found is None:
+            raise S3Error("AccessDenied", Message=f"The request is not signed with {_SCHEME}; {_REMEDY}")
+        payload = request.headers.get("x-amz-content-sha256")
+        if payload is None:  # as from curl 7
+            raise S3Error("AccessDenied", Message="Missing required header for this request: x-amz-content-sha256")
+        moment = request.headers.get("x-amz-date", "")
+        return _Signed(found[1], found[2].split(";"), found[3], moment, _SKEW, payload)
+    if values.get("X-Amz-Algorithm") != _SCHEME:
+        raise S3Error("AccessDenied", Message=f"The request is not signed; {_REMEDY}")
+    credential, names, signature, moment, seconds = (
+        values.get(f"X-Amz-{name}", "") for name in ("Credential", "SignedHeaders", "Signature", "Date", "Expires")
+    )
+    if not re.fullmatch("[0-9]{1,6}", seconds) or int(seconds) > _LONGEST:
+        raise S3Error("AccessDenied", Message=f"X-Amz-Expires must be between 0 and {_LONGEST} seconds")
+    return _Signed(credential, names.split(";"), signature, moment, int(seconds), "UNSIGNED-PAYLOAD")
+
+
+def _canonical_request(request: Request, query: Sequence[tuple[str, str]], signed: _Signed) -> str:
+    path = request.path
+    if not _PLAIN_PATH.fullmatch(path):
+        path = quote(unquote_to_bytes(path), safe="/~")
+    pairs = sorted((_quote(name), _quote(value)) for name, value in query if name != "X-Amz-Signature")
+    headers = "".join(f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signed.headers)
+    parameters = "&".join(f"{name}={value}" for name, value in pairs)
+    return f"{request.method}\n{path}\n{parameters}\n{headers}\n{';'.join(signed.headers)}\n{signed.payload}"
+
+
+def _check_version_2(request: Request, values: Mapping[str, str], keys: Keys) -> str:
+    from botocore.auth import HmacV1Auth
+    from botocore.credentials import ReadOnlyCredentials
+
+    key_id, expires = values.get("AWSAccessKeyId", ""), values.get("Expires", "")
+    secret = _secret(key_id, keys)
+    if not re.fullmatch("[0-9]{1,12}", expires) or int(expires) < time.time():
+        raise S3Error("AccessDenied", Message="Request has expired")
+    headers = {**request.headers, **values}  # a URL can have headers, too
+    amazon = sorted(f"{name}:{value}" for name, value in headers.items() if name.startswith("x-amz-"))
+    resource = HmacV1Auth(ReadOnlyCredentials(key_id, secret, None)).canonical_resource(
+        urlsplit(f"http://s3{request.path}?{request.query}")
+    )
+    stated = (headers.get("content-md5", ""), headers.get("content-type", ""), expires)
+    text = "\n".join((request.method, *stated, *amazon, resource))
+    _compare(base64.b64encode(hmac.digest(secret.encode(), text.encode(), "sha1")).decode(), values["Signature"])
+    return key_id
+
+
+def _secret(key_id: str, keys: Keys) -> str:
+    if key_id not in keys:
+        message = f"The AWS Access Key Id you provided does not exist in our records; {_REMEDY}"
+        raise S3Error("InvalidAccessKeyId", Message=message)
+    return keys[key_id]
+
+
+def _compare(computed: str, stated: str) -> None:
+    if not hmac.compare_digest(computed.encode(), stated.encode()):
+        raise S3Error("SignatureDoesNotMatch")
+
+
+@lru_cache(maxsize=64)
+def _signing_key(secret: str, scope: str) -> bytes:
+    key = f"AWS4{secret}".encode()
+    for part in scope.split("/"):  # date, region, service, aws4_request
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+@lru_cache(maxsize=64)
+def _seconds(moment: str) -> int:
+    """Return the seconds since 1970 of a time as it is signed."""
+    try:
+        return calendar.timegm(time.strptime(moment, "%Y%m%dT%H%M%SZ"))
+    except ValueError:
+        raise S3Error("AccessDenied", Message="AWS authentication requires a valid Date or x-amz-date header") from None
