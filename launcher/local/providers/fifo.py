@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import select
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -22,12 +23,13 @@ from threading import Event, Thread
 from entrypoints.contract import epochs_name, fifo_name
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers.directories import for_each_delivery
+from launcher.local.providers.directories import for_each_delivery, remove_tree
 from launcher.local.providers.pipe_content import Epochs, open_epochs
 from launcher.local.providers.read_ahead import in_order, read_ahead
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
 _SHORT, _LONG = 0.001, 0.05  # seconds between two attempts to find a reader: at first, and at most
+_NO_FIFO = (errno.ENOENT, errno.ELOOP, errno.EISDIR)  # it is gone, or a link or a folder is in its place
 _LOOK_MILLISECONDS = 100  # between two checks of the stop event while the pipe is full
 
 
@@ -76,9 +78,9 @@ def _feed(delivery: Delivery, epochs: Epochs, path: Path, stop: Event) -> None:
         except Exception as error:  # noqa: BLE001 - the thread that runs the job handles every error
             _fail(delivery, error, stop)
         finally:
-            path.unlink(missing_ok=True)
+            remove_tree(path, delivery.on_warning)  # the job may have replaced it
         if following is None or stop.is_set():
-            (following or path).unlink(missing_ok=True)
+            remove_tree(following or path, delivery.on_warning)
             return
         path = following
 
@@ -111,19 +113,24 @@ def _fail(delivery: Delivery, error: Exception, stop: Event) -> None:
 def _open_when_read(path: Path, stop: Event) -> int | None:
     """Return the FIFO's writing end, non-blocking, once a reader has opened it; None after `stop`.
 
-    If the job has removed the FIFO, it does not want the channel: wait for `stop`.
+    If the job has removed or replaced the FIFO, it does not want the channel: wait for `stop`. Nothing is written into what is in
+    its place: a link could lead a job in a container to files of this machine that only this user can write.
     """
     pause = _SHORT
     while not stop.wait(pause):
         try:
-            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        except FileNotFoundError:
-            stop.wait()
-            return None
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
+            if error.errno in _NO_FIFO:
+                stop.wait()
+                return None
             if error.errno != errno.ENXIO:  # no process reads it yet
                 raise
         else:
+            if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
+                os.close(pipe)
+                stop.wait()
+                return None
             with suppress(AttributeError, OSError):  # not Linux, or beyond the user's limit for all pipes together
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
             return pipe

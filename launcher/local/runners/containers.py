@@ -201,10 +201,9 @@ class Containers:
         return process
 
     def enter(self, host: HostProcess, stdout: int | None) -> subprocess.Popen[bytes]:
-        # The program keeps the terminal, so it gets its variables by a FIFO.
+        # The program keeps the terminal, so it gets its variables by a FIFO, in a folder that the container cannot write.
         variables = host.root / contract.CONFIG_DIR / ".variables"
-        os.mkfifo(variables)
-        variables.chmod(0o644)  # for the image's user; other users of this machine cannot enter the folder
+        os.mkfifo(variables, 0o644)  # for the image's user; other users of this machine cannot enter the folder
         Thread(target=variables.write_bytes, args=[_exports(host.environ)], daemon=True).start()
         terminal = ["--tty"] if sys.stdin.isatty() else []
         script = f'. {contract.BASE_DIR}/{variables.relative_to(host.root)} && exec "$@"'

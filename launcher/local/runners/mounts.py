@@ -28,7 +28,7 @@ def folder_mounts(host: HostProcess, volumes: Sequence[str]) -> Iterator[str]:
     """Yield the options that mount SageMaker's own folders, and the image's volumes inside them, which would hide files.
 
     The rest of /opt/ml is the image's, which may have its code there. A mount also cannot be replaced by a link, which would lead
-    to another file of this machine than of the container.
+    to another file of this machine than of the container. The container cannot write where this machine writes files while it runs.
     """
     names = [contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DIR]
     places = [Path(volume) for volume in volumes if ".." not in Path(volume).parts]
@@ -38,7 +38,11 @@ def folder_mounts(host: HostProcess, volumes: Sequence[str]) -> Iterator[str]:
     for folder in (host.root.absolute() / name for name in names):
         if folder not in bound:
             folder.mkdir(parents=True, exist_ok=True)
-            yield from ("--mount", csv_line("type=bind", f"source={folder}", f"target={target_of(host, folder)}"))
+            mode = ["readonly"] if folder == host.root.absolute() / contract.CONFIG_DIR else []
+            yield from (
+                "--mount",
+                csv_line("type=bind", f"source={folder}", f"target={target_of(host, folder)}", *mode),
+            )
 
 
 def mount_options(host: HostProcess, bind: BindMount, dialect: Dialect, label: str) -> tuple[str, str]:

@@ -141,6 +141,7 @@ while not os.path.exists(data + "efs/go"):
         assert f"{host} | names 2 {host}" in output
         assert f"{host} | without keys 403" in output
         assert f"{host} | s3 b'train 2\\n'" in output
+        assert f"{host} | config Read-only file system" in output
         assert f"{host} | environ it's $HOME" in output
         assert f"{host} | fast Read-only file system" in output
         # A link in place of such a folder would lead outside to another file of this machine than in the container.
@@ -390,6 +391,35 @@ def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, engi
     assert f"or log in: `{engine.name} login 127.0.0.1:1`" in output
     assert "needs an image, and none is named" in launch(here, *in_engine(engine, ""), code=2)
     assert not (here / ".launch").exists()
+
+
+def test_shell_of_a_hostile_image_gets_the_variables_and_overwrites_nothing(here: Path, engine: Engine) -> None:
+    """The image's /bin/sh puts a link in place of the FIFO with the variables, before and after it is made."""
+    mine = here / "authorized_keys"
+    mine.write_text("mine")
+    sh = f"""#!/usr/bin/python3
+import os, sys
+folder = "/opt/ml/input/config"
+def trap():
+    try:
+        os.symlink({str(mine)!r}, folder + "/link")
+        os.rename(folder + "/link", folder + "/.variables")
+        return "placed"
+    except OSError as error:
+        return error.strerror
+placed = trap()
+if sys.argv[1] == "-s":
+    sys.stdin.read()
+elif "variables" in sys.argv[2]:
+    print(placed, "export SECRET=hidden" in open(folder + "/.variables").read(), trap())
+"""
+    engine.make_image("hostile:1", files={"/usr/bin/sh": sh})
+    write_job(here, "", "channels: null\nenvironment: {SECRET: hidden}\n")
+    words = command(*in_engine(engine, "hostile:1"))
+    shell = [*words[:3], "shell", *words[3:]]
+    done = subprocess.run(shell, cwd=here, input="", capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (done.returncode, mine.read_text()) == (0, "mine"), done.stderr
+    assert done.stdout == "Read-only file system True Read-only file system\n"
 
 
 def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, engine: Engine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,46 @@ def test_job_may_remove_its_fifo(deliver: Deliver, folder: Path) -> None:
     delivery = deliver()
     with provide(delivery):
         fifo(delivery, 0).unlink()
+
+
+@pytest.mark.parametrize("kind", ["link to a file", "link to a FIFO", "file", "folder", "link to nothing"])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_nothing_is_written_into_what_the_job_put_in_place_of_its_fifo(
+    deliver: Deliver, folder: Path, tmp_path: Path, kind: str, epoch: int
+) -> None:
+    """A link in a container leads to a file of this machine here."""
+    (folder / "a").write_bytes(b"sent")
+    mine, trap = tmp_path / "authorized_keys", tmp_path / "trap"
+    mine.write_text("mine")
+    if kind == "folder":
+        trap.mkdir()
+    elif kind == "file":
+        trap.write_text("mine")
+    else:
+        trap.symlink_to(mine)
+    if kind == "link to a FIFO":
+        mine.unlink()
+        os.mkfifo(mine)
+    if kind == "link to nothing":
+        mine.unlink()
+    other = os.open(mine, os.O_RDONLY | os.O_NONBLOCK) if kind == "link to a FIFO" else -1
+    delivery = deliver()
+    with provide(delivery):
+        for earlier in range(epoch):
+            assert fifo(delivery, earlier).read_bytes() == b"sent"
+        place = fifo(delivery, epoch)
+        if kind == "folder":
+            place.unlink()
+        trap.rename(place)
+        time.sleep(0.2)  # the provider looks for a reader every 0.05 s
+        if other >= 0:
+            assert os.read(other, 100) == b""
+            os.close(other)
+        elif kind != "folder":
+            assert (mine.exists(), place.is_symlink()) == (kind != "link to nothing", kind != "file")
+            assert not place.exists() or place.read_text() == "mine"
+    assert list(delivery.data_dir.iterdir()) == []
+    assert mine.exists() == (kind != "link to nothing")
 
 
 def test_existing_name_of_a_fifo_is_refused(deliver: Deliver, folder: Path) -> None:
