@@ -24,7 +24,7 @@ _KEPT_FLAGS = ("nosuid", "nodev", "noexec", "noatime", "relatime", "nodiratime")
 
 
 def enter(host: dict[str, Any]) -> None:
-    """Set up the namespaces and exec. `host` has the settings that `runners.processes` wrote."""
+    """Set up the namespaces and exec. `host` has the settings that `runners.processes` passes."""
     tool = host["mount"]
     for bind in host["binds"]:
         if bind["written"]:
@@ -113,4 +113,6 @@ def _mounts_at(target: str) -> list[tuple[str, list[str]]]:
 
 
 if __name__ == "__main__":
-    enter(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    with os.fdopen(int(sys.argv[1]), encoding="utf-8") as file:
+        settings = json.load(file)
+    enter(settings)

@@ -14,6 +14,7 @@ Except for a file system mounted `rw`, nothing outside ./.launch, which git igno
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import signal
 import sys
@@ -26,7 +27,7 @@ from typing import Any
 
 from entrypoints import contract
 from launcher.console import Console, human_bytes
-from launcher.errors import InputError, RefusedError, StoppedError
+from launcher.errors import InputError, RefusedError, StoppedError, dotted
 from launcher.jobs.outcome import Outcome
 from launcher.local.attempts import run_attempts
 from launcher.local.data.channel_paths import ChannelPaths, with_channel_paths
@@ -78,6 +79,9 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
         )
     if options.interrupts and not plan.request.get("EnableManagedSpotTraining"):
         console.warn("SageMaker interrupts and restarts a job only with enable_managed_spot_training: true")
+    for place, text in _visible_arguments(plan):
+        what = "is an argument of a program, so other users of this machine see it in the process list"
+        console.warn(f"{place}: the value of {text} {what}; pass it in environment")
     named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
     for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):
         console.warn(f"--mount {identity}: no channel of this job is on this file system")
@@ -110,6 +114,14 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
         return report(run, replace(outcome, reason=local.named(outcome.reason), exit_code=exit_code))
 
 
+def _visible_arguments(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the arguments of the job's programs that have values of `${NAME}`: place and text in the spec."""
+    for path, text in plan.masked.items():
+        is_parameter = path[0] == "HyperParameters" and plan.code is not None
+        if is_parameter or path[1:2] in (("ContainerArguments",), ("ContainerEntrypoint",)):
+            yield dotted(plan.origin.place(path)), text
+
+
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """Make a folder for temporary files, and remove those of runs that were killed: no process holds their locks."""
@@ -127,9 +139,15 @@ def _scratch() -> Iterator[Path]:
 
 
 def _make_folder(folder: Path) -> None:
+    """Make the run's folder, which only this user may enter: its settings, logs and outputs can have secrets."""
+    runs = folder.parent
     try:
-        folder.mkdir(parents=True)
-        (folder.parent / ".gitignore").write_text("*\n")
+        with suppress(FileExistsError):
+            runs.mkdir(0o700)
+        if runs.stat().st_uid == os.geteuid():
+            runs.chmod(0o700)  # earlier versions let all users in
+        folder.mkdir(0o700)
+        (runs / ".gitignore").write_text("*\n")
     except FileExistsError:
         raise _existing_run(folder) from None
     except OSError as error:

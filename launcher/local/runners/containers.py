@@ -75,7 +75,7 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
             _refuse_foreign_address(engine, address)
             counts = (options.instance_count, *options.restart_hosts)
             alone = isolated and all(len(hosts_of(plan.request, count)) == 1 for count in counts)
-            yield Containers(engine, image, label, console, address, isolated, alone, umask)
+            yield Containers(engine, image, label, console, address, isolated, alone)
         finally:
             os.umask(umask)
 
@@ -112,7 +112,6 @@ class Containers:
     address: str
     isolated: bool
     alone: bool  # without any network, even one of its own
-    umask: int = 0o022  # the user's
     kept: list[Path] = field(default_factory=list)  # folders of the hosts that outlast the run
     begun: float = 0.0  # when the containers were started
     signalled: set[str] = field(default_factory=set)  # containers that this run has ended
@@ -171,10 +170,8 @@ class Containers:
         self.kept.clear()
         self.signalled.clear()
         self.begun = time.time()
-        folder = hosts[0].root.parent.parent
-        folder.chmod(0o777 & ~self.umask)
         with ExitStack() as stack:
-            stack.callback(self._give_back, folder)
+            stack.callback(self._give_back, hosts[0].root.parent.parent)
             for host in hosts:
                 self.kept.extend(let_all_users_in(host))
                 create(self.engine, self.its_image, host, self._name(host), self.label, self._network_options(host))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from entrypoints import contract
 from launcher.console import Console
@@ -125,10 +126,8 @@ class Processes:
         )
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self._command(host),
-            cwd="/",
-            env={"TMPDIR": host.temporary, **host.environ},
+        return self._start(
+            host,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -136,32 +135,24 @@ class Processes:
         )
 
     def enter(self, host: HostProcess, stdout: int | None) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self._command(host), cwd="/", env={"TMPDIR": host.temporary, **host.environ}, stdout=stdout
-        )
+        return self._start(host, stdout=stdout)
 
-    def _command(self, host: HostProcess) -> Sequence[str | Path]:
-        command: Sequence[str | Path] = host.command
-        if self.mounts:
-            stage = host.root.parent / "stage"
-            settings = {
-                "name": host.name,
-                "root": host.root,
-                "base_dir": contract.BASE_DIR,
-                "stage": stage,
-                "etc_hosts": host.root.parent / "hosts",
-                "binds": [asdict(bind) for bind in host.binds],
-                "command": host.command,
-                "mount": shutil.which("mount"),
-            }
-            settings_file = stage.with_suffix(".json")
-            settings_file.write_text(json.dumps(settings, default=str), encoding="utf-8")
-            # -I: the job must not import modules from the launcher's folder.
-            command = [*sandbox.unshare(), sys.executable, "-I", enter.__file__, settings_file]
-        if setpriv := shutil.which("setpriv"):
-            # The job ends even if the launcher is killed; without namespaces it is boot.py that ends the training (see `kill`).
-            command = [setpriv, "--pdeathsig", "KILL" if self.mounts else "QUIT", *command]
-        return command
+    def _start(self, host: HostProcess, **options: Any) -> subprocess.Popen[bytes]:
+        with contextlib.ExitStack() as stack:
+            command, inherited = host.command, list[int]()
+            if self.mounts:
+                # In memory, since the command can have secrets, as in the arguments of a hyperparameter.
+                settings = stack.enter_context(os.fdopen(os.memfd_create("host"), "w+b"))
+                settings.write(_settings(host))
+                settings.seek(0)
+                inherited.append(settings.fileno())
+                # -I: the job must not import modules from the launcher's folder.
+                command = (*sandbox.unshare(), sys.executable, "-I", enter.__file__, str(settings.fileno()))
+            if setpriv := shutil.which("setpriv"):
+                # The job ends even if the launcher is killed; without namespaces it is boot.py that ends the training (see `kill`).
+                command = (setpriv, "--pdeathsig", "KILL" if self.mounts else "QUIT", *command)
+            environ = {"TMPDIR": host.temporary, **host.environ}
+            return subprocess.Popen(command, cwd="/", env=environ, pass_fds=inherited, **options)
 
     def terminate(self, process: subprocess.Popen[bytes]) -> bool:
         try:
@@ -194,6 +185,21 @@ class Processes:
         for host in hosts:
             shutil.copytree(host.temporary, host.root.parent / "tmp", symlinks=True, ignore=_special)
         return Kept({}, ())
+
+
+def _settings(host: HostProcess) -> bytes:
+    """Return the settings that `enter` reads."""
+    settings = {
+        "name": host.name,
+        "root": host.root,
+        "base_dir": contract.BASE_DIR,
+        "stage": host.root.parent / "stage",
+        "etc_hosts": host.root.parent / "hosts",
+        "binds": [asdict(bind) for bind in host.binds],
+        "command": host.command,
+        "mount": shutil.which("mount"),
+    }
+    return json.dumps(settings, default=str).encode()
 
 
 def _special(folder: str, names: Sequence[str]) -> list[str]:

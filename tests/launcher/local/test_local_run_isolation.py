@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import launcher
 from entrypoints import contract
+from launcher.checks.examples import laid_over_base
 from launcher.console import Console
 from launcher.local.hosts import write_code
 from launcher.local.runners.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
-from local_jobs import launch, write_job
+from local_jobs import launch, namespaces, write_job
 
 READS_S3 = """
 import os, urllib.error, urllib.request
@@ -33,6 +36,51 @@ def test_each_run_has_keys_without_which_its_s3_answers_nothing(here: Path) -> N
     for output in outputs:
         assert "without keys: 403\n" in output and "with keys: b'train 0\\n'\n" in output
     assert len({found for output in outputs for found in re.findall(r"key id: (\w+)", output)}) == 2
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_other_users_cannot_enter_the_runs_folder(here: Path, exists: bool) -> None:
+    """Earlier versions let them in."""
+    runs = here / ".launch"
+    if exists:
+        runs.mkdir(0o755)
+    script = f"import os\nfor path in ({str(runs)!r}, {str(runs / 'job')!r}): print('mode', oct(os.stat(path).st_mode))"
+    write_job(here, script, "channels: null\n")
+    assert re.findall(r"mode (\w+)", launch(here, "--no-namespaces")) == ["0o40700", "0o40700"]
+
+
+@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
+def test_secret_argument_is_warned_of_and_in_no_file(
+    here: Path, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not options:
+        namespaces()
+    monkeypatch.setenv("A_TOKEN", "hf_secret")
+    script = f"""
+import pathlib, sys
+secret = "hf_" + "secret"
+print(sys.argv[1:] == ["--token", secret, "--width", "3"])
+for path in pathlib.Path({str(here)!r}, ".launch").rglob("*"):
+    if path.is_file() and secret.encode() in path.read_bytes():
+        print("in", path.name, oct(path.stat().st_mode))
+"""
+    write_job(here, script, "channels: null\nhyperparameters: {token: '${A_TOKEN}', width: 3}\n")
+    output = launch(here, *options)
+    assert "algo-1 | True\n" in output
+    assert set(re.findall(r"\| in (.*)", output)) == {"hyperparameters.json 0o100600"}
+    words = "warning: hyperparameters.token: the value of ${A_TOKEN} is an argument of a program, so other users"
+    assert output.count(words) == 1 == output.count("other users")
+    assert "hf_secret" not in output
+
+
+def test_secret_in_the_arguments_of_an_entrypoint_is_warned_of(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "hf_secret")
+    entrypoint = 'container_entrypoint: [sh, -c, "exit 0", "${A_TOKEN}"]\n'
+    settings = "hyperparameters: {token: '${A_TOKEN}'}\nenvironment: {TOKEN: '${A_TOKEN}'}\n"
+    (here / "job.yaml").write_text(laid_over_base(f"channels: null\n{entrypoint}{settings}"))
+    output = launch(here)
+    assert "warning: container_entrypoint[3]: the value of ${A_TOKEN} is an argument of a program, so" in output
+    assert output.count("other users") == 1
 
 
 def test_hosts_of_the_next_attempt_get_the_code_of_the_plan(here: Path) -> None:

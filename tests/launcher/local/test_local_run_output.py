@@ -302,4 +302,4 @@ for folder in ("/opt/ml/launcher_bundle", "/opt/ml/input/data/launcher_code", os
         here, script, "channels: {train: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key}}"
     )
     launch(here)
-    assert sorted(path.name for path in (here / ".launch/job/algo-1").iterdir()) == ["hosts", "ml", "stage.json"]
+    assert sorted(path.name for path in (here / ".launch/job/algo-1").iterdir()) == ["hosts", "ml"]
