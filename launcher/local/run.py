@@ -17,6 +17,7 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -89,7 +90,7 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
         with ExitStack() as stack:
             runner = stack.enter_context(opened(plan, options, console))
             stops.held = True  # A signal in the moment in which a folder is made would leave that folder.
-            scratch = stack.enter_context(_scratch())
+            scratch = stack.enter_context(_scratch(folder))
             stops.release()
             run = LocalRun(plan, options, folder, hosts, console, runner, scratch)
             local = with_channel_paths(plan, options.channels, scratch)
@@ -123,19 +124,34 @@ def _visible_arguments(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
-    """Make a folder for temporary files, and remove those of runs that were killed: no process holds their locks."""
+def _scratch(run: Path) -> Iterator[Path]:
+    """Make a folder for temporary files of the run in a folder.
+
+    Those of runs that were killed are removed, and their FIFOs, at which a search of their folders would wait for ever: no process
+    holds their locks.
+    """
     with TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        with (folder / "locking").open("w") as own:
+        with (folder / "locking").open("w", encoding="utf-8", errors="surrogateescape") as own:
+            own.write(str(run))
+            own.flush()
             with suppress(OSError):  # Not all file systems have locks.
                 fcntl.flock(own, fcntl.LOCK_EX)
                 (folder / "locking").rename(folder / _LOCK)  # Other runs look for locks by this name only.
             for lock in folder.parent.glob(f"launch-*/{_LOCK}"):
-                with suppress(OSError), lock.open("r+") as other:  # another user's, or that of a run that goes on
-                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(lock.parent, ignore_errors=True)
+                with suppress(OSError), lock.open("r+", encoding="utf-8", errors="surrogateescape") as other:
+                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails for that of a run that goes on
+                    if os.fstat(other.fileno()).st_uid == os.geteuid():
+                        _remove_fifos(other.read())
+                        shutil.rmtree(lock.parent, ignore_errors=True)
             yield folder
+
+
+def _remove_fifos(folder: str) -> None:
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            if stat.S_ISFIFO(path.lstat().st_mode):
+                path.unlink()
 
 
 def _make_folder(folder: Path) -> None:

@@ -20,12 +20,15 @@ def test_killed_job_reads_each_sample_once_and_leaves_nothing(
     Trial(tmp_path, seed, channels).run(1)
 
 
-def test_temporary_folder_of_a_killed_run_is_removed_by_the_next(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_folder_and_fifos_of_a_killed_run_are_removed_by_the_next(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     namespaces()
     temporary = here / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    write_job(here, "import time\nprint('ready', flush=True)\ntime.sleep(600)", "channels: null\n")
+    channels = "channels: {pipe: {s3_uri: s3://bucket/train/, input_mode: Pipe}}\n"
+    write_job(here, "import time\nprint('ready', flush=True)\ntime.sleep(600)", channels)
     with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
         assert run.stdout is not None
         assert any(b"ready" in line for line in run.stdout)
@@ -36,5 +39,6 @@ def test_temporary_folder_of_a_killed_run_is_removed_by_the_next(here: Path, mon
         run.kill()
     assert wait_for(lambda: not processes_of(here))
     assert list(temporary.iterdir()) == [folder]
-    launch(here, "--name", "third")
+    assert (here / ".launch/job/algo-1/ml/input/data/pipe_0").is_fifo()
+    launch(here, "--name", "third")  # asserts that there is no FIFO
     assert list(temporary.iterdir()) == []
