@@ -32,7 +32,7 @@ from launcher.local.s3_server.storage.changes import Journal, Stored, stamp
 from launcher.local.s3_server.storage.incoming import Incoming, Received
 from launcher.local.s3_server.storage.walker import Walker, is_plain
 
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")  # what boto3 accepts
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")  # what boto3 accepts
 _NEW_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _KEY_LIMIT = 1024  # bytes of UTF-8, as in S3
 _TAKEN = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}
@@ -86,7 +86,7 @@ class Store:
 
     def create_bucket(self, bucket: str) -> None:
         """Make a bucket in the overlay, unless it exists, as in us-east-1. Raises S3Error InvalidBucketName."""
-        if not _NEW_BUCKET.fullmatch(bucket):
+        if not _NEW_BUCKET.fullmatch(bucket) and not self.has_bucket(bucket):
             raise S3Error("InvalidBucketName", BucketName=bucket)
         Path(self._overlay, bucket).mkdir(parents=True, exist_ok=True)
 

@@ -126,6 +126,17 @@ def test_new_server_on_an_overlay_keeps_earlier_changes(local: Local) -> None:
     assert head["ETag"] != tag and head["Metadata"] == {} and local.get("a") == b"changed by hand"
 
 
+def test_bucket_of_one_letter_is_read(local: Local) -> None:
+    """S3 has none, but boto3 and a spec name it."""
+    (local.data / "b").mkdir()
+    (local.data / "b/k").write_bytes(b"one")
+    assert [entry["Key"] for entry in local.client.list_objects_v2(Bucket="b")["Contents"]] == ["k"]
+    assert local.client.get_object(Bucket="b", Key="k")["Body"].read() == b"one"
+    local.client.create_bucket(Bucket="b")  # as rclone does before it writes
+    with pytest.raises(ClientError, match="InvalidBucketName"):
+        local.client.create_bucket(Bucket="c")
+
+
 def test_etag_of_a_data_file_changes_with_it_and_is_not_an_md5(local: Local) -> None:
     path = local.objects / "k"
     path.write_bytes(b"one")
