@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
 from launcher.local.s3_server.documents import NO_VERSION, Pairs, S3Error, document
-from launcher.local.s3_server.http_server import ChunkedBody, CountedBody, Request, Response
+from launcher.local.s3_server.http_server import DIGITS, ChunkedBody, CountedBody, Request, Response, whole_number
 from launcher.local.s3_server.storage import checksums
 from launcher.local.s3_server.storage.changes import Stored
 from launcher.local.s3_server.storage.incoming import Received, Slot
@@ -20,7 +20,7 @@ from launcher.local.s3_server.storage.store import Store
 from launcher.local.s3_server.storage.uploads import PART_SIZES, Uploads
 
 _BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete need less
-_SOURCE_RANGE = re.compile(r"bytes=(\d+)-(\d+)", re.ASCII)
+_SOURCE_RANGE = re.compile(rf"bytes=(\d{{1,{DIGITS}}})-(\d{{1,{DIGITS}}})", re.ASCII)
 
 # Attributes that a client can put with an object and gets back with it, besides x-amz-meta-*. Spelt as in S3's responses.
 # A GET can override each by a query parameter, `response-content-type` and so on.
@@ -54,9 +54,10 @@ class Call:
     def number(self, name: str, default: int) -> int:
         """Return a query parameter that is a count."""
         text = self.query.get(name) or str(default)
-        if not (text.isascii() and text.isdigit()):
+        number = whole_number(text)
+        if number is None:
             raise S3Error("InvalidArgument", ArgumentName=name, ArgumentValue=text)
-        return int(text)
+        return number
 
     def checksum_algorithm(self) -> str:
         """Return the checksum algorithm that the client requests, in lower case; empty for none."""
@@ -169,8 +170,9 @@ class Call:
 
     def stated_size(self) -> int | None:
         """Return the number of bytes that the client states; with aws-chunked, HTTP's own length differs."""
-        text = self.headers.get("x-amz-decoded-content-length" if self._is_aws_chunked() else "content-length", "")
-        return int(text) if text.isascii() and text.isdigit() else None
+        return whole_number(
+            self.headers.get("x-amz-decoded-content-length" if self._is_aws_chunked() else "content-length", "")
+        )
 
     def _is_aws_chunked(self) -> bool:
         """Return whether the body is in S3's own chunks; like S3, ignore Content-Encoding."""

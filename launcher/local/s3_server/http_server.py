@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 _log = logging.getLogger(__name__)
 _BUFFER = 64 * 1024  # bytes; a file up to this size is sent with its headers in one packet
+DIGITS = 20  # of 2**64; Python refuses thousands
 _LINE_LIMIT = 64 * 1024  # bytes of one header line
 _SENDFILE_LIMIT = 1 << 30  # bytes per call; the kernel sends at most 2 GB
 _SCRAP = bytearray(_BUFFER)  # for bytes to be discarded, shared by all threads
@@ -157,8 +158,8 @@ class _Server(socketserver.TCPServer):
     def __init__(self, answer: Answer, address: str) -> None:
         super().__init__((address, 0), socketserver.BaseRequestHandler)
         self._answer = answer
-        self._open: dict[threading.Thread, socket.socket] = {}
         self._address = address
+        self._open: dict[threading.Thread, socket.socket] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for the new connection, registered for `server_close` before it runs."""
@@ -212,10 +213,10 @@ def _exchange(stream: io.BufferedReader, connection: socket.socket, answer: Answ
         return False
     if request is None:
         return False
-    waiting = request.headers.get("expect", "").lower() == "100-continue"
     if request.headers.get("host", "").partition(":")[0] not in (address, "localhost"):
         _send(connection, Response(403, {"Connection": "close"}, f"this is {address} only".encode()), with_body=True)
         return False
+    waiting = request.headers.get("expect", "").lower() == "100-continue"
     response = answer(request)
     keep = request.headers.get("connection", "").lower() != "close" and not waiting
     if not keep:
@@ -251,10 +252,15 @@ def _read_request(stream: io.BufferedReader, start: Callable[[], None]) -> Reque
 def _body(stream: io.BufferedReader, headers: Mapping[str, str], start: Callable[[], None]) -> io.RawIOBase:
     if "chunked" in headers.get("transfer-encoding", "").lower():
         return ChunkedBody(stream, start)
-    length = headers.get("content-length", "0")
-    if not length.isascii() or not length.isdigit():
+    length = whole_number(headers.get("content-length", "0"))
+    if length is None:
         raise _MalformedRequest("Content-Length is not a number")
-    return CountedBody(stream, int(length), start)
+    return CountedBody(stream, length, start)
+
+
+def whole_number(text: str) -> int | None:
+    """Return a number >= 0, such as a header has; None if the text is another or longer than any number of bytes."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else None
 
 
 def _send(connection: socket.socket, response: Response, *, with_body: bool) -> None:

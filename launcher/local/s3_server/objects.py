@@ -12,13 +12,13 @@ from itertools import accumulate
 
 from launcher.local.s3_server.call import ENCRYPTION, KEPT, KEPT_AMZ, Call, headers_with, shown_headers, xml
 from launcher.local.s3_server.documents import Pairs, S3Error, Value, read_parts, timestamp
-from launcher.local.s3_server.http_server import FileSlice, Response
+from launcher.local.s3_server.http_server import DIGITS, FileSlice, Response
 from launcher.local.s3_server.storage import checksums
 from launcher.local.s3_server.storage.changes import Stored
 from launcher.local.s3_server.storage.uploads import PART_SIZES
 
 _DEFAULT_TYPE = "binary/octet-stream"  # S3's own
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
+_RANGE = re.compile(rf"bytes=(\d{{0,{DIGITS}}})-(\d{{0,{DIGITS}}})", re.ASCII)
 _PAGE = 1000  # parts in one response of ListParts
 
 
@@ -32,7 +32,7 @@ def get_object(call: Call) -> Response:
             "Accept-Ranges": "bytes",
             "Content-Type": _DEFAULT_TYPE,
             **shown_headers(stored),
-            **{name: text for name in KEPT if (text := call.query.get(f"response-{name.lower()}"))},
+            **_replaced_headers(call),
         }
         if call.unchanged(stored):
             os.close(descriptor)
@@ -50,6 +50,16 @@ def get_object(call: Call) -> Response:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _replaced_headers(call: Call) -> dict[str, str]:
+    """Return the headers that the query states. Raises S3Error InvalidArgument if one cannot be a header, or has more in it."""
+    found = {name: text for name in KEPT if (text := call.query.get(f"response-{name.lower()}"))}
+    for name, text in found.items():
+        if not text.isprintable() or max(text) > "\xff":
+            message = "Header value cannot be represented using ISO-8859-1."
+            raise S3Error("InvalidArgument", Message=message, ArgumentName=f"response-{name.lower()}")
+    return found
 
 
 def put_object(call: Call) -> Response:

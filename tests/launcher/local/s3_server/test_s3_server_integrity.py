@@ -58,6 +58,34 @@ def test_presigned_urls_are_answered(endpoint: str, s3: Any, version: str) -> No
         assert response.read() == BODY and response.headers["Content-Type"] == "text/csv"
 
 
+@pytest.mark.parametrize("text", ["text/csv\r\nX-Added: 1", "text/csv\n", "a\0", "😀"])
+def test_header_of_the_url_that_cannot_be_one_is_refused(s3: Any, text: str) -> None:
+    s3.put_object(**NAME, Body=BODY)
+    for member in ("ResponseContentType", "ResponseContentDisposition", "ResponseCacheControl"):
+        assert refusal(s3.get_object, **NAME, **{member: text}) == "InvalidArgument"
+    got = s3.get_object(**NAME, ResponseContentType="text/é; a=b")
+    assert (got["ContentType"], got["Body"].read()) == ("text/é; a=b", BODY)
+
+
+def test_numbers_of_thousands_of_digits_are_no_numbers(endpoint: str, s3: Any) -> None:
+    s3.put_object(**NAME, Body=BODY)
+    many = "9" * 5000
+    for asked in (f"bytes=0-{many}", f"bytes=-{many}", f"bytes={many}-"):  # malformed, which S3 ignores
+        assert s3.get_object(**NAME, Range=asked)["Body"].read() == BODY
+    copy = {"CopySource": "bucket/key", "CopySourceRange": f"bytes=0-{many}", "PartNumber": 1}
+    upload = s3.create_multipart_upload(**NAME)["UploadId"]
+    assert refusal(s3.upload_part_copy, **NAME, **copy, UploadId=upload) == "InvalidArgument"
+    connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=PATIENCE)
+    url = f"{endpoint}/bucket?max-keys={many}"
+    connection.request("GET", f"/bucket?max-keys={many}", headers=signed("GET", url))
+    assert b"<Code>InvalidArgument</Code>" in connection.getresponse().read()
+    connection.request(
+        "PUT", "/bucket/key", headers={**signed("PUT", f"{endpoint}/bucket/key"), "Content-Length": many}
+    )
+    assert connection.getresponse().status == 400
+    connection.close()
+
+
 def test_encryption_and_storage_class_are_reported(s3: Any) -> None:
     asked = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "alias/key", "StorageClass": "STANDARD_IA"}
     assert s3.put_object(**NAME, Body=BODY, **asked)["ServerSideEncryption"] == "aws:kms"
