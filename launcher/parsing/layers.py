@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
-from launcher.parsing.spec_text import MAX_BYTES, checked_text
+from launcher.parsing.spec_text import MAX_BYTES, are_of_a_spec, checked_text, first_keys
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, read_tree
 from launcher.spec.channels import KINDS, source_of
-from launcher.spec.job import JobSpec
 from launcher.spec.values import Plain, as_text
 from launcher.spec.variables import Variables
 
@@ -81,19 +80,12 @@ def _read_spec(text: bytes, file: str) -> Tree:
     try:
         tree = _read(text, file)
     except SpecError as error:
-        keys = [
-            found.decode() for found in re.findall(rb"^[\"']?(\w{1,50})[\"']?[ \t]*:", text, re.MULTILINE | re.ASCII)
-        ]
-        if not _are_of_a_spec(keys) and error.problems[0].code != "yaml-empty":
+        if not are_of_a_spec(first_keys(text)) and error.problems[0].code != "yaml-empty":
             raise _NotASpecError from None
         raise
-    if not isinstance(tree.value, dict) or not _are_of_a_spec(tree.value):
+    if not isinstance(tree.value, dict) or not are_of_a_spec(tree.value):
         raise _NotASpecError
     return tree
-
-
-def _are_of_a_spec(keys: Collection[str]) -> bool:
-    return 2 * sum(key in JobSpec.model_fields for key in keys) > len(keys)
 
 
 def _expand_bare_uris(tree: Tree) -> None:

@@ -7,9 +7,10 @@ characters are never printed to a terminal.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from launcher.errors import Location, Problem, SpecError
+from launcher.spec.job import JobSpec
 
 MAX_BYTES = 1_000_000
 SMART_QUOTES = "“”„‟‘’‚‛"
@@ -31,6 +32,17 @@ _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UT
 def is_spec(path: object) -> bool:
     """Return whether a path ends like a spec's, or is `-` for standard input."""
     return str(path) == "-" or str(path).lower().endswith(_ENDINGS)
+
+
+def first_keys(text: bytes) -> list[str]:
+    """Return what look like the keys at the top of a YAML file that cannot be parsed."""
+    found = re.findall(rb"^[\"']?(\w{1,50})[\"']?[ \t]*:", text, re.MULTILINE)
+    return [key.decode("ascii") for key in found]
+
+
+def are_of_a_spec(keys: Collection[str]) -> bool:
+    """Return whether more than half of the keys at the top of a file are those of a spec."""
+    return 2 * sum(key in JobSpec.model_fields for key in keys) > len(keys)
 
 
 def lines_of(source: str | bytes) -> list[str]:
