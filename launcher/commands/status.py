@@ -28,9 +28,9 @@ class Status(JobOptions, Command):
             return self._show_local()
         account = self.account()
         description = describe(account, self.name)
-        lines = tuple(map(account.mask.apply, last_lines(account, self.name)))
+        lines = last_lines(account, self.name)
         explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
-        outcome = Outcome(description, last_lines=explaining, waits=waits_in(lines))
+        outcome = Outcome(description, last_lines=explaining, waits=waits_in(line.message for line in lines))
         if self.as_json:
             self.print_json(outcome.as_data())
         else:

@@ -7,7 +7,6 @@ Temporary errors of AWS and lost connections are retried for as long as they las
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,7 +24,6 @@ from launcher.jobs.outcome import ENDED, Outcome, Statuses
 
 _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
-_REMEMBERED_LINES = 300
 _THROTTLED_SECONDS = 60.0  # without an answer, before throttling is reported
 _LONG_AGO_SECONDS = 180.0  # after its end, no more lines of a job appear
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
@@ -133,7 +131,6 @@ class _Following:
         self._late = (now - (ended or now)).total_seconds() < _LONG_AGO_SECONDS
         self._on_line = view.on_line or line_printer(console)
         self._statuses = Statuses(self._say)
-        self._last: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._next_describe = time.monotonic() + _DESCRIBE_SECONDS
         self._troubled: set[str] = set()  # questions without an answer: `status`, `lines`
         self._last_good: dict[str, float] = {}  # when each question was last answered
@@ -152,12 +149,13 @@ class _Following:
         self._drain()
 
     def outcome(self, *, interrupted: bool) -> Outcome:
-        """Return the job's state, with the lines that explain a failure."""
-        lines: Iterable[str] = ()
+        """Return the job's state, with the lines that explain a failure: those that `launch status` reads, not those shown."""
+        lines: tuple[Line, ...] = ()
         if self.description["TrainingJobStatus"] == "Failed":
-            lines = last_lines(self._account, self._name) if self._logs is None else self._last
-        shown = tuple(map(self._account.mask.apply, lines))  # our report may quote them, so mask secrets
-        return Outcome(self.description, self.metrics.last, shown, interrupted, self.waits.worst())
+            if self._logs is None and self._late:
+                time.sleep(self.view.settling)  # until the last lines can be read
+            lines = last_lines(self._account, self._name)
+        return Outcome(self.description, self.metrics.last, lines, interrupted, self.waits.worst())
 
     def _describe_when_due(self) -> None:
         if time.monotonic() < self._next_describe:
@@ -226,7 +224,6 @@ class _Following:
                     self._on_line(line)
                     self.metrics.note(line.timestamp, line.host, line.message)
                     self.waits.note(line.message)
-                    self._last.append(line.message)
 
     def _report_trouble(self, what: str, error: AwsError | None) -> None:
         """Report once that a question has no answer, and once that it has one again; short throttling is normal."""

@@ -14,7 +14,7 @@ from launcher.cost.show import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.failures.reasons import headline, likely_cause
 from launcher.jobs.logs.loop_waits import ChannelWaits, as_data
-from launcher.jobs.logs.streams import hosts_of
+from launcher.jobs.logs.streams import Line, hosts_of
 
 # Values of TrainingJobStatus; the others are InProgress, Stopping and Deleting.
 ENDED = ("Completed", "Failed", "Stopped")
@@ -63,7 +63,7 @@ class Outcome:
 
     description: Mapping[str, Any]  # DescribeTrainingJob's answer; of a local run its result.json, in the same words
     metrics: Mapping[str, float] = field(default_factory=dict)  # the last value of each
-    last_lines: tuple[str, ...] = ()  # of all hosts, oldest first; they explain a failure
+    last_lines: tuple[Line, ...] = ()  # of all hosts, oldest first; they explain a failure
     interrupted: bool = False
     waits: tuple[ChannelWaits, ...] = ()  # what its training loops wait for
     folder: Path | None = None  # of a local run
@@ -119,7 +119,7 @@ class Outcome:
         shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
         data: dict[str, Any] = {**shown, "Metrics": _plain(self.metrics)}
         if cause := likely_cause(self.description, self.last_lines):
-            data["LikelyCause"] = {"Code": cause.code, "Cause": cause.cause, "Remedy": cause.remedy}
+            data["LikelyCause"] = cause.as_data()
         if estimate := estimate_of_job(self.description, self.region):
             data["EstimatedCost"] = estimate.as_data()
         return {**data, **as_data(self.waits), "ExitCode": self.exit_code}

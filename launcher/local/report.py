@@ -17,8 +17,9 @@ from entrypoints import contract
 from entrypoints.start.failure import shell_code
 from launcher.console import Console, counted, human_bytes, print_line, shown_path
 from launcher.errors import TrainingFailedError
-from launcher.jobs.failures.reasons import Cause, headline, likely_cause
+from launcher.jobs.failures.reasons import SCRIPT_FAILED, Cause, headline, likely_cause
 from launcher.jobs.logs.loop_waits import as_data
+from launcher.jobs.logs.streams import Line
 from launcher.jobs.outcome import Outcome
 from launcher.local import fidelity
 from launcher.local.providers.directories import remove_tree
@@ -69,7 +70,7 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         "TrainingJobStatus": outcome.status,
         "SecondaryStatus": outcome.secondary,
         "FailureReason": reason,
-        **({"LikelyCause": {"Code": cause.code, "Cause": cause.cause, "Remedy": cause.remedy}} if cause else {}),
+        **({"LikelyCause": cause.as_data()} if cause else {}),
         "TrainingTimeInSeconds": round(outcome.seconds, 1),
         "Interruptions": sum(each["Status"] == "Interrupted" for each in run.transitions),
         "SecondaryStatusTransitions": run.transitions,
@@ -192,17 +193,20 @@ def _failure_reason(run: LocalRun, exit_codes: Sequence[int]) -> str:
 
 def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | None:
     """Return the likely cause of a failure, as for a job in AWS; None if only the script's own error is known."""
-    index = next((index for index, code in enumerate(outcome.exit_codes) if code), 0)
-    text = f"AlgorithmError: {reason}, exit code: {shell_code(outcome.exit_codes[index])}"
-    with (run.folder / f"{run.hosts[index].name}.log").open("rb") as log:
-        log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
-        lines = log.read().decode("utf-8", "replace")
-    # Without namespaces, the script's paths differ from those that the causes match.
-    text, lines = (each.replace(str(run.root(run.hosts[index])), contract.BASE_DIR) for each in (text, lines))
+    failed = [host for host, code in zip(run.hosts, outcome.exit_codes, strict=True) if code]
+    code = next((code for code in outcome.exit_codes if code), 0)
+    text, lines = f"AlgorithmError: {reason}, exit code: {shell_code(code)}", []
+    for host in failed:
+        with (run.folder / f"{host.name}.log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
+            written = log.read().decode("utf-8", "replace")
+        # Without namespaces, the script's paths differ from those that the causes match.
+        text, written = (each.replace(str(run.root(host)), contract.BASE_DIR) for each in (text, written))
+        lines += [Line(0, host.name, line) for line in written.splitlines()]
     machine = {"InstanceType": "this machine", "InstanceCount": len(run.hosts)}
     job = {**run.plan.request, "TrainingJobStatus": "Failed", "FailureReason": text, "ResourceConfig": machine}
-    cause = likely_cause(job, lines.splitlines())
-    return cause if cause and cause.code != "script-failed" else None
+    cause = likely_cause(job, lines)
+    return cause if cause and cause.code != SCRIPT_FAILED else None
 
 
 def show(result: Mapping[str, Any], console: Console) -> None:

@@ -1,6 +1,6 @@
 """The likely cause of a failure and its remedy, since FailureReason is often only `AlgorithmError: , exit code: 1`.
 
-The rows of causes.yaml are searched for in this order: AWS's own message; the exception that ended the script
+The rows of causes.yaml are searched for in this order: AWS's own message; the first exception that ended a process
 (`tracebacks`); other lines that are not warnings; lines that may echo another process's death; last the warnings, which
 successful jobs have as well, so they are reported with `perhaps`. The result is a guess, and shown as one, below AWS's message.
 """
@@ -12,13 +12,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from launcher.jobs.failures.tracebacks import Raised, raised_in, raised_in_reason, without_benign, without_warnings
-from launcher.jobs.logs.streams import searchable
+from launcher.jobs.failures.tracebacks import (
+    Raised,
+    is_benign,
+    is_warning,
+    near_the_end,
+    raised_in,
+    raised_in_reason,
+    rank_of,
+    that_ended,
+)
+from launcher.jobs.logs.streams import Line, hosts_of, last_of_each_host, searchable
 from launcher.tables import read_table
 
 SCRIPT_FAILED = "script-failed"  # the code if no row matches
-_ECHOES = ("terminated",)  # causes that may follow from another one, which the lines show
-_KILLED = re.compile(r"Root Cause \(first observed failure\):(?:\n.*){1,6}?exitcode *: *(?P<signal>-9|-11|-4)\b")
+_OF_PEERS = ("nccl", "collective-timeout")  # the process that reports them is not the one that caused them
+_ECHOES = ("terminated", *_OF_PEERS)  # causes that may follow from another one, which the lines show
+_SEARCHED_CHARACTERS = 256_000  # of lines in which every row is searched, which takes some 2 microseconds a character
+_KILLED = re.compile(
+    r"Root Cause \(first observed failure\):(?P<report>(?:\n.*){1,6}?)exitcode *: *(?P<signal>-9|-11|-4)\b"
+)
+_RANK = re.compile(r"\brank *: *(?P<rank>\d{1,6})")
 _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
 # A traceback, perhaps cut, below its exception as our boot.py writes it, or below a sentence of the script.
 _DETAILS = re.compile(
@@ -63,6 +77,13 @@ class Cause(NamedTuple):
     code: str  # stable: `out-of-memory-gpu`
     cause: str
     remedy: str
+    host: str = ""  # where it was, if that is known
+    rank: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the cause for `--json`; with host and rank if they are known."""
+        place = ({"Host": self.host} if self.host else {}) | ({"Rank": int(self.rank)} if self.rank else {})
+        return {"Code": self.code, "Cause": self.cause, "Remedy": self.remedy, **place}
 
 
 class _Facts(dict[str, str]):
@@ -93,7 +114,7 @@ class _Facts(dict[str, str]):
         return self._GENERAL.get(name, "it")
 
 
-def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ()) -> Cause | None:
+def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()) -> Cause | None:
     """Return the likely cause of a job's end, or None if none is known. `last_lines` are those of all hosts, oldest first.
 
     A job that completed, or that its user stopped, has no cause.
@@ -103,7 +124,9 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
         return None
     reason = str(description.get("FailureReason") or "")
     secondary = str(description.get("SecondaryStatus") or "")
-    lines = [searchable(line) for event in last_lines for line in event.splitlines()]
+    lines = [line._replace(message=searchable(line.message)) for line in last_lines]
+    shown = last_of_each_host([line for line in lines if not is_benign(line.message)], _SEARCHED_CHARACTERS)
+    errors = [line for line in shown if not is_warning(line.message)]
     in_reason = [each for each in raised_in_reason(reason) if not each.is_of_launcher and not each.is_echo]
     exit_code = _EXIT.search(reason)
     # A script's exception ends Python with 1; other exit codes come from the system. SageMaker's own message on a failure
@@ -111,29 +134,68 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[str] = ())
     words = [exit_code[0]] if exit_code and status == "Failed" else []
     if not in_reason or "AlgorithmError" not in reason:
         words.append(f"{secondary}\n{reason}")
-    cause = _of_texts(description, rows(), words, lines)
+    cause = _of_texts(description, rows(), words, errors)
     if cause is not None and cause.code not in _ECHOES:
         return cause
     if status != "Failed":
         return _of_texts(description, rows(), [secondary])
     raised = [each for each in raised_in(lines) if not each.is_of_launcher]
-    own = [each for each in raised if not each.is_echo]
-    if not in_reason and (killed := _KILLED.search("\n".join(lines))):
-        # torchrun reports the signal: no exception ended that rank, whatever it logged before.
-        return _of_texts(description, _in_lines(), [f"exitcode : {killed['signal']}"])
-    last = in_reason[-1] if in_reason else own[-1] if own else None
-    if in_reason and own and own[-1].name == in_reason[-1].name:
-        last = own[-1]  # the same exception, not shortened
-    if last is not None:
-        return _of_exception(description, last) or _script_error(description, last)
-    notable = ["\n".join(without_benign(lines))]
-    found = _of_texts(description, [row for row in rows() if row.in_warnings], notable)
-    found = found or _of_texts(description, _in_lines(), ["\n".join(without_warnings(lines))])
+    root = _root_cause(in_reason, near_the_end(raised, lines))
+    if not in_reason and (killed := _killed(description, lines, root)):
+        return killed
+    if root is not None:
+        return _of_exception(description, root)
+    found = _of_lines(description, [row for row in rows() if row.in_warnings], shown)
+    found = found or _of_lines(description, _in_lines(), errors)
     if found is None and raised:
-        found = _of_exception(description, raised[-1]) or _script_error(description, raised[-1])
-    if found is None and (hint := _of_texts(description, _in_lines(), notable)):
+        found = _of_exception(description, raised[-1]._replace(host="", rank=""))
+    if found is None and (hint := _of_lines(description, _in_lines(), shown)):
         found = hint._replace(cause=f"perhaps {hint.cause} (only a warning suggests it)")
     return found or cause or _script_error(description, None)
+
+
+def _root_cause(in_reason: Sequence[Raised], raised: Sequence[Raised]) -> Raised | None:
+    """Return the first exception that ended a process.
+
+    FailureReason has that of one host, which is the right one unless another process has failed before.
+    """
+    own, ended = [each for each in raised if not each.is_echo], that_ended(raised)
+    if not in_reason:
+        return ended[0] if ended else own[-1] if own else None
+    same = [each for each in own if each.name == in_reason[-1].name]
+    if not same:
+        return in_reason[-1]
+    last = same[-1]  # the same exception, not shortened
+    before = [each for each in ended if each.line < last.line and (each.host, each.rank) != (last.host, last.rank)]
+    return before[0] if before else last
+
+
+def _killed(description: Mapping[str, Any], lines: Sequence[Line], root: Raised | None) -> Cause | None:
+    """Return the cause if a signal ended the first rank that failed, as torchrun reports it on its host.
+
+    No exception ended that rank, whatever was logged before, unless another host's rank had failed before.
+    """
+    found = []
+    for host in dict.fromkeys(line.host for line in lines):
+        numbers = [number for number, line in enumerate(lines) if line.host == host]
+        text = "\n".join(lines[number].message for number in numbers)
+        if killed := _KILLED.search(text):
+            found.append((numbers[text.count("\n", 0, killed.start())], host, killed))
+    if not found:
+        return None
+    number, host, killed = min(found, key=lambda each: each[0])
+    if root is not None and root.rank and root.host != host and root.line < number:
+        return None
+    rank = _RANK.search(killed["report"])
+    cause = _of_texts(description, _in_lines(), [f"exitcode : {killed['signal']}"])
+    return cause and _placed(description, cause, host, rank["rank"] if rank else "")
+
+
+def _placed(description: Mapping[str, Any], cause: Cause, host: str, rank: str) -> Cause:
+    """Return a cause with its host, if the job has several, and its rank."""
+    host = host if len(hosts_of(description)) > 1 else ""
+    place = " on ".join([*([f"rank {rank}"] if rank else []), *([host] if host else [])])
+    return cause._replace(cause=f"{place}: {cause.cause}" if place else cause.cause, host=host, rank=rank)
 
 
 def explained(code: str) -> str | None:
@@ -147,21 +209,36 @@ def explained(code: str) -> str | None:
 
 
 def _of_exception(description: Mapping[str, Any], raised: Raised) -> Cause | None:
-    """Search an exception's own text, then that of the exception it was raised from."""
-    found = _of_texts(description, _in_lines(), [raised.text])
-    return found or (_of_exception(description, raised.cause) if raised.cause else None)
+    """Search an exception's own text, then that of the exception it was raised from; if nothing is known, return its text."""
+    chain: Raised | None = raised
+    while chain is not None:
+        if found := _of_texts(description, _in_lines(), [chain.text]):
+            return _placed(description, found, raised.host, raised.rank)
+        chain = chain.cause
+    error = _script_error(description, raised)
+    return error and _placed(description, error, raised.host, raised.rank)
 
 
 def _of_texts(
-    description: Mapping[str, Any], table: Iterable[Row], texts: Sequence[str], lines: Sequence[str] = ()
+    description: Mapping[str, Any], table: Iterable[Row], texts: Sequence[str], lines: Sequence[Line] = ()
 ) -> Cause | None:
     """Return the first row that matches the first matching text; `lines` may name an object that the text does not."""
     for text in texts:
         for row in table:
             if (found := row.search(text)) and _is_of_mode(row, found, description):
                 if row.in_lines and not any(found.groupdict().values()):
-                    found = row.search("\n".join(without_warnings(lines))) or found
+                    found = row.search("\n".join(line.message for line in lines)) or found
                 return _cause(row, found, description)
+    return None
+
+
+def _of_lines(description: Mapping[str, Any], table: Iterable[Row], lines: Sequence[Line]) -> Cause | None:
+    """Return the first row that matches lines, with the host and rank that wrote them."""
+    text = "\n".join(line.message for line in lines)
+    for row in table:
+        if (found := row.search(text)) and _is_of_mode(row, found, description):
+            cause, line = _cause(row, found, description), lines[text.count("\n", 0, found.start())]
+            return cause if row.code in _OF_PEERS else _placed(description, cause, line.host, rank_of(line.message))
     return None
 
 

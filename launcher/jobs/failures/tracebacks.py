@@ -1,8 +1,9 @@
 """The exceptions in the lines of a failed job, by what they show about its cause.
 
-A training's last exception usually explains its failure. But torchrun and SageMaker's toolkit print one of their own below it,
+The last exception of a process usually explains its end. But torchrun and SageMaker's toolkit print one of their own below it,
 which only reports that there was one; and when one rank dies, the other ranks fail as well, often later. So there are three
 kinds of exceptions: the script's own, possible echoes of another process's death, and those of a program that starts scripts.
+Lines are sorted by process before they are searched, since those of several hosts and ranks alternate.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from launcher.jobs.logs.streams import Line
 
 _AHEAD = (  # prefixes that launchers print: `[rank0]: `, `[1,mpirank:0,algo-1]<stderr>:`, `(worker pid=7) `, ErrorMessage
     r"(?:\[[^\]\n]{1,40}\](?:<\w+>)?:?\s?|\([\w.()]{1,40} pid=\d+[^)]*\)\s|algo-\d+\S*\s\|\s|ErrorMessage \":?\s*)*"
@@ -20,7 +23,11 @@ _INDENTED = re.compile(rf"^{_AHEAD}\s*(?P<text>(?P<name>{_NAME}):\s(?P<detail>\S
 _ANY_NAME = re.compile(  # at the end of a traceback: `zipfile.BadZipFile: ...`
     rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<detail>.*))?)$"
 )
+_RANK = re.compile(
+    r"\[rank(?P<rank>\d{1,6})\]|\[\d+,mpirank:(?P<rank2>\d{1,6}),"
+)  # as torch and mpirun mark a rank's lines
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")
+_ENDING_MILLISECONDS = 300_000  # from the end of a process to that of its host's log
 _DIRECT = "The above exception was the direct cause of"
 _LAUNCHERS = (  # they report that there was an exception, but not which
     *("AlgorithmError", "CalledProcessError", "CapacityError", "ChildFailedError", "ExecuteUserScriptError"),
@@ -44,6 +51,7 @@ _WARNING = re.compile(
 _BENIGN = re.compile(
     r"dmi/id/product_name|libnccl-(net|tuner|profiler)\S*\.so|Failed to open libib\w+|Only EFA provider is supported"
     r"|No device found|Failed to find nccl\w+ symbol|Sending process \d+ closing signal"
+    r"|^(\[rank\d+\]: ?)?frame #\d+: "  # of C++, below an error
 )
 
 
@@ -53,6 +61,9 @@ class Raised(NamedTuple):
     name: str  # without its module
     text: str  # its line, and the next one if it ends in a colon; later ones may be another process's
     cause: Raised | None = None  # the exception after `from` in `raise ... from`
+    line: int = 0  # its number in the log
+    host: str = ""
+    rank: str = ""  # empty if the line does not name it
 
     @property
     def is_of_launcher(self) -> bool:
@@ -65,11 +76,23 @@ class Raised(NamedTuple):
         return bool(_ECHO.search(self.text))
 
 
-def raised_in(lines: Sequence[str]) -> list[Raised]:
-    """Return the exceptions in a log, in their order."""
+def raised_in(lines: Sequence[Line]) -> list[Raised]:
+    """Return the exceptions in the log of all hosts, in their order."""
+    processes: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for number, line in enumerate(lines):
+        processes.setdefault((line.host, rank_of(line.message)), []).append((number, line.message))
+    found = [
+        each._replace(host=host, rank=rank)
+        for (host, rank), own in processes.items()
+        for each in _raised_by_process(own)
+    ]
+    return sorted(found, key=lambda each: each.line)
+
+
+def _raised_by_process(lines: Sequence[tuple[int, str]]) -> list[Raised]:
     found: list[Raised] = []
     in_traceback = is_direct_cause = False
-    for number, line in enumerate(lines):
+    for index, (number, line) in enumerate(lines):
         is_direct_cause = is_direct_cause or _DIRECT in line
         if _TRACEBACK.match(line):
             in_traceback = True
@@ -80,11 +103,32 @@ def raised_in(lines: Sequence[str]) -> list[Raised]:
         cause = found[-1] if found and is_direct_cause else None
         in_traceback = is_direct_cause = False
         name, text = match["name"].rpartition(".")[2], match["text"].strip().rstrip('"')
-        following = lines[number + 1].strip() if number + 1 < len(lines) else ""
-        if text.endswith(":") and following and not _WARNING.search(following) and not _TRACEBACK.match(following):
+        following = lines[index + 1][1].strip() if index + 1 < len(lines) else ""
+        if text.endswith(":") and following and not is_warning(following) and not _TRACEBACK.match(following):
             text = f"{text} {following}"
-        found.append(Raised(name, text, cause))
+        found.append(Raised(name, text, cause, number))
     return found
+
+
+def near_the_end(raised: Sequence[Raised], lines: Sequence[Line]) -> list[Raised]:
+    """Return the exceptions whose host's log ends soon after them: the training has survived the others."""
+    ends = {line.host: line.timestamp for line in lines}
+    return [each for each in raised if ends[each.host] - lines[each.line].timestamp < _ENDING_MILLISECONDS]
+
+
+def that_ended(raised: Sequence[Raised]) -> list[Raised]:
+    """Return the root causes: each is the last exception of its process, and no echo of another process's death.
+
+    If torch has marked some of them with a rank, the others were caught: it marks those that end a process.
+    """
+    causes = [each for each in {(each.host, each.rank): each for each in raised}.values() if not each.is_echo]
+    return sorted([each for each in causes if each.rank] or causes, key=lambda each: each.line)
+
+
+def rank_of(line: str) -> str:
+    """Return the rank that a line begins with, as `[rank5]: ...`, or an empty text."""
+    found = _RANK.match(line)
+    return found["rank"] or found["rank2"] if found else ""
 
 
 def raised_in_reason(reason: str) -> list[Raised]:
@@ -95,11 +139,11 @@ def raised_in_reason(reason: str) -> list[Raised]:
     ]
 
 
-def without_warnings(lines: Sequence[str]) -> list[str]:
-    """Return the lines that are neither warnings nor information."""
-    return [line for line in lines if not _WARNING.search(line) and not _BENIGN.search(line)]
+def is_warning(line: str) -> bool:
+    """Return whether a line is a warning or information."""
+    return bool(_WARNING.search(line))
 
 
-def without_benign(lines: Sequence[str]) -> list[str]:
-    """Return the lines without those that every successful job's log has."""
-    return [line for line in lines if not _BENIGN.search(line)]
+def is_benign(line: str) -> bool:
+    """Return whether a line, or one like it, is in every successful job's log, or shows no cause."""
+    return bool(_BENIGN.search(line))

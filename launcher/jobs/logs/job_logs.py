@@ -12,10 +12,13 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.jobs.logs.streams import GROUP, REMEMBERED_LINES, Line, Selection, Stream, host_of
+from launcher.aws.threads import concurrently
+from launcher.jobs.logs.streams import GROUP, REMEMBERED_LINES, Line, Selection, Stream, host_of, last_of_each_host
 
 SETTLING_SECONDS = 4.0
 _PACE = 0.1  # seconds between two calls, at first
@@ -29,7 +32,11 @@ _EXPECTING_SECONDS = 120.0  # after a change of the job's status: a restart star
 _REMEMBERED_LINES = 200_000  # of all streams
 _OTHERS = 8
 _FOREVER = 1 << 62
-_EXPLAINING_STREAMS = 8
+_END_EVENTS, _END_CHARACTERS = (
+    1_000,
+    4_000_000,
+)  # of a host, of all hosts: ranks print dozens of lines about one that died
+_END_THREADS = 8
 
 
 @dataclass
@@ -202,18 +209,26 @@ def lines_so_far(
             return
 
 
-def last_lines(account: Account, job: str, count: int = 100) -> tuple[str, ...]:
-    """Return the last `count` lines of a job that has ended, oldest first; empty if they cannot be read.
+def last_lines(account: Account, job: str) -> tuple[Line, ...]:
+    """Return the end of every host's log, oldest line first and with secrets masked; of hosts whose log can be read.
 
-    They explain a failure and are not the whole log: only some of many hosts are read.
+    A host that was started again has several logs, of which the last is read. With many hosts, the ends are shorter.
     """
+
+    def end_of(stream: str) -> list[dict[str, Any]]:
+        answer = account.call("logs", "get_log_events", logGroupName=GROUP, logStreamName=stream, limit=_END_EVENTS)
+        return list(answer["events"])
+
+    streams: dict[str, str] = {}
     lines: list[Line] = []
-    try:
-        page = account.call("logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=f"{job}/")
-        for name in [stream["logStreamName"] for stream in page["logStreams"]][:_EXPLAINING_STREAMS]:
-            answer = account.call("logs", "get_log_events", logGroupName=GROUP, logStreamName=name, limit=count)
-            lines += [Line(event["timestamp"], host_of(name), event["message"]) for event in answer["events"]]
-    except AwsError:
-        return ()
+    with suppress(AwsError):  # the job's status is still worth showing, and so are the other hosts' lines
+        pages = account.pages("logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=f"{job}/")
+        for name in sorted(found["logStreamName"] for page in pages for found in page["logStreams"]):
+            streams[host_of(name)] = name
+    for name, outcome in concurrently(end_of, list(streams.values()), _END_THREADS):
+        with suppress(AwsError):
+            for event in outcome.result():
+                parts = account.mask.apply(event["message"]).splitlines()[-_END_EVENTS:]
+                lines += [Line(event["timestamp"], host_of(name), part) for part in parts]
     lines.sort(key=lambda line: line.timestamp)
-    return tuple(line.message for line in lines[-count:])
+    return tuple(last_of_each_host(lines, _END_CHARACTERS))

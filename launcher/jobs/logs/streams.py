@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.aws.account import Account, AwsError
@@ -47,6 +47,18 @@ class Line(NamedTuple):
 def searchable(line: str) -> str:
     """Return the part of a line in which something is searched: an expression may take time by the square of the length."""
     return line[:_SEARCHED_CHARACTERS]
+
+
+def last_of_each_host(lines: Sequence[Line], characters: int) -> list[Line]:
+    """Return the last lines, as many of each host as fit into its share of so many characters."""
+    hosts = {line.host for line in lines}
+    left = dict.fromkeys(hosts, characters // max(1, len(hosts)))
+    kept = []
+    for line in reversed(lines):
+        left[line.host] -= len(line.message)
+        if left[line.host] >= 0:
+            kept.append(line)
+    return kept[::-1]
 
 
 def host_of(stream_name: str) -> str:

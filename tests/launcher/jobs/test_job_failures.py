@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import pytest
 
 from job_failure_lines import LINES
 from job_failure_reasons import JOB, REASONS
-from launcher.jobs.failures.reasons import headline, likely_cause, rows
+from launcher.jobs.failures.reasons import Cause, headline, rows
+from launcher.jobs.failures.reasons import likely_cause as cause_of
+from launcher.jobs.logs.streams import Line
+from rank_failures import host_logs
+
+
+def likely_cause(description: dict[str, Any], lines: Sequence[str]) -> Cause | None:
+    return cause_of(description, [Line(0, "algo-1", line) for line in lines])
 
 
 @pytest.mark.parametrize(("code", "reason", "named"), REASONS)
@@ -165,3 +174,89 @@ def test_object_missing_from_message_is_taken_from_lines() -> None:
     found = likely_cause(job, ("ERROR: No matching distribution found for torchh==9",))
     assert found is not None
     assert (found.code, "torchh==9" in found.cause) == ("requirements", True)
+
+
+EIGHT_RANKS = {**JOB, "ResourceConfig": {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 1}}
+SIXTEEN_HOSTS = {**JOB, "ResourceConfig": {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 16}}
+# AWS's message may quote any rank.
+REASONS_OF_RANKS = (
+    "AlgorithmError: , exit code: 1",
+    'AlgorithmError: ExecuteUserScriptError:\nExitCode 1\nErrorMessage "[rank3]: torch.distributed.DistBackendError: NCCL error"',
+)
+
+
+def in_order(*hosts: Sequence[Line]) -> list[Line]:
+    return sorted(chain.from_iterable(hosts), key=lambda line: line.timestamp)
+
+
+@pytest.mark.parametrize("reason", REASONS_OF_RANKS)
+def test_first_rank_that_fails_is_the_cause(reason: str) -> None:
+    [log] = host_logs(hosts=1, failing=5).values()
+    assert [line for line in log[-150:] if "OutOfMemoryError" in line.message] == []
+    found = cause_of({**EIGHT_RANKS, "FailureReason": reason}, log)
+    assert found is not None
+    assert found.cause == "rank 5: the GPU's memory was full"
+    assert found.as_data().items() >= {"Code": "out-of-memory-gpu", "Rank": 5}.items()
+
+
+@pytest.mark.parametrize("reason", REASONS_OF_RANKS)
+def test_first_host_that_fails_is_the_cause(reason: str) -> None:
+    found = cause_of({**SIXTEEN_HOSTS, "FailureReason": reason}, in_order(*host_logs(hosts=16, failing=37).values()))
+    assert found is not None
+    assert found.cause == "rank 37 on algo-5: the GPU's memory was full"
+    assert found.as_data().items() >= {"Host": "algo-5", "Rank": 37}.items()
+
+
+def test_exception_of_one_host_is_not_the_cause_if_another_failed_before() -> None:
+    late, early = (
+        [
+            Line(time, host, f"[rank{rank}]: Traceback (most recent call last):"),
+            Line(time, host, f"[rank{rank}]: {error}"),
+        ]
+        for time, host, rank, error in (
+            (2000, "algo-1", 0, "RuntimeError: the queue is empty"),
+            (1000, "algo-2", 8, "ValueError: bad label 7"),
+        )
+    )
+    for reason in ("AlgorithmError: , exit code: 1", "AlgorithmError: RuntimeError: the queue is empty, exit code: 1"):
+        found = cause_of({**SIXTEEN_HOSTS, "FailureReason": reason}, in_order(late, early))
+        assert found is not None
+        assert "rank 8 on algo-2" in found.cause and "ValueError: bad label 7" in found.cause
+
+
+def test_exceptions_that_the_training_survived_are_not_the_cause() -> None:
+    caught = [Line(0, "algo-1", "KeyError: 'cached'"), Line(400_000, "algo-1", "step=100 loss=0.25")]
+    failed = [Line(401_000, "algo-2", "ValueError: bad label 7")]
+    marked = [Line(401_000, "algo-2", "[rank8]: ValueError: bad label 7")]
+    just_caught = [Line(400_500, "algo-1", "OSError: no cache")]
+    for lines in (caught + failed, caught + just_caught + marked):
+        found = cause_of({**SIXTEEN_HOSTS, "FailureReason": "AlgorithmError: , exit code: 1"}, lines)
+        assert found is not None
+        assert found.host == "algo-2"
+        assert "ValueError: bad label 7" in found.cause
+
+
+def test_rank_ended_by_a_signal_is_named() -> None:
+    report = [
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  rank      : 13 (local_rank: 5)",
+        "  exitcode  : -9 (pid: 58)",
+    ]
+    echo = [Line(1000, "algo-1", "[rank0]: torch.distributed.DistBackendError: NCCL error: peer gone")]
+    killed = [Line(2000, "algo-2", line) for line in report]
+    job = {**SIXTEEN_HOSTS, "FailureReason": "AlgorithmError: , exit code: 1"}
+    found = cause_of(job, echo + killed)
+    assert found is not None
+    assert (found.code, found.host, found.rank) == ("out-of-memory", "algo-2", "13")
+    full = [Line(500, "algo-1", "[rank3]: torch.OutOfMemoryError: CUDA out of memory.")]
+    found = cause_of(job, full + echo + killed)
+    assert found is not None
+    assert (found.code, found.host, found.rank) == ("out-of-memory-gpu", "algo-1", "3")
+
+
+def test_hosts_and_ranks_are_not_named_for_what_peers_report() -> None:
+    line = "[rank0]:[E321 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"
+    found = cause_of({**SIXTEEN_HOSTS, "FailureReason": "AlgorithmError: , exit code: 1"}, [Line(0, "algo-1", line)])
+    assert found is not None
+    assert (found.code, found.host, found.rank) == ("collective-timeout", "", "")

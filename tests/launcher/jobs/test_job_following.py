@@ -17,6 +17,8 @@ from launcher.console import Console, duration
 from launcher.errors import RefusedError
 from launcher.jobs.follow import View, follow
 from launcher.jobs.logs.streams import Selection
+from launching import launch
+from rank_failures import host_logs
 
 
 def followed(**view: Any) -> Any:
@@ -63,6 +65,25 @@ def test_completed_job_shows_lines_metrics_and_outputs(aws: StandIn, capsys: pyt
     assert "cost" in err
     assert json.dumps(outcome.as_data())
     assert outcome.as_data()["ExitCode"] == 0
+
+
+@pytest.mark.usefixtures("quick_sleep")
+@pytest.mark.parametrize(("hosts", "failing", "place"), [(1, 5, "rank 5"), (16, 37, "rank 37 on algo-5")])
+def test_every_command_finds_the_same_cause(
+    aws: StandIn, capsys: pytest.CaptureFixture[str], hosts: int, failing: int, place: str
+) -> None:
+    job(aws, hosts=hosts)
+    aws.job("cats-1", "Training")
+    for host, lines in host_logs(hosts, failing).items():
+        shown, times = [line.message for line in lines], [line.timestamp for line in lines]
+        aws.log("cats-1", shown, host=host, timestamps=times)
+    aws.job("cats-1", "Failed", reason="AlgorithmError: , exit code: 1")
+    causes = [followed(logs=logs).as_data()["LikelyCause"] for logs in (True, False)]
+    followed_shown = capsys.readouterr().err.split("likely     ")[1:]
+    status = json.loads(launch("status", "cats-1", "--json").stdout)
+    assert causes == [status["LikelyCause"]] * 2
+    for text in (*followed_shown, launch("status", "cats-1").stderr.partition("likely     ")[2]):
+        assert text.startswith(f"{place}: the GPU's memory was full [out-of-memory-gpu]\n")
 
 
 def test_failed_job_shows_reason_and_likely_cause(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:

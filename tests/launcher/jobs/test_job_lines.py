@@ -122,9 +122,28 @@ def test_many_pages_of_streams_and_lines_are_read(aws: StandIn, monkeypatch: pyt
 def test_last_lines_merge_all_hosts(aws: StandIn) -> None:
     aws.log("cats-1", ["a", "b", "c"], timestamps=[1, 3, 5])
     aws.log("cats-1", ["d", "e"], host="algo-2", timestamps=[2, 4])
-    assert last_lines(Account(), "cats-1", 3) == ("b", "e", "c")
+    aws.log("cats-1", ["f", "g\nh"], started=1700000001, timestamps=[6, 7])  # after an interruption
+    found = last_lines(Account(), "cats-1")
+    assert [(line.host, line.message) for line in found] == [
+        ("algo-2", "d"),
+        ("algo-2", "e"),
+        ("algo-1", "f"),
+        ("algo-1", "g"),
+        ("algo-1", "h"),
+    ]
     aws.deny("logs:*")
-    assert last_lines(Account(), "cats-1", 3) == ()
+    assert last_lines(Account(), "cats-1") == ()
+
+
+def test_last_lines_are_those_of_every_host_and_bounded(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = [f"algo-{number}" for number in range(1, 61)]
+    for host in hosts:
+        aws.log("cats-1", [f"line {number} {'x' * 100}" for number in range(50)], host=host)
+    assert len(last_lines(Account(), "cats-1")) == 60 * 50
+    monkeypatch.setattr(job_logs, "_END_CHARACTERS", 60 * 600)
+    found = last_lines(Account(), "cats-1")
+    assert [line.message.split()[1] for line in found if line.host == "algo-60"] == ["45", "46", "47", "48", "49"]
+    assert {line.host for line in found} == set(hosts)
 
 
 def test_held_lines_are_bounded_while_one_host_lags(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
