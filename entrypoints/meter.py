@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,7 +33,6 @@ class Work:
     files: float = 0.0  # the part of it in reads of files
     transform: float = 0.0  # the part of it in transforms
     idle: float = 0.0  # until the consumer requests the next item
-    file_bytes: float = 0.0
     blocked: float = 0.0  # until bytes arrive from the source
     bytes: float = 0.0  # that arrived
 
@@ -81,10 +79,13 @@ class Meter:
         self.resting = False
         self._began = self._began_cpu = self._since = self._start = 0.0
         self._rest = self._passed = 0  # a rest's items, if the caller counts them
+        self.most_events = math.inf  # then the other reads of a block are like the counted ones
+        self._block_size, self._counted_until = STRETCH, 0.0
+        self._ahead = [(0.0, 0.0)] * channels  # bytes and samples of the blocks whose samples are being yielded
         self._clear()
 
     def _clear(self) -> None:
-        self.works = [Work() for _ in range(self._channels)]
+        self.works, self._blocks = ([Work() for _ in range(self._channels)] for _ in range(2))
         self.work = self.works[0]  # of the channel that is read
         self.events = 0
         self._waits: list[float] = []
@@ -168,6 +169,11 @@ class Meter:
         """Pass on what was counted, and begin a stretch."""
         if self._waits:
             works, waits = [work.scaled(factor) for work in self.works], self._waits
+            for channel, work in enumerate(works):
+                size, left = self._ahead[channel]
+                yielded = size * min(1.0, work.samples / left) if left else 0.0
+                self._ahead[channel] = size - yielded, max(0.0, left - work.samples)
+                works[channel] = total((work, self._blocks[channel], Work(bytes=yielded)))
             self._clear()
             self._publish(works, waits)
 
@@ -178,24 +184,42 @@ class Meter:
             self.works[channel].samples += self._channels > 1  # `stop` counts those of one channel
         self.work = self.works[channel]
 
+    def read_block(self, read: Callable[[], T], size: Callable[[T], int]) -> T:
+        """Read the samples of many items, and count this in full.
+
+        A stretch stands for its rest, but this happens only once. Its bytes are counted as its samples are yielded.
+        """
+        begin = self._clock()
+        if not self.resting:
+            self._charge(begin)
+        work, resting, events = self.work, self.resting, self.events
+        self.work, self.resting, self._counted_until = Work(), False, 0.0
+        self.most_events = events + max(1, self._block_size // STRETCH)
+        try:
+            samples = read()
+            count = size(samples)
+        finally:
+            end, block = self._clock(), self.work
+            block.busy = end - begin - block.blocked
+            if self._counted_until:
+                block.files *= (end - begin) / (self._counted_until - begin or 1e-9)
+            self.work, self.resting, self._since, self.most_events = work, resting, end, math.inf
+        channel = next(index for index, each in enumerate(self.works) if each is work)
+        ahead, left = self._ahead[channel]
+        self._ahead[channel] = ahead + block.bytes, left + count
+        block.bytes, self._block_size = 0.0, count
+        self._blocks[channel] = total((self._blocks[channel], block))
+        return samples
+
+    def opened(self) -> bool:
+        """Return whether the reads of a file that is opened now are counted."""
+        if self.events >= self.most_events and not self.resting:
+            self.resting, self._counted_until = True, self._clock()
+        return not self.resting
+
     def block(self, seconds: float) -> None:
         self.work.blocked += seconds
         self._since += seconds
-
-
-def ahead(read: Callable[[], T]) -> tuple[T, Work]:
-    """Read in a thread that works ahead for another; return what was read, and the work."""
-    _current.meter = meter = Meter(lambda *_: None)
-    return read(), meter.work
-
-
-def waited_for(coming: Future[tuple[T, Work]]) -> T:
-    """Wait for what a thread reads ahead, and count its bytes and the time in which it was blocked meanwhile."""
-    begin = time.perf_counter()
-    read, work = coming.result()
-    waited(max(begin, time.perf_counter() - work.blocked))
-    received(work.bytes)
-    return read
 
 
 def waited(begin: float) -> None:
@@ -216,21 +240,27 @@ def turn_to(channel: int) -> None:
         meter.turn_to(channel)
 
 
-def is_counting() -> bool:
-    """Return whether reads of files are counted in this thread."""
-    meter = _current.meter
-    return meter is not None and not meter.resting
+def opened(size: int) -> bool:
+    """Count the bytes of a file, which is read whole, and return whether its reads are counted."""
+    if (meter := _current.meter) is None:
+        return False
+    meter.work.bytes += size
+    return meter.opened()
+
+
+def read_block(read: Callable[[], T], size: Callable[[T], int]) -> T:
+    """Read a block of `size` samples, and count it in full, also while this thread's meter rests."""
+    return read() if (meter := _current.meter) is None else meter.read_block(read, size)
 
 
 def counted_read(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a file's method that returns bytes, or their number, such that it is counted unless the meter rests."""
+    """Return a file's method such that its time is counted unless the meter rests."""
 
     def counted(*arguments: Any) -> Any:
         begin = time.perf_counter()
         result = read(*arguments)
         if (meter := _current.meter) is not None and not meter.resting:
             meter.work.files += time.perf_counter() - begin
-            meter.work.file_bytes += _count(result)
             meter.events += 1
         return result
 

@@ -143,7 +143,7 @@ class Waits:
                     "wait_share": share,
                     **{f"{name}_share": part for name, part in shares.items()},
                     "samples_per_s": work.samples / seconds,
-                    "bytes_per_s": (work.bytes + work.file_bytes) / seconds,
+                    "bytes_per_s": work.bytes / seconds,
                 }
             )
         return records
@@ -175,7 +175,7 @@ class WorkerWaits:
                             f"{name}_share": spent / every for name, spent in _parts(work).items() if name != "handover"
                         },
                         "samples_per_s": work.samples / seconds,
-                        "bytes_per_s": (work.bytes + work.file_bytes) / seconds,
+                        "bytes_per_s": work.bytes / seconds,
                     }
                 )
 

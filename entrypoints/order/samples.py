@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
 from entrypoints.errors import ChannelError
 from entrypoints.fetching.background import in_background
-from entrypoints.meter import ahead, waited_for
+from entrypoints.meter import Meter, Work, read_block, received, waited
 from entrypoints.order.sampling import OpenSamples, Order, ShardCursor, in_order
 from entrypoints.order.states import VERSION, Layout, State, resumption
 from entrypoints.order.work import Piece, Position
@@ -197,7 +199,7 @@ class _Blocks:
 
     def _from_reader(self, source: Generator[Sample, None, None]) -> Generator[_Block, None, None]:
         with closing(source):
-            while (read := self._read(source)).samples:
+            while (read := read_block(partial(self._read, source), lambda block: len(block.samples))).samples:
                 yield read
 
     def _from_broker(self, source: Generator[Sample, None, None]) -> Generator[_Block, None, None]:
@@ -206,10 +208,10 @@ class _Blocks:
         A reader that does not take its samples blocks the others, and none yields a sample before its block is full.
         """
         # In a thread: a silent Pipe must not keep the caller from leaving.
-        read_block = partial(in_background, partial(ahead, partial(self._read, source)), "next-block")
+        read_block = partial(in_background, partial(_ahead, partial(self._read, source)), "next-block")
         coming = read_block()
         try:
-            while (read := waited_for(coming)).samples:
+            while (read := _waited_for(coming)).samples:
                 coming = read_block()
                 yield read
         finally:
@@ -234,3 +236,19 @@ class _Blocks:
             source.close()
         piece, at.piece = at.piece, None
         return _Block(block, at.place(), piece)
+
+
+def _ahead(read: Callable[[], _Block]) -> tuple[_Block, Work]:
+    """Read in a thread that works ahead for another; return what was read, and the work."""
+    meter = Meter(lambda *_: None)
+    meter.start()
+    return read(), meter.work
+
+
+def _waited_for(coming: Future[tuple[_Block, Work]]) -> _Block:
+    """Wait for what a thread reads ahead, and count its bytes and the time in which it was blocked meanwhile."""
+    begin = time.perf_counter()
+    read, work = coming.result()
+    waited(max(begin, time.perf_counter() - work.blocked))
+    received(work.bytes)
+    return read

@@ -29,7 +29,7 @@ from entrypoints.fetching.prefetch import read_ahead
 from entrypoints.fetching.schedule import Limits
 from entrypoints.fetching.silence import warn_once
 from entrypoints.job.environment import Channel
-from entrypoints.meter import awaited_read, counted_read, is_counting
+from entrypoints.meter import awaited_read, counted_read, opened
 from entrypoints.readers.remote_file import RemoteFile, is_remote
 from entrypoints.sample import ByteStream
 
@@ -88,7 +88,7 @@ def _opened(path: str) -> FileIO:
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no longer a file", path)
-    kind = _LargeFile if status.st_size >= _LARGE_BYTES else _SmallFile if is_counting() else FileIO
+    kind = _LargeFile if status.st_size >= _LARGE_BYTES else _SmallFile if opened(status.st_size) else FileIO
     return kind(descriptor)
 
 

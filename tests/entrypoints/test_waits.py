@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from delivered_channels import job
 from entrypoints import ChannelDataset, MixedDataset, MountedMapDataset, Reading, ThreadLoader, timed
 from entrypoints.job.environment import Environment
-from entrypoints.meter import STRETCH, Work
+from entrypoints.meter import STRETCH, Meter, Work, read_block, total
 from entrypoints.waits import Waits, WorkerWaits, about, line_of
 
 SLOW = 0.02  # seconds; far more than anything else that a step of these tests does
@@ -160,6 +160,39 @@ def test_a_slow_transform_is_what_the_loop_waits_for(
     assert 0 < record["samples_per_s"] < 2 / SLOW + 1
     assert record["bytes_per_s"] == pytest.approx(10_000 * record["samples_per_s"], rel=0.3)
     assert line_of(record) in capfd.readouterr().err.splitlines()
+
+
+def test_blocks_of_small_files_are_counted_as_their_samples_are_yielded(environment: Environment) -> None:
+    for number in range(3000):
+        (environment.input_dir / "data/extra" / f"{number:04}.bin").write_bytes(bytes(10_000))
+    dataset = ChannelDataset("extra", environment=environment, reading=Reading(seed=1, block=1000))
+    assert sum(1 for _ in dataset) == 3008
+    records = written(environment)
+    assert sum(record["steps"] for record in records) == 3008
+    for record in records:
+        assert record["bytes_per_s"] == pytest.approx(10_000 * record["samples_per_s"])
+
+
+def test_reading_of_a_block_is_counted_once() -> None:
+    """Not for the rest of the meter, too, if it happens in a stretch of items; and not left out if it happens in a rest."""
+    clock, published = Clock(), list[Work]()
+    meter = Meter(lambda works, _: published.extend(works), clock=clock)
+
+    def block() -> range:
+        clock.now += 10.0
+        return range(5000)
+
+    def items() -> Iterator[int]:
+        for _ in range(3):
+            for number in read_block(block, len):
+                clock.now += 1e-5
+                yield number
+
+    for _ in meter.over(items(), lambda _: 1):
+        clock.now += 1e-5
+    work = total(published)
+    assert (work.items, work.samples) == (pytest.approx(15_000), pytest.approx(15_000))
+    assert (work.busy, work.idle) == (pytest.approx(30 + 0.15, abs=0.02), pytest.approx(0.15, abs=0.02))
 
 
 @pytest.mark.parametrize("loader", ["dataset", "threads"])
