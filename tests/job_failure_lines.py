@@ -116,6 +116,31 @@ LINES: list[tuple[str, str, str]] = [
         " exception:\n\nTraceback (most recent call last):\nRuntimeError: cannot load the model",
         "Hugging Face",
     ),
+    (
+        "file-cut-off",
+        "Traceback (most recent call last):\nRuntimeError: PytorchStreamReader failed reading zip archive: failed finding central"
+        " directory",
+        "checkpoint",
+    ),
+    ("file-cut-off", "Traceback (most recent call last):\nEOFError: Ran out of input", "checkpoint"),
+    ("file-cut-off", "_pickle.UnpicklingError: pickle data was truncated", "checkpoint"),
+    (
+        "file-cut-off",
+        "RuntimeError: unexpected EOF, expected 67108864 more bytes. The file might be corrupted.",
+        "checkpoint",
+    ),
+    (
+        "file-cut-off",
+        "Traceback (most recent call last):\nsafetensors_rust.SafetensorError: Error while deserializing header: incomplete"
+        " metadata, file not fully covered",
+        "checkpoint",
+    ),
+    (
+        "file-cut-off",  # an empty file
+        'Traceback (most recent call last):\n  File "/lib/torch/_weights_only_unpickler.py", line 327, in load\n'
+        "    raise EOFError\nEOFError",
+        "checkpoint",
+    ),
     ("missing-module", "/opt/conda/bin/python3.11: No module named train", "module train"),
     ("missing-module", "python: No module named train", "module train"),
     ("container-start", "[FATAL tini (7)] exec train failed: No such file or directory", "executed: train"),

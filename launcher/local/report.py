@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -205,6 +206,8 @@ def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | Non
         lines += [Line(0, host.name, line) for line in written.splitlines()]
     machine = {"InstanceType": "this machine", "InstanceCount": len(run.hosts)}
     job = {**run.plan.request, "TrainingJobStatus": "Failed", "FailureReason": text, "ResourceConfig": machine}
+    if run.runner.image is None:
+        job["Python"] = sys.executable
     cause = likely_cause(job, lines)
     return cause if cause and cause.code != SCRIPT_FAILED else None
 

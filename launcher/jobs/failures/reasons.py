@@ -12,16 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from launcher.jobs.failures.tracebacks import (
-    Raised,
-    is_benign,
-    is_warning,
-    near_the_end,
-    raised_in,
-    raised_in_reason,
-    rank_of,
-    that_ended,
-)
+from launcher.jobs.failures import tracebacks
+from launcher.jobs.failures.tracebacks import Raised
 from launcher.jobs.logs.streams import Line, hosts_of, last_of_each_host, searchable
 from launcher.tables import read_table
 
@@ -52,6 +44,8 @@ class Row(NamedTuple):
     in_lines: bool = True
     in_warnings: bool = False
     input_mode: str | None = None
+    cause_here: str = ""
+    remedy_here: str = ""
 
     def search(self, text: str) -> re.Match[str] | None:
         return re.search(self.pattern, text, re.IGNORECASE | re.MULTILINE)
@@ -107,6 +101,7 @@ class _Facts(dict[str, str]):
         "command": "container_entrypoint, or the image's own",
         "refusal": "its message names the part",
         "peers": "the hosts",
+        "python": "this machine's Python",
         "open": "let the job's security groups accept each other on all ports, look for the first host that failed",
     }
 
@@ -117,6 +112,8 @@ class _Facts(dict[str, str]):
 def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()) -> Cause | None:
     """Return the likely cause of a job's end, or None if none is known. `last_lines` are those of all hosts, oldest first.
 
+    `description` is that of DescribeTrainingJob; a local run without an image adds `Python`, the program that ran the script.
+
     A job that completed, or that its user stopped, has no cause.
     """
     status = description.get("TrainingJobStatus")
@@ -125,9 +122,9 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()
     reason = str(description.get("FailureReason") or "")
     secondary = str(description.get("SecondaryStatus") or "")
     lines = [line._replace(message=searchable(line.message)) for line in last_lines]
-    shown = last_of_each_host([line for line in lines if not is_benign(line.message)], _SEARCHED_CHARACTERS)
-    errors = [line for line in shown if not is_warning(line.message)]
-    in_reason = [each for each in raised_in_reason(reason) if not each.is_of_launcher and not each.is_echo]
+    shown = last_of_each_host([line for line in lines if not tracebacks.is_benign(line.message)], _SEARCHED_CHARACTERS)
+    errors = [line for line in shown if not tracebacks.is_warning(line.message)]
+    in_reason = [each for each in tracebacks.raised_in_reason(reason) if not each.is_of_launcher and not each.is_echo]
     exit_code = _EXIT.search(reason)
     # A script's exception ends Python with 1; other exit codes come from the system. SageMaker's own message on a failure
     # outside the algorithm is reliable as a whole; of a message of the script, only its last exception is.
@@ -139,8 +136,8 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()
         return cause
     if status != "Failed":
         return _of_texts(description, rows(), [secondary])
-    raised = [each for each in raised_in(lines) if not each.is_of_launcher]
-    root = _root_cause(in_reason, near_the_end(raised, lines))
+    raised = [each for each in tracebacks.raised_in(lines) if not each.is_of_launcher]
+    root = _root_cause(in_reason, tracebacks.near_the_end(raised, lines))
     if not in_reason and (killed := _killed(description, lines, root)):
         return killed
     if root is not None:
@@ -159,7 +156,7 @@ def _root_cause(in_reason: Sequence[Raised], raised: Sequence[Raised]) -> Raised
 
     FailureReason has that of one host, which is the right one unless another process has failed before.
     """
-    own, ended = [each for each in raised if not each.is_echo], that_ended(raised)
+    own, ended = [each for each in raised if not each.is_echo], tracebacks.that_ended(raised)
     if not in_reason:
         return ended[0] if ended else own[-1] if own else None
     same = [each for each in own if each.name == in_reason[-1].name]
@@ -201,7 +198,9 @@ def _placed(description: Mapping[str, Any], cause: Cause, host: str, rank: str) 
 def explained(code: str) -> str | None:
     """Return what `launch --explain` prints of a code of these tables, with general words for a job's facts, or None."""
     facts = _Facts(object="...")
-    known = [(row.cause, row.remedy) for row in rows() if row.code == code]
+    found = [row for row in rows() if row.code == code]
+    known = [(row.cause, row.remedy) for row in found]
+    known += [(row.cause_here or row.cause, row.remedy_here) for row in found if row.remedy_here]
     if code == SCRIPT_FAILED:
         known = [("the training script failed, and no known cause was found", _REMEDY)]
     texts = [f"{cause.format_map(facts)}\n{remedy.format_map(facts)}" for cause, remedy in known]
@@ -238,7 +237,11 @@ def _of_lines(description: Mapping[str, Any], table: Iterable[Row], lines: Seque
     for row in table:
         if (found := row.search(text)) and _is_of_mode(row, found, description):
             cause, line = _cause(row, found, description), lines[text.count("\n", 0, found.start())]
-            return cause if row.code in _OF_PEERS else _placed(description, cause, line.host, rank_of(line.message))
+            return (
+                cause
+                if row.code in _OF_PEERS
+                else _placed(description, cause, line.host, tracebacks.rank_of(line.message))
+            )
     return None
 
 
@@ -261,7 +264,9 @@ def _cause(row: Row, found: re.Match[str], description: Mapping[str, Any]) -> Ca
     facts = _Facts(_facts_of(description))
     # Alternatives of one pattern have numbered groups: `object`, `object2`.
     facts.update({name.rstrip("2"): value.strip() for name, value in found.groupdict().items() if value})
-    return Cause(row.code, row.cause.format_map(facts), row.remedy.format_map(facts))
+    is_here = "python" in facts
+    cause, remedy = row.cause_here * is_here or row.cause, row.remedy_here * is_here or row.remedy
+    return Cause(row.code, cause.format_map(facts), remedy.format_map(facts))
 
 
 def _facts_of(description: Mapping[str, Any]) -> dict[str, str]:
@@ -274,6 +279,7 @@ def _facts_of(description: Mapping[str, Any]) -> dict[str, str]:
         "max_runtime": stopping.get("MaxRuntimeInSeconds"),
         "max_wait": stopping.get("MaxWaitTimeInSeconds"),
         "output": (description.get("OutputDataConfig") or {}).get("S3OutputPath"),
+        "python": description.get("Python"),  # of a local run without an image
         **(_ONE_HOST if resources.get("InstanceCount") == 1 else {}),
     }
     return {name: str(value) for name, value in known.items() if value}
