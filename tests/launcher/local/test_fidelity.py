@@ -122,9 +122,11 @@ def test_instance_type_has_vcpus_and_memory(name: str, vcpus: int | None, gib: i
 
 
 def test_job_without_python_runs_and_reports_no_versions(here: Path) -> None:
-    namespaces()
-    entrypoint = 'container_entrypoint: [/bin/sh, -c, "echo trained"]\nenvironment: {PATH: /nowhere}\nchannels: null'
+    """With this variable no Python starts, as in an image that has none."""
+    entrypoint = (
+        'container_entrypoint: [/bin/sh, -c, "echo trained"]\nenvironment: {PYTHONHOME: /nowhere}\nchannels: null'
+    )
     (here / "job.yaml").write_text(laid_over_base(entrypoint))
-    output = launch(here)
+    output = launch(here, "--no-namespaces")
     assert "algo-1 | trained" in output
     assert result(here)["Fidelity"]["Python"]["Here"] == "not found"
