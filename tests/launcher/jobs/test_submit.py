@@ -240,7 +240,7 @@ def test_name_is_free_again_after_the_printed_command_has_deleted_its_job(
 ) -> None:
     def message() -> str:
         if command == "check":
-            done = launch("job.yaml", "--check", "--json")
+            done = launch("job.yaml", "--check", "--full", "--json")  # a busy machine may need more than 5 s
             return next(each["message"] for each in json.loads(done.stdout)["problems"] if each["code"] == "name-taken")
         with pytest.raises(AccountError) as caught:
             submitted(plan)
