@@ -1,8 +1,8 @@
 """Why a training failed, in 1,024 characters: so many of `output/failure` become the job's FailureReason.
 
-The exception comes first, then as much of the traceback's end as fits. The only input is the end of stderr. Under torchrun the last
-traceback is its own, which only says that a worker failed. The root cause is that of the rank which torchrun names, whose lines
-torch marks with `[rank1]:` once the process group exists.
+The exception comes first, then the traceback; of a long one, the script's own frame and as much of its end as fits. The only input
+is the end of stderr. Under torchrun the last traceback is its own, which only says that a worker failed. The root cause is that of
+the rank which torchrun names, whose lines torch marks with `[rank1]:` once the process group exists.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ _ABORT_LINE = re.compile(r"$|terminate called |  what\(\):")  # libstdc++'s line
 _EXCEPTION = re.compile(
     r"[A-Za-z_][\w.<>]*(:|$)"
 )  # `ValueError: ...`, `torch.OutOfMemoryError: ...`, `KeyboardInterrupt`
+_FRAME = re.compile(
+    r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?(?:\n +(?P<code>.+))?', re.MULTILINE
+)
+# Python's files, those of packages, and those of this package that run a script.
+_NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/ml/packages/|/launcher_(code|bundle)/")
 _RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
 _ROOT_CAUSE = re.compile(
     r"Root Cause \(first observed failure\):.*?\brank\s*: (?P<rank>\d+).*?\bexitcode\s*: (?P<code>-?\d+)", re.DOTALL
@@ -74,8 +79,29 @@ def fit_to_limit(headline: str, details: str) -> str:
     room = contract.FAILURE_LIMIT - len(headline) - 2
     details = details.strip("\n")
     if len(details) > room:
-        details = "...\n" + details[-max(room - 4, 0) :].partition("\n")[2]
+        own = f"{frame[0]}\n" if (frame := _own_frame(details)) and len(frame[0]) < room // 2 else ""
+        end = details[-max(room - 4, 0) :].partition("\n")[2]
+        if own not in end:
+            end = own + "...\n" + details[-max(room - 4 - len(own), 0) :].partition("\n")[2]
+        else:
+            end = "...\n" + end
+        details = end
     return f"{headline}\n\n{details}" if details and len(details) <= room else headline
+
+
+def own_frame(reason: str) -> str | None:
+    """Return where the script's own code last was in a traceback: `train.py:12, in main: loss.backward()`; None if unknown."""
+    frame = _own_frame(reason)
+    if frame is None:
+        return None
+    file = frame["file"].rpartition("/code/")[2].removeprefix(f"{contract.BASE_DIR}/")
+    within = f", in {frame['name']}" if frame["name"] and frame["name"] != "<module>" else ""
+    return f"{file}:{frame['line']}{within}" + (f": {frame['code'][:120]}" if frame["code"] else "")
+
+
+def _own_frame(traceback: str) -> re.Match[str] | None:
+    frames = [frame for frame in _FRAME.finditer(traceback) if not _NOT_OWN.search(frame["file"])]
+    return frames[-1] if frames else None
 
 
 def write_failure(path: Path, text: str) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from entrypoints.start.failure import own_frame
 from launcher.console import Console, duration
 from launcher.cost.show import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
@@ -148,6 +149,8 @@ class Outcome:
             yield "waits", str(waits)
         if reason := description.get("FailureReason"):
             yield "reason", headline(reason)
+            if frame := own_frame(reason):
+                yield "at", frame
         elif self.status == "Stopped" and (secondary := description.get("SecondaryStatus")) != "Stopped":
             yield "reason", str(secondary)
         if cause := likely_cause(description, self.last_lines):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from launcher.console import counted
 from launcher.local.data.delivery import Store
 from launcher.local.runners import HostProcess
 from launcher.local.workspace import Fact, LocalRun, hosts_of
@@ -63,8 +64,13 @@ def as_data(facts: Mapping[str, Fact]) -> dict[str, Any]:
     return {what: {"Here": here, "InSageMaker": there, "Same": same} for what, (here, there, same) in facts.items()}
 
 
-def in_lines(facts: Mapping[str, Fact]) -> Iterator[str]:
-    """Yield the facts for people: one line each that differs, and one line for all others of a kind."""
+def in_lines(facts: Mapping[str, Fact], *, verbose: bool) -> Iterator[str]:
+    """Yield the facts for people: one line for what differs; if `verbose`, one for each, and one for all others of a kind."""
+    differing = [what for what, fact in facts.items() if fact.same is False]
+    if not verbose:
+        if differing:
+            yield f"differs  in {counted(len(differing), 'way')}: {', '.join(differing)} (-v shows how)"
+        return
     for heading, same in (("faithful", True), ("unknown ", None)):
         if found := [f"{what} ({fact.here})" for what, fact in facts.items() if fact.same is same]:
             yield f"{heading} {', '.join(found)}"

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from entrypoints import contract
-from entrypoints.start.failure import shell_code
+from entrypoints.start.failure import own_frame, shell_code
 from launcher.console import Console, counted, human_bytes, print_line, shown_path
 from launcher.errors import TrainingFailedError
 from launcher.jobs.failures.reasons import SCRIPT_FAILED, Cause, headline, likely_cause
@@ -89,7 +89,7 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         run.console.warn(f"{shown_path(run.folder)}/result.json cannot be written: {error.strerror}")
     if run.options.as_json:
         print_line(json.dumps(result, indent=2))
-    show(result, run.console)
+    show(result, run.console, verbose=run.options.verbose)
     model = {"ModelArtifacts": {"S3ModelArtifacts": artifacts["model"]}} if "model" in artifacts else {}
     ended = Outcome({**result, **model}, outcome.metrics, waits=outcome.waits, folder=run.folder)
     return replace(ended, local_exit_code=outcome.exit_code)
@@ -212,8 +212,8 @@ def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | Non
     return cause if cause and cause.code != SCRIPT_FAILED else None
 
 
-def show(result: Mapping[str, Any], console: Console) -> None:
-    """Print the result of a run, as `result.json` has it."""
+def show(result: Mapping[str, Any], console: Console, *, verbose: bool = True) -> None:
+    """Print the result of a run, as `result.json` has it; if `verbose`, with each fact about its fidelity."""
     say, folder = console.say, Path(result["Folder"])
     colour = {"Completed": "green", "Failed": "red"}.get(result["TrainingJobStatus"], "yellow")
     say()
@@ -223,6 +223,8 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     if result["FailureReason"]:
         first, _, _ = result["FailureReason"].partition("\n\n")  # the log above shows the rest
         say(f"  reason   {headline(first)}")
+        if frame := own_frame(result["FailureReason"]):
+            say(f"  at       {frame}")
     if cause := result.get("LikelyCause"):
         say(f"  likely   {cause['Cause']} [{cause['Code']}]")
         say(f"  remedy   {cause['Remedy']}")
@@ -234,7 +236,8 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         say(f"  model    none, since {contract.BASE_DIR}/{contract.MODEL_DIR} is empty")
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
-    for line in fidelity.in_lines({what: Fact(*fact.values()) for what, fact in result["Fidelity"].items()}):
+    facts = {what: Fact(*fact.values()) for what, fact in result["Fidelity"].items()}
+    for line in fidelity.in_lines(facts, verbose=verbose):
         say(f"  {line}")
     say(f"  folder   {shown_path(folder)}")
     say(f"  logs     {', '.join(shown_path(log) for log in sorted(folder.glob('algo-*.log')))}")

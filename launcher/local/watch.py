@@ -16,7 +16,7 @@ from typing import IO
 from entrypoints import contract
 from launcher.console import last_state, shown_path
 from launcher.errors import RefusedError, StoppedError, TrainingFailedError
-from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits
+from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits, in_words
 from launcher.jobs.logs.metrics import Metrics
 from launcher.local.runners import HostProcess, Kept
 from launcher.local.workspace import LocalRun
@@ -144,7 +144,10 @@ class _Watch:
             self.unlogged.add(host)
             self.run.console.warn(f"{shown_path(log.name)}: cannot be written: {error.strerror}; free space there")
         with suppress(OSError):  # the terminal is closed
-            self.run.console.log(f"{host} |", texts, colour, state.decode("utf-8", "replace"))
+            self.run.console.log(f"{host} |", self._for_people(texts), colour, state.decode("utf-8", "replace"))
+
+    def _for_people(self, texts: list[str]) -> list[str]:
+        return texts if self.run.options.verbose else list(map(in_words, texts))
 
     def running(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self.processes if process.returncode is None]

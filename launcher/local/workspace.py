@@ -44,6 +44,7 @@ class LocalOptions:
         no_namespaces: Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.
         keep: Keep the hosts as they ended: their files, and an image of each container.
         shell: Open a shell in the host of this name instead of running the job, as `launch shell` does.
+        verbose: Show each difference from SageMaker, and the numbers of waits that the job's lines have.
         yes: Answer yes to every question.
         as_json: Print the result as JSON on stdout, and everything else on stderr.
     """
@@ -65,6 +66,7 @@ class LocalOptions:
     no_namespaces: bool = False
     keep: bool = False
     shell: str | None = None
+    verbose: bool = False
     yes: bool = False
     as_json: bool = False
 

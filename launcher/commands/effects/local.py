@@ -83,6 +83,13 @@ class Local(Effect):
         help="With --local: keep the hosts as they ended, for a look: their files, and an image of each container."
     )
     no_namespaces: bool = flag(help="With --local: run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.")
+    verbose: bool = option(
+        "--verbose",
+        "-v",
+        default=False,
+        is_flag=True,
+        help="With --local: show each difference from SageMaker, and the numbers of waits.",
+    )
 
     def carry_out(self, plan: launcher.Plan, account: GetAccount) -> int:
         return launcher.run_local(plan, options=self.options()).exit_code

@@ -28,7 +28,7 @@ _RANK = re.compile(r"\brank *: *(?P<rank>\d{1,6})")
 _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
 # A traceback, perhaps cut, below its exception as our boot.py writes it, or below a sentence of the script.
 _DETAILS = re.compile(
-    r"\n\n(?=Traceback \(most recent call last\)|\.\.\.\n)|(?<![: ])\n(?=Traceback \(most recent call last\))"
+    r"\n\n(?=Traceback \(most recent call last\)|\.\.\.\n|  File \")|(?<![: ])\n(?=Traceback \(most recent call last\))"
 )
 _REMEDY = "the job's lines have the traceback; `launch job.yaml --local --sample 10` runs the same code on this machine"
 _ONE_HOST = {"peers": "the processes of the host", "open": "look for the first process that failed"}

@@ -91,6 +91,8 @@ class ChannelWaits:
 
     def __str__(self) -> str:
         """The sentence of a report: `41 % of each step waits for channel train (S3); more workers would remove ...`."""
+        if self.seconds and not self.is_notable:
+            return f"{100 * self.share:.0f} % of each step waits for channel {self.channel}"
         cause, removable = self.cause, 5 * round(20 * self.removable)
         if not self.seconds:
             busy = f"are busy {100 * fmean(self.busy):.0f} % of the time ({cause}), so the loop may wait for them"
@@ -149,10 +151,23 @@ class LoopWaits:
         for part in _PARTS:
             waits.parts[part] += (seconds or 1.0) * shares[part]
 
+    def channels(self) -> list[ChannelWaits]:
+        """Return all channels."""
+        return list(self._channels.values())
+
     def worst(self) -> tuple[ChannelWaits, ...]:
         """Return the channels that are worth a word, the longest waits first."""
         found = [each for each in self._channels.values() if each.is_notable]
         return tuple(sorted(found, key=lambda each: -each.waited)[:_SHOWN])
+
+
+def in_words(line: str) -> str:
+    """Return a record of waits as a sentence, and other lines as they are."""
+    if not line.startswith("waits channel="):
+        return line
+    waits = LoopWaits()
+    waits.note(line)
+    return next((f"waits: {each}" for each in waits.channels()), line)
 
 
 def waits_in(lines: Any) -> tuple[ChannelWaits, ...]:

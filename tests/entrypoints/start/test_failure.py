@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from entrypoints import contract
-from entrypoints.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
+from entrypoints.start.failure import failure_text, fit_to_limit, how_it_ended, own_frame, write_failure
+from launcher.jobs.failures.reasons import headline
 
 
 def stderr_of(script: str, folder: Path) -> str:
@@ -67,6 +68,27 @@ def test_long_traceback_is_cut_at_its_beginning(tmp_path: Path) -> None:
     assert head == "ValueError: " + "x" * 300
     assert rest.startswith("...\n  ") and rest.endswith(head)
     assert 800 < len(text) <= contract.FAILURE_LIMIT
+
+
+def test_cut_traceback_begins_with_the_last_frame_of_the_script() -> None:
+    library = "".join(
+        f'  File "/opt/conda/lib/python3.12/site-packages/torch/nn/module.py", line {n}, in call\n    return forward()\n'
+        for n in range(40)
+    )
+    own = '  File "/opt/ml/code/nets/train.py", line 88, in main\n    loss = net(images)\n'
+    stderr = f"Traceback (most recent call last):\n{own}{library}ValueError: too many channels\n"
+    text = failure_text("train.py", 1, stderr)
+    assert text.startswith(f"ValueError: too many channels\n\n{own}...\n  ")
+    assert text.endswith("\nValueError: too many channels") and 800 < len(text) <= contract.FAILURE_LIMIT
+    assert own_frame(text) == own_frame(stderr) == "nets/train.py:88, in main: loss = net(images)"
+    assert headline(f"AlgorithmError: {text}") == "AlgorithmError: ValueError: too many channels"
+
+
+@pytest.mark.parametrize(
+    "reason", ["", "ClientError: no such bucket", 'ValueError: x\n\n  File "<frozen runpy>", line 1, in run']
+)
+def test_reason_without_a_frame_of_the_script_has_none(reason: str) -> None:
+    assert own_frame(reason) is None
 
 
 def test_message_longer_than_the_limit_keeps_its_beginning() -> None:

@@ -31,7 +31,7 @@ def test_result_has_what_was_as_in_sagemaker_and_what_was_not(here: Path, fuse: 
         f"  efs: {{source: EFS, file_system_id: {EFS}, directory_path: /lists}}\n"
     )
     write_job(here, "print('trained')", overlay)
-    output = launch(here, "--instance-count", "1", "--sample", "2")
+    output = launch(here, "--instance-count", "1", "--sample", "2", "-v")
     facts = result(here)["Fidelity"]
     channels = {what: (fact["Here"], fact["Same"]) for what, fact in facts.items() if what.startswith("channel ")}
     assert channels == {
@@ -64,7 +64,7 @@ def test_run_without_mounts_reports_what_takes_their_place(here: Path) -> None:
     write_job(here, "print('trained')", overlay)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")  # without mount programs
-        output = launch(here, "--no-namespaces")
+        output = launch(here, "--no-namespaces", "-v")
     assert "  differs  channel fast: a copy, not FastFile\n" in output
     assert "  differs  channel efs: a copied folder of this machine, not EFS\n" in output
 
@@ -76,7 +76,8 @@ def test_facts_are_grouped_in_lines() -> None:
         "Python": Fact("not found", "", same=None),
         "GPU": Fact("1", "GPU", same=True),
     }
-    assert list(in_lines(facts)) == [
+    assert list(in_lines(facts, verbose=False)) == ["differs  in 1 way: image (-v shows how)"]
+    assert list(in_lines(facts, verbose=True)) == [
         "faithful torch (2.5.1), GPU (1)",
         "unknown  Python (not found)",
         "differs  image: a, not b",

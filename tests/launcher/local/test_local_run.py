@@ -289,7 +289,7 @@ pathlib.Path(path, "run/events.1").write_text("scalars")
     local = f", local_path: {path}" if path else ""
     config = f"tensor_board_output_config: {{s3_output_path: s3://bucket/boards/{local}}}\nchannels: null\n"
     write_job(here, script, config)
-    output = launch(here, *options)
+    output = launch(here, *options, "-v")
     stored = here / ".launch/job/s3/bucket/boards/job/tensorboard-output"
     assert (stored / "run/events.1").read_text() == "scalars"
     assert result(here)["Artifacts"]["tensorboard"] == str(stored)
@@ -301,7 +301,7 @@ def test_files_for_tensorboard_outside_of_opt_ml_are_reported_as_not_stored(here
         "tensor_board_output_config: {s3_output_path: s3://bucket/boards/, local_path: /tensorboard}\nchannels: null\n"
     )
     write_job(here, "", config)
-    output = launch(here, "--no-namespaces")
+    output = launch(here, "--no-namespaces", "-v")
     assert (
         "differs  tensor_board_output_config: nothing stored, since /tensorboard is not in the host's /opt/ml" in output
     )

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -83,6 +84,22 @@ def test_failure_file_becomes_the_failure_reason(here: Path) -> None:
     assert result(here)["FailureReason"].startswith("ValueError: no such column: label")
     assert "no such column" in output
     assert not (here / ".launch/job/s3/bucket/out/job/output/model.tar.gz").exists()
+
+
+def test_records_of_waits_are_shown_as_sentences(here: Path) -> None:
+    record = "waits channel=train mode=File rank=0 workers=0 threads=0 cores=2 steps=100 step_s=0.03 own_share=0.59"
+    notable, other = (f"{record} wait_share={share} source_share={share}" for share in (0.41, 0.01))
+    write_job(here, f"print({notable!r})\nprint({other!r})\nprint('waits for nothing')")
+    shown = re.findall(r"algo-1 \| (.*)", launch(here))
+    assert shown == [
+        "waits: 41 % of each step waits for channel train (the disk); more workers would remove about 40 %",
+        "waits: 1 % of each step waits for channel train",
+        "waits for nothing",
+    ]
+    raw = [notable, other, "waits for nothing"]
+    assert (here / ".launch/job/algo-1.log").read_text().splitlines() == raw
+    shutil.rmtree(here / ".launch")
+    assert re.findall(r"algo-1 \| (.*)", launch(here, "--verbose")) == raw
 
 
 def test_controls_of_a_job_are_not_printed(here: Path) -> None:
@@ -167,7 +184,10 @@ def test_failure_is_printed_once_with_its_likely_cause(here: Path) -> None:
     write_job(here, "import no_such_module_of_ours")
     output = launch(here, code=4)
     assert output.count("Traceback (most recent call last)") == 1
-    assert "  reason   ModuleNotFoundError: No module named 'no_such_module_of_ours'\n" in output
+    assert (
+        "  reason   ModuleNotFoundError: No module named 'no_such_module_of_ours'\n  at       train.py:1: import"
+        in output
+    )
     blamed = f"{sys.executable}, which ran the script here, has no module no_such_module_of_ours"
     assert f"  likely   {blamed}; no image ran, and the job's may have it [missing-module]\n" in output
     assert "  remedy   install its package here, or run the job's image (--local docker)" in output
