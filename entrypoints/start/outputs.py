@@ -23,6 +23,13 @@ def lost_model(environment: Environment, since: float) -> str | None:
         environment: The job's.
         since: The time at which the script began; older files are the code's or the image's.
     """
+    try:
+        return _lost_model(environment, since)
+    except (OSError, RecursionError):  # such as folders that are nested too deeply; a warning must not fail the job
+        return None
+
+
+def _lost_model(environment: Environment, since: float) -> str | None:
     if any(path.is_file() for path in environment.model_dir.rglob("*")):
         return None
     kept = (environment.input_dir, environment.output_data_dir, environment.checkpoint_dir)

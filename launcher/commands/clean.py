@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,15 @@ class Clean(Command):
         failed: list[str] = []
         for each in ended:
             folder = Path(each["Folder"])
-            if (mount := mount_below(folder)) is not None:
-                failed.append(f"{mount} is still mounted; unmount it with `fusermount3 -u {mount}`, and clean again")
-            else:
-                remove_tree(folder, failed.append)
+            try:
+                if (mount := mount_below(folder)) is not None:
+                    failed.append(
+                        f"{mount} is still mounted; unmount it with `fusermount3 -u {mount}`, and clean again"
+                    )
+                else:
+                    remove_tree(folder, failed.append)
+            except RecursionError:  # Python follows nested folders by recursion.
+                failed.append(f"{folder}: the job has nested folders too deeply; remove it with `rm -rf {folder}`")
         removed = [each["TrainingJobName"] for each in ended if not Path(each["Folder"]).exists()]
         if self.as_json:
             self.print_json(removed)
@@ -62,7 +68,9 @@ class Clean(Command):
         """Show what would be removed, and ask. Raises StoppedError on no, and RefusedError without a terminal."""
         total = 0
         for each in runs:
-            size = sum(path.lstat().st_size for path in Path(each["Folder"]).rglob("*") if not path.is_dir())
+            size = 0
+            with suppress(RecursionError):  # Only the size is lost.
+                size = sum(path.lstat().st_size for path in Path(each["Folder"]).rglob("*") if not path.is_dir())
             total += size
             say(f"{each['TrainingJobName']}  {each['TrainingJobStatus']}  {human_bytes(size)}")
         if not sys.stdin.isatty():

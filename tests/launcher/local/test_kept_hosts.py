@@ -45,7 +45,7 @@ def test_kept_hosts_have_what_the_job_wrote_until_they_are_removed(
         assert sorted(path.name for path in (folder / "ml/input/data").iterdir()) == ["launcher_code"]
     subprocess.run(output.partition("remove   ")[2].splitlines()[0], shell=True, check=True)
     logs = [f"{host}.log" for host in folders]
-    assert sorted(path.name for path in (here / ".launch/job").iterdir()) == [*logs, "result.json", "s3"]
+    assert sorted(path.name for path in (here / ".launch/job").iterdir()) == [*logs, "result.json", "run.json", "s3"]
 
 
 def test_host_without_its_temporary_folder_is_kept(here: Path) -> None:
