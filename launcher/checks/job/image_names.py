@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 
@@ -51,6 +50,8 @@ def image_of_aws_is_known(draft: Draft) -> Iterator[Mistake]:
     accounts, tags = accounts_of(repository, region), known_tags(repository)
     ignore = f"if AWS has added it since {image_table()['date']}, write --ignore image-of-aws"
     if account not in known_accounts():
+        import difflib  # only mistakes need it
+
         if near := difflib.get_close_matches(account, accounts, n=1, cutoff=0.9):  # one digit, or two exchanged
             yield (
                 ("image",),
