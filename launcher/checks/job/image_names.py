@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from operator import ne
 
 from launcher.checks.rule import Mistake, warning
 from launcher.errors import did_you_mean
@@ -50,13 +51,10 @@ def image_of_aws_is_known(draft: Draft) -> Iterator[Mistake]:
     accounts, tags = accounts_of(repository, region), known_tags(repository)
     ignore = f"if AWS has added it since {image_table()['date']}, write --ignore image-of-aws"
     if account not in known_accounts():
-        import difflib  # only mistakes need it
-
-        if near := difflib.get_close_matches(account, accounts, n=1, cutoff=0.9):  # one digit, or two exchanged
-            yield (
-                ("image",),
-                f"is in account {account}, but AWS's with {repository} in {region} is {near[0]}; correct it",
-            )
+        for other in accounts:
+            if sum(map(ne, account, other)) <= 2:  # one digit is wrong, or two are exchanged
+                what = f"is in account {account}, but AWS's with {repository} in {region} is {other}"
+                yield ("image",), f"{what}; correct it"
     elif repository not in known_repositories():
         hint = did_you_mean(repository[:_LONG], known_repositories())
         yield ("image",), f"is in an account of AWS, which has no repository {shown(repository)}{hint}; {ignore}"
