@@ -148,10 +148,11 @@ def _scratch(run: Path) -> Iterator[Path]:
 
 
 def _remove_fifos(folder: str) -> None:
-    for parent, _, names in os.walk(folder):
-        for path in (Path(parent, name) for name in names):
-            if stat.S_ISFIFO(path.lstat().st_mode):
-                path.unlink()
+    with suppress(RecursionError):  # The job may have nested folders too deeply.
+        for parent, _, names in os.walk(folder):
+            for path in (Path(parent, name) for name in names):
+                if stat.S_ISFIFO(path.lstat().st_mode):
+                    path.unlink()
 
 
 def _make_folder(folder: Path) -> None:

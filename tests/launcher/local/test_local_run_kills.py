@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,19 @@ def test_temporary_folder_and_fifos_of_a_killed_run_are_removed_by_the_next(
     assert (here / ".launch/job/algo-1/ml/input/data/pipe_0").is_fifo()
     launch(here, "--name", "third")  # asserts that there is no FIFO
     assert list(temporary.iterdir()) == []
+
+
+def test_nested_folders_of_a_killed_run_do_not_end_the_next(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary, killed = here / "tmp", here / "killed"
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    (temporary / "launch-killed").mkdir(parents=True)
+    (temporary / "launch-killed/.lock").write_text(str(killed))
+    script = "for _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')"
+    killed.mkdir()
+    subprocess.run([sys.executable, "-c", f"import os\n{script}"], cwd=killed, check=True)
+    write_job(here, "", "channels: null\n")
+    try:
+        assert "Traceback" not in launch(here, "--no-namespaces")
+        assert list(temporary.iterdir()) == []
+    finally:
+        subprocess.run(["rm", "-rf", killed], check=True)  # as Python cannot
