@@ -22,10 +22,9 @@ from entrypoints.order.states import State
 READERS = 1024  # at most, of a dataset
 # The cells: the epoch of set_epoch or after the last iteration, that of the loaded states (or -1), the number of readers, whether
 # they are workers, whether a finished epoch is iterated once more, whether the end of an iteration has set the epoch, the phase of
-# each reader, and for each the mark of the iteration that it has ended last, or _BEGUN.
+# each reader, and for each the mark of the iteration that it has ended last, which is negative until then.
 _SET, _LOADED, _COUNT, _WORKERS, _REPEATED, _ADVANCED, _FIRST = range(7)
 CELLS = _FIRST + 2 * READERS
-_BEGUN = -1
 
 # What a reader's next iteration follows:
 FRESH = 0  # no state
@@ -65,6 +64,7 @@ class Iterations:
     def __init__(self, cells: MutableSequence[int]) -> None:
         self.cells = cells
         self.waiting: State | None = None  # the loaded state; forked workers have a copy
+        self.is_loop = False  # whether the iteration of this process is known to be a loop of its caller
         cells[_SET] = cells[_LOADED] = -1
         cells[_COUNT] = 1
 
@@ -106,13 +106,14 @@ class Iterations:
     def begin(self, reader: int = 0, readers: int = 1, loop: int | None = None) -> Start:
         """Begin an iteration of one of so many readers; of workers, which all know their `loop` by a number."""
         self.cells[_COUNT], self.cells[_WORKERS] = readers, loop is not None
-        self.cells[self._first_end + reader] = _BEGUN
+        self.is_loop = False
         phases = self._phases()
         phase, epoch = phases[reader], self.epoch
         # A reader that has resumed from a state can still have a copy of it.
         state, self.waiting = self.waiting if FRESH < phase < PARTLY else None, None
         if state is not None and phase in (OWN, ENDED):
             epoch = state["epoch"]
+        self.cells[self._first_end + reader] = -_mark(epoch, loop)
         if state is not None and state["epoch"] == epoch:
             self.move("resume", reader)
             return Start(epoch, state, False)
@@ -131,11 +132,12 @@ class Iterations:
     def end(self, epoch: int, reader: int = 0, loop: int | None = None) -> None:
         """End an iteration of one reader. The last one's end sets the next epoch, unless `set_epoch` has set one."""
         self.move("end", reader)
-        # Workers that begin late must not count as ended because they have ended an earlier loop, which was left.
-        mark = 1 + abs(hash((epoch, loop or 0)))
-        self.cells[self._first_end + reader] = mark
+        # Workers of an earlier loop, which was left, must not count as those of this one, which may not have begun yet.
+        mark, place = _mark(epoch, loop), self._first_end + reader
+        if int(self.cells[place]) in (0, -mark):
+            self.cells[place] = mark
         # torchdata's first iteration after a state from the end of a loop is not the loop's.
-        is_loop = not {FRESH, SKIPPED}.isdisjoint(self._phases())
+        is_loop = self.is_loop or not {FRESH, SKIPPED}.isdisjoint(self._phases())
         # Readers that end at the same time all write the same.
         if is_loop and set(self._ends()) == {mark} and int(self.cells[_SET]) in (-1, epoch):
             self.cells[_SET], self.cells[_ADVANCED] = epoch + 1, 1
@@ -153,7 +155,7 @@ class Iterations:
 
     def is_running(self) -> bool:
         """Return whether a reader has begun an iteration that it has not ended, and no epoch was set since."""
-        return _BEGUN in self._ends()
+        return min(self._ends()) < 0
 
     def ask(self, worker: int) -> None:
         """Record that a worker's state is taken in the middle of its shard."""
@@ -173,6 +175,10 @@ class Iterations:
 
     def _ends(self) -> list[int]:
         return [int(self.cells[self._first_end + reader]) for reader in range(int(self.cells[_COUNT]))]
+
+
+def _mark(epoch: int, loop: int | None) -> int:
+    return 1 + abs(hash((epoch, loop or 0))) % 2**62
 
 
 def check_state(state: Any, taker: str) -> None:

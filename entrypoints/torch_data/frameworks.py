@@ -53,6 +53,14 @@ def is_asked_by_torchdata() -> bool:
     return any(module.startswith("torchdata.") for _, module, _ in _callers())
 
 
+def is_loop_resumed() -> bool:
+    """Return whether a StatefulDataLoader begins what is left of a loop; after the state of a whole one it begins twice."""
+    for caller, module, name in _callers():
+        if module.startswith("torchdata.") and name == "_get_iterator":
+            return caller.next_iter_state is not None and not caller.next_iter_state.get("_iterator_finished")
+    return False
+
+
 def loader_that_counts() -> DataLoader[Any] | None:
     """Return the DataLoader with several workers that asks a dataset for its length, if one does.
 

@@ -48,6 +48,7 @@ class StreamDataset(IterableDataset[Any]):
         self._job_environment, self._process = environment, os.getpid()
         self._known_placement = placement_of(environment)
         self._divider: str | None = None  # in a spawned worker: what divides the samples in the process of its loader
+        self._is_loop_resumed = False  # in a spawned worker: whether its loader resumed a loop
         self._shared_work = SharedWork(sources, environment)
         self._iterations = Iterations(self._shared_work.cells)
         self._current: Samples | Mixture | None = None  # of the iteration that began last
@@ -164,7 +165,12 @@ class StreamDataset(IterableDataset[Any]):
         self._current = self._unread = samples
         self._is_ahead = frameworks.is_fetched_ahead()
         if begin.state is not None:
+            self.iterations.is_loop |= self._is_loop_resumed or frameworks.is_loop_resumed()
             samples.load_state_dict(begin.state)
+            if samples.finished and self.iterations.is_loop:
+                self.end(
+                    begin.epoch, self.own_placement
+                )  # Without workers, a StatefulDataLoader does not read on here.
             if samples.finished and placement.local_world_size > 1:
                 # Other readers of a Pipe wait until this shard connects, too, and a StatefulDataLoader may request no sample.
                 next(samples, None)
@@ -218,7 +224,8 @@ class StreamDataset(IterableDataset[Any]):
         frameworks.check_lightning(self.own_placement.world_size)
         # A running iteration is not copied: the copy restarts the epoch.
         alone = {"_current": None, "_unread": None, "_counted": None}
-        return {**self.__dict__, **alone, "_divider": self.divider}
+        found = {"_divider": self.divider, "_is_loop_resumed": frameworks.is_loop_resumed()}
+        return {**self.__dict__, **alone, **found}
 
     def state_dict(self) -> State:
         """Return the position of this process's last iteration, from which a dataset that loads it resumes.

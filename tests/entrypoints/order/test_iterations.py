@@ -154,6 +154,20 @@ def test_state_without_a_position_begins_its_epoch_or_the_next() -> None:
     assert loops.begin() == Start(4, None, False)
 
 
+def test_workers_of_a_loop_that_was_left_do_not_end_the_next_one() -> None:
+    loops = machine()
+    for loop in (5, 6):
+        loops.begin(0, 2, loop)
+    loops.end(0, 0, 5)
+    loops.begin(1, 2, 5)
+    loops.end(0, 1, 5)
+    assert loops.begin(1, 2, 6) == Start(0, None, False)
+    loops.end(0, 0, 6)
+    assert loops.epoch == 0
+    loops.end(0, 1, 6)
+    assert loops.epoch == 1
+
+
 def test_state_that_is_loaded_after_an_iteration_decides_about_the_next() -> None:
     loops = machine()
     loops.begin()

@@ -18,6 +18,7 @@ from entrypoints.order.work import Position
 from entrypoints.samples.channel import open_channel
 from entrypoints.torch_data.dataset import ChannelDataset
 from entrypoints.torch_data.mixed import MixedDataset
+from entrypoints.torch_data.ranks import load_state
 from format_channels import lines_channel
 from stateful_loaders import LOADERS, SHUFFLED, dataset_of, given, read, text_of
 
@@ -129,6 +130,26 @@ def test_iterations_without_set_epoch_read_one_epoch_each(environment: Environme
     assert before + read(resumed, 1) == whole
     assert read(resumed, None) == second
     assert second != whole
+
+
+@pytest.mark.parametrize("name", ["stateful", "workers", "persistent workers"])
+def test_loop_that_resumes_near_the_end_of_an_epoch_is_followed_by_the_next_one(
+    environment: Environment, name: str
+) -> None:
+    """torchdata begins twice after the state of a whole loop, but not after one of the last batches."""
+    loader = LOADERS[name](of_files(environment))
+    whole, second = read(loader, 1), read(loader, None)
+    dataset_of(loader).set_epoch(1)
+    states, before = [], list[str]()
+    for batch in loader:
+        before += batch
+        states.append((loader.state_dict(), len(before)))
+    for state, place in states[-3:]:
+        resumed = LOADERS[name](of_files(environment))
+        load_state(resumed, pickle.loads(pickle.dumps(state)))
+        assert given(resumed) == whole[place:]
+        assert dataset_of(resumed).epoch == 2
+        assert given(resumed) == second
 
 
 def test_state_of_finished_samples_yields_nothing(environment: Environment) -> None:
