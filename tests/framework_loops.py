@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning
 import torch
-from accelerate import Accelerator, DataLoaderConfiguration
+from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
 from lightning.pytorch.strategies import DDPStrategy
 
 from entrypoints.torch_data.even_loader import EvenLoader, LightningLoader
@@ -42,11 +42,13 @@ class Killed(Exception):
 def by_accelerate(root: Path, kind: str, loader: str, options: dict[str, Any]) -> Seen:
     """Read two epochs from a prepared loader."""
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options))
-    prepared = accelerator.prepare(LOADERS[loader](dataset_of(root, kind)))
+    dataset = dataset_of(root, kind)
+    prepared = accelerator.prepare(LOADERS[loader](dataset))
     seen = {}
     for epoch in range(2):
         seen[epoch] = [number for batch in prepared for number in numbers(batch)]
         accelerator.wait_for_everyone()
+        assert kind == "map" or dataset.epoch == epoch + 1
     return seen
 
 
@@ -241,6 +243,8 @@ def misuse(root: Path, what: str) -> None:
     prepared = accelerator.prepare(LOADERS["plain"](dataset))
     if what == "position of a prepared loader":
         gather_state(prepared)
+    elif what == "skipping batches":
+        skip_first_batches(EvenLoader(LOADERS["threads"](dataset)), 1)
     elif what == "resuming a prepared loader":
         load_state(prepared, {"epoch": 1})
     elif what == "position in a prepared loop":

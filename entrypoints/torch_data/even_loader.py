@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from entrypoints.errors import ChannelError
 from entrypoints.order.states import State
 from entrypoints.torch_data.frameworks import check_stateful
 from entrypoints.torch_data.ranks import Stateful, even_batches, gather_state, load_state
@@ -20,6 +21,14 @@ class EvenLoader:
 
     def __init__(self, loader: Any) -> None:
         self.loader, self.dataset = loader, loader.dataset
+
+    @property
+    def drop_last(self) -> bool:
+        """What accelerate's skip_first_batches asks, with which HF's Trainer resumes."""
+        raise ChannelError(
+            "this loader resumes at its own position, so no batches must be skipped; use TrainingArguments(ignore_data_skip=True),"
+            " and load_state_dict() with the position that was saved beside the checkpoint"
+        )
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, from 0."""

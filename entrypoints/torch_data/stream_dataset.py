@@ -178,6 +178,8 @@ class StreamDataset(IterableDataset[Any]):
         is_elsewhere = self.divider == frameworks.DISPATCHER and self.own_placement.rank > 0
         if begin.is_over or is_elsewhere:  # Rank 0 reads for all, and what other ranks fetch is not used.
             samples.finish()
+            if is_elsewhere and info is None:
+                self.end(begin.epoch, self.own_placement)  # accelerate fetches nothing here.
         return self._transformed(samples)
 
     def _resumed(self, samples: Samples | Mixture, worker: int) -> Generator[Any, None, None]:

@@ -147,6 +147,7 @@ def test_trainer_with_workers_reads_all_on_one_rank_and_is_refused_on_two(root: 
         "resuming a prepared loader": "use a ThreadLoader, which accelerate leaves as it is",
         "position in a prepared loop": "take the state_dict() of a ThreadLoader or a StatefulDataLoader",
         "epoch of accelerate after resuming": "call set_epoch(2) of the loader that it has prepared before the loop",
+        "skipping batches": "use TrainingArguments(ignore_data_skip=True)",
         "late process group": "begin to iterate after init_process_group",
     }.items(),
     ids=lambda text: str(text).replace(" ", "-"),
