@@ -40,6 +40,7 @@ class StreamDataset(IterableDataset[Any]):
     sets another.
 
     An iteration that reaches its end sets the next epoch, so a loop needs no `set_epoch`; one that is left early does not.
+    Loops that are left early need it, because ranks and workers may have ended an epoch that others have not.
     """
 
     transform: Transform | None = None  # for the samples that `samples` returns
