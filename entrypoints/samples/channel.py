@@ -74,7 +74,7 @@ def open_channel(
         raise ChannelError(
             f"channel {name!r}: whole objects lose their boundaries in a Pipe; set record_wrapper_type: RecordIO, or "
             "input_mode: FastFile, or a content_type that has boundaries (application/x-tar, application/x-recordio, "
-            f"text/plain); it is {channel.content_type!r}"
+            f"text/plain); {f'it is {channel.content_type!r}' if channel.content_type else 'the channel has none'}"
         )
     if shard is None:
         shard = default_shard(channel, placement_of(environment))

@@ -19,7 +19,10 @@ from entrypoints.readers import Reader, mounted, reader_of
 from entrypoints.sample import KEY, Sample
 from entrypoints.samples.channel import find_channel, known_environment
 
-_NAMED = 'name the classes: classes = {"cat": 0, "dog": 1}'
+_NAMED = (
+    "if its samples' keys have the folders, as members of a tar may have, name the classes: "
+    'classes = {"cat": 0, "dog": 1}'
+)
 
 
 def find_classes(name: str, *, environment: Environment | None = None) -> dict[str, int]:
@@ -38,15 +41,15 @@ def find_classes(name: str, *, environment: Environment | None = None) -> dict[s
     channel = find_channel(known_environment(environment), name)
     reader = reader_of(channel)
     if reader is None:
-        raise ChannelError(f"channel {name!r}: a Pipe cannot be listed; use another input mode, or {_NAMED}")
+        reason = "a Pipe cannot be listed and sends objects without their names; use another input mode"
+        raise ChannelError(f"channel {name!r}: {reason}, or, {_NAMED}")
     found = set()
     keys: Iterable[str] = mounted.top_names(channel) if reader is mounted else _keys(channel, reader)
     for key in keys:
         folder, slash, _ = key.partition("/")
         if not slash:
             raise ChannelError(
-                f"channel {name!r}: object {key!r} is not in a class folder; keep it out of the channel, or, if its samples'"
-                f" keys have the folders, as members of a tar may have, {_NAMED}"
+                f"channel {name!r}: object {key!r} is not in a class folder; keep it out of the channel, or, {_NAMED}"
             )
         found.add(folder)
     if channel.distribution == contract.SHARDED and channel.hosts != 1:

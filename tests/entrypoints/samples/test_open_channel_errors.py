@@ -32,9 +32,13 @@ def test_unknown_channel_is_refused_with_the_nearest_name(tmp_path: Path) -> Non
 def test_whole_objects_in_a_pipe_are_refused(tmp_path: Path) -> None:
     environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "image/png"})
     with pytest.raises(
-        ChannelError, match=r"'train': whole objects lose their boundaries in a Pipe; set record_wrapper_type"
+        ChannelError,
+        match=r"'train': whole objects lose their boundaries in a Pipe; set record_wrapper_type.*'image/png'",
     ):
         open_channel("train", environment=environment)
+    untyped = job(tmp_path / "untyped", train={"TrainingInputMode": "Pipe"})
+    with pytest.raises(ChannelError, match=r"whole objects lose their boundaries in a Pipe; .*the channel has none"):
+        open_channel("train", environment=untyped)
 
 
 def test_default_shard_of_a_pipe_counts_its_readers(tmp_path: Path) -> None:
