@@ -28,6 +28,7 @@ from entrypoints.errors import ChannelError, no_room
 from entrypoints.fetching.background import in_background
 from entrypoints.fetching.pages import Listed
 from entrypoints.order.samples import Samples
+from entrypoints.records import format_of
 from entrypoints.records.shards import write_shard, writer_of
 from entrypoints.records.writing import SampleError, refusal
 from entrypoints.sample import KEY, Sample
@@ -158,7 +159,7 @@ def _begin(samples: Samples, target: Target, say: Say) -> Progress:
         progress.objects = {"last": max(each.key for each in objects), "digest": _digest(objects)}
     if progress.state is not None:
         samples.load_state_dict({**progress.state, "ended": []})
-        say(f"{target.uri}: {len(progress.shards):,} shards of an earlier run are complete")
+        say(f"{target.uri}: continues after {_counted(len(progress.shards))} of an earlier run")
     else:
         target.write(_progress_name(target.host), asdict(progress))  # S3 refuses now what it would refuse later
     return progress
@@ -228,10 +229,15 @@ def finish(target: Target, say: Say) -> dict[str, Any] | None:
     if target.uri.startswith("s3://"):  # SageMaker's manifests name a prefix in S3
         target.write("manifest.json", [{"prefix": f"{target.uri}shards/"}, *expected])
     say(
-        f"{target.uri}: {len(shards):,} shards with {index['count']:,} samples, {index['bytes'] / 1e6:,.1f} MB, "
+        f"{target.uri}: {_counted(len(shards))} with {index['count']:,} samples, {index['bytes'] / 1e6:,.1f} MB, "
         f"digest {index['digest'][:16]}, verified"
     )
+    say(f"train on {target.uri}shards/ with content_type: {format_of(target.format).content_types[0]}")
     return index
+
+
+def _counted(shards: int) -> str:
+    return "1 shard" if shards == 1 else f"{shards:,} shards"
 
 
 def _prepared(

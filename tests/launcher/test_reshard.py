@@ -87,7 +87,7 @@ def test_printed_command_lets_a_further_local_run_continue(tmp_path: Path) -> No
     subprocess.run(["sh", "-c", command[1]], cwd=tmp_path, check=True)
     (folder / "2.jpg").write_text("two")
     again = run_local(tmp_path)
-    assert "s3://mine/out/: 1 shards of an earlier run are complete" in again.stdout, again.stderr
+    assert "s3://mine/out/: continues after 1 shard of an earlier run" in again.stdout, again.stderr
     assert "2 shards with 2 samples" in again.stdout
 
 
@@ -101,7 +101,8 @@ def test_local_run_reshards_the_folder_of_the_channel(tmp_path: Path) -> None:
     command = (sys.executable, "-m", "launcher", "reshard", *PLACES, "--local", "--channel", "data=images")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 shards with 6 samples" in done.stdout
+    assert "1 shard with 6 samples" in done.stdout
+    assert "train on s3://mine/out/shards/ with content_type: application/x-tar" in done.stdout
 
 
 def pictures(folder: Path, first: int = 0) -> None:
@@ -150,7 +151,7 @@ def test_folder_becomes_shards_in_a_folder(tmp_path: Path, options: tuple[str, .
     if "--shuffle-seed" in options:  # another order
         assert again.returncode == 3
         return
-    assert (again.returncode, "shards of an earlier run are complete" in again.stderr) == (0, True), again.stderr
+    assert (again.returncode, "of an earlier run" in again.stderr) == (0, True), again.stderr
     assert json.loads(again.stdout)["count"] == 7
     refused = between_folders(tmp_path, "--format", "tfrecord")
     assert refused.returncode == 3
