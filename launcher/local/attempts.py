@@ -92,6 +92,8 @@ def run_attempts(
                 run.transitions.begin(INTERRUPTED)
                 for host in run.hosts:
                     remove_tree(run.host_folder(host), run.console.warn)
+    if options.interrupt_at is not None and not interruptions and total.secondary == "Completed":
+        run.console.warn(f"--interrupt-at: no line of the log had {options.interrupt_at!r}, so nothing was interrupted")
     return run, total
 
 

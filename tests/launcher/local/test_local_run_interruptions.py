@@ -191,8 +191,9 @@ if done < {runs}:
 def test_text_that_no_line_has_interrupts_nothing(here: Path) -> None:
     namespaces()
     write_script(here, "print('epoch 1')")
-    launch(here, "--interrupt-at", "epoch 2")
+    output = launch(here, "--interrupt-at", "epoch 2")
     assert result(here)["Interruptions"] == 0
+    assert "warning: --interrupt-at: no line of the log had 'epoch 2', so nothing was interrupted" in output
 
 
 def test_limit_still_ends_an_attempt_that_waits_for_a_text() -> None:
