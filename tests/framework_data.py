@@ -6,6 +6,7 @@ import os
 import pickle
 import tempfile
 from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,20 @@ def by_loop(root: Path, kind: str, loader: str, state: Any = None, stop: int | N
     dataset = dataset_of(root, kind)  # before there is a process group
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
     return _trained(dataset, loader, state, stop)
+
+
+def by_left_loops(root: Path, loader: str, is_set: bool) -> list[list[int]]:
+    """Leave each loop after 9 steps, which is after the end of some ranks; return the samples of each."""
+    rank, ranks = own_rank()
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    dataset = dataset_of(root, "lines")
+    batches, seen = LOADERS[loader](dataset), list[list[int]]()
+    for loop in range(3):
+        if is_set:
+            dataset.set_epoch(loop)
+        seen.append([number for batch in islice(batches, 9) for number in numbers(batch)])
+        dist.barrier()
+    return seen
 
 
 def by_spawn(root: Path, kind: str, loader: str, method: str, ranks: int) -> list[Seen]:

@@ -21,9 +21,10 @@ from entrypoints.order.states import State
 
 READERS = 1024  # at most, of a dataset
 # The cells: the epoch of set_epoch or after the last iteration, that of the loaded states (or -1), the number of readers, whether
-# they are workers, whether a finished epoch is iterated once more, whether the end of an iteration has set the epoch, the phase of
-# each reader, and for each the mark of the iteration that it has ended last, which is negative until then.
-_SET, _LOADED, _COUNT, _WORKERS, _REPEATED, _ADVANCED, _FIRST = range(7)
+# they are workers, whether a finished epoch is iterated once more, whether the end of an iteration has set the epoch, the epoch
+# after the one that was begun last, the phase of each reader, and for each the mark of the iteration that it has ended last, which
+# is negative until then.
+_SET, _LOADED, _COUNT, _WORKERS, _REPEATED, _ADVANCED, _BEGUN, _FIRST = range(8)
 CELLS = _FIRST + 2 * READERS
 
 # What a reader's next iteration follows:
@@ -65,6 +66,7 @@ class Iterations:
         self.cells = cells
         self.waiting: State | None = None  # the loaded state; forked workers have a copy
         self.is_loop = False  # whether the iteration of this process is known to be a loop of its caller
+        self.is_again = False  # whether it begins an epoch that was begun before, and neither set nor loaded since
         cells[_SET] = cells[_LOADED] = -1
         cells[_COUNT] = 1
 
@@ -78,7 +80,7 @@ class Iterations:
         return loaded + (not is_repeated)
 
     def set_epoch(self, epoch: int) -> None:
-        self.cells[_SET], self.cells[_ADVANCED] = epoch, 0
+        self.cells[_SET], self.cells[_ADVANCED], self.cells[_BEGUN] = epoch, 0, 0
         readers = range(int(self.cells[_COUNT]))
         for reader in readers:
             self.cells[self._first_end + reader] = 0
@@ -106,7 +108,7 @@ class Iterations:
     def begin(self, reader: int = 0, readers: int = 1, loop: int | None = None) -> Start:
         """Begin an iteration of one of so many readers; of workers, which all know their `loop` by a number."""
         self.cells[_COUNT], self.cells[_WORKERS] = readers, loop is not None
-        self.is_loop = False
+        self.is_loop = self.is_again = False
         phases = self._phases()
         phase, epoch = phases[reader], self.epoch
         # A reader that has resumed from a state can still have a copy of it.
@@ -114,10 +116,14 @@ class Iterations:
         if state is not None and phase in (OWN, ENDED):
             epoch = state["epoch"]
         self.cells[self._first_end + reader] = -_mark(epoch, loop)
+        begun = int(self.cells[_BEGUN])
+        if reader == 0:
+            self.cells[_BEGUN] = epoch + 1
         if state is not None and state["epoch"] == epoch:
             self.move("resume", reader)
             return Start(epoch, state, False)
         is_over = epoch == self.cells[_LOADED] and phase != SKIPPED and FRESH not in phases
+        self.is_again = reader == 0 and begun == epoch + 1 and not is_over
         self.move("skip" if is_over else "read", reader)
         return Start(epoch, None, is_over)
 
@@ -129,8 +135,12 @@ class Iterations:
             phase = int(self.cells[place])
             self.cells[place] = TRANSITIONS[event].get(phase, phase)
 
-    def end(self, epoch: int, reader: int = 0, loop: int | None = None) -> None:
-        """End an iteration of one reader. The last one's end sets the next epoch, unless `set_epoch` has set one."""
+    def end(self, epoch: int, reader: int = 0, loop: int | None = None) -> bool:
+        """End an iteration of one reader. The last one's end sets the next epoch, unless `set_epoch` has set one.
+
+        Returns:
+            Whether it has.
+        """
         self.move("end", reader)
         # Workers of an earlier loop, which was left, must not count as those of this one, which may not have begun yet.
         mark, place = _mark(epoch, loop), self._first_end + reader
@@ -139,8 +149,10 @@ class Iterations:
         # torchdata's first iteration after a state from the end of a loop is not the loop's.
         is_loop = self.is_loop or not {FRESH, SKIPPED}.isdisjoint(self._phases())
         # Readers that end at the same time all write the same.
-        if is_loop and set(self._ends()) == {mark} and int(self.cells[_SET]) in (-1, epoch):
+        is_next = is_loop and set(self._ends()) == {mark} and int(self.cells[_SET]) in (-1, epoch)
+        if is_next:
             self.cells[_SET], self.cells[_ADVANCED] = epoch + 1, 1
+        return is_next
 
     def state(self, now: State | None) -> State:
         """Return the state of a loop: the loaded one if it waits, else the position now, unless another epoch was set."""

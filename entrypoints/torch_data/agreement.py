@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch.distributed
 from torch.utils.data import get_worker_info
@@ -15,23 +16,33 @@ from entrypoints.fetching.silence import warn
 from entrypoints.job.environment import Environment
 from entrypoints.order.sharding import Placement, placement_of_rank
 
+T = TypeVar("T")
+
 _SECONDS = 20.0  # until an answer of the store, which is in the process of rank 0 or of torchrun
 _stores: dict[int, Any] = {}  # by process: a worker that was forked must not use its parent's connection
 
 
 def exchange(name: str, text: str) -> str | None:
     """Store a text unless the job has one under its name; return the one that is stored, None without a process group."""
+    return _asked(name, lambda store, key: str(store.compare_set(key, "", text).decode()))
+
+
+def is_stored(name: str) -> bool:
+    """Return whether the job has a text under this name."""
+    return bool(_asked(name, lambda store, key: store.check([key])))
+
+
+def _asked(name: str, ask: Callable[[Any, str], T]) -> T | None:
+    """Return what the job's store answers about a name; None if there is no store, or it does not answer."""
     process, attempt = os.getpid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     try:
         if process not in _stores:
             _stores[process] = _store()
         store = _stores[process]
-        return None if store is None else str(store.compare_set(f"launcher/{attempt}/{name}", "", text).decode())
+        return None if store is None else ask(store, f"launcher/{attempt}/{name}")
     except RuntimeError as error:
         _stores[process] = None  # Another attempt might wait as long.
-        warn(
-            f"{name.partition(' from ')[0]}: its listing is not compared with those of other hosts: {str(error)[:200]}"
-        )
+        warn(f"{name.partition(' from ')[0]}: is not compared with what other ranks read: {str(error)[:200]}")
         return None
 
 

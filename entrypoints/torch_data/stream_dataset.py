@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -23,12 +24,14 @@ from entrypoints.samples.channel import placement_of
 from entrypoints.samples.mixing import Mixture
 from entrypoints.samples.transformed import transformed
 from entrypoints.torch_data import frameworks
-from entrypoints.torch_data.agreement import group_placement
+from entrypoints.torch_data.agreement import exchange, group_placement, is_stored
 from entrypoints.torch_data.shared_memory import shared
 from entrypoints.torch_data.shared_work import SharedWork
 from entrypoints.waits import are_recorded, timed_transform
 
 Transform = Callable[[Sample], Any]
+
+_datasets = Counter[str]()  # created in this process, by their channels
 
 
 class StreamDataset(IterableDataset[Any]):
@@ -47,6 +50,11 @@ class StreamDataset(IterableDataset[Any]):
 
     def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment) -> None:
         self._job_environment, self._process = environment, os.getpid()
+        names = ", ".join(name for name, _ in sources)
+        _datasets[names] += 1
+        self._name = (
+            f"dataset {_datasets[names]} of {names}"  # the same on all ranks that create their datasets in one order
+        )
         self._known_placement = placement_of(environment)
         self._divider: str | None = None  # in a spawned worker: what divides the samples in the process of its loader
         self._is_loop_resumed = False  # in a spawned worker: whether its loader resumed a loop
@@ -153,7 +161,16 @@ class StreamDataset(IterableDataset[Any]):
         frameworks.check_lightning(self.own_placement.world_size)
         info, self._current = get_worker_info(), None
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        return self.iterations.begin(worker, workers, _loop(info))
+        start = self.iterations.begin(worker, workers, _loop(info))
+        if self.iterations.is_again and self.own_placement.world_size > 1 and is_stored(self._end_of(start.epoch)):
+            raise ChannelError(
+                f"this rank begins epoch {start.epoch} again, since its last loop was left early, but another rank has read it to"
+                " its end and continues with the next one; call set_epoch before each loop that may be left early"
+            )
+        return start
+
+    def _end_of(self, epoch: int) -> str:
+        return f"end of epoch {epoch} of {self._name}"
 
     def __iter__(self) -> Iterator[Any]:
         info, placement, begin = get_worker_info(), self.placement, self.begin()
@@ -169,9 +186,8 @@ class StreamDataset(IterableDataset[Any]):
             self.iterations.is_loop |= self._is_loop_resumed or frameworks.is_loop_resumed()
             samples.load_state_dict(begin.state)
             if samples.finished and self.iterations.is_loop:
-                self.end(
-                    begin.epoch, self.own_placement
-                )  # Without workers, a StatefulDataLoader does not read on here.
+                # Without workers, a StatefulDataLoader does not read any further.
+                self.end(begin.epoch, self.own_placement)
             if samples.finished and placement.local_world_size > 1:
                 # Other readers of a Pipe wait until this shard connects, too, and a StatefulDataLoader may request no sample.
                 next(samples, None)
@@ -216,7 +232,9 @@ class StreamDataset(IterableDataset[Any]):
                 f" {placement.world_size}; begin to iterate after init_process_group"
             )
         info = get_worker_info()
-        self.iterations.end(epoch, info.id if info else 0, _loop(info))
+        is_next = self.iterations.end(epoch, info.id if info else 0, _loop(info))
+        if is_next and placement.world_size > 1:
+            exchange(self._end_of(epoch), "ended")
 
     def transformed(self, samples: Samples | Mixture) -> Iterator[Any]:
         """Yield what the transform makes of the samples; a mixture has a transform for each of its sources."""

@@ -41,7 +41,7 @@ def test_every_event_in_every_phase_leads_to_the_phase_of_the_table() -> None:
 
 
 def machine() -> Iterations:
-    return Iterations([0] * 13)  # for three readers
+    return Iterations([0] * 14)  # for three readers
 
 
 def state(epoch: int, **more: Any) -> dict[str, Any]:
@@ -82,6 +82,19 @@ def test_worker_that_ended_a_loop_that_was_left_does_not_count_for_the_next_loop
     loops.begin(0, 2, loop=6)
     loops.end(0, 0, loop=6)
     assert loops.begin(1, 2, loop=6) == Start(0, None, False)
+
+
+def test_epoch_is_begun_again_if_it_was_left_and_not_set_since() -> None:
+    loops = machine()
+    found = []
+    for is_left, is_set in ((True, False), (True, True), (False, False), (True, False), (True, False)):
+        if is_set:
+            loops.set_epoch(0)
+        epoch = loops.begin().epoch
+        found.append((epoch, loops.is_again))
+        if not is_left:
+            loops.end(epoch)
+    assert found == [(0, False), (0, False), (0, True), (1, False), (1, True)]
 
 
 def test_position_is_known_elsewhere_while_workers_iterate() -> None:
