@@ -161,6 +161,11 @@ def _make_folder(folder: Path) -> None:
     try:
         with suppress(FileExistsError):
             runs.mkdir(0o700)
+        # In a folder of all users, such as /tmp, another one may have made it, who could replace what the run executes.
+        if not {runs.lstat().st_uid, runs.stat().st_uid} <= {os.geteuid(), 0, runs.parent.stat().st_uid}:
+            raise RefusedError(
+                f"{runs} belongs to another user, who could change this run; run in a folder of your own"
+            )
         if runs.stat().st_uid == os.geteuid():
             runs.chmod(0o700)  # earlier versions let all users in
         folder.mkdir(0o700)

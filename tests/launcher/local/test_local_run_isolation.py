@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from launcher.local.hosts import write_code
 from launcher.local.runners.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
-from local_jobs import launch, namespaces, write_job
+from local_jobs import command, launch, namespaces, write_job
+from patience import PATIENCE
 
 READS_S3 = """
 import os, urllib.error, urllib.request
@@ -47,6 +50,26 @@ def test_other_users_cannot_enter_the_runs_folder(here: Path, exists: bool) -> N
     script = f"import os\nfor path in ({str(runs)!r}, {str(runs / 'job')!r}): print('mode', oct(os.stat(path).st_mode))"
     write_job(here, script, "channels: null\n")
     assert re.findall(r"mode (\w+)", launch(here, "--no-namespaces")) == ["0o40700", "0o40700"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("is_link", [False, True])
+def test_runs_folder_of_another_user_is_refused(here: Path, is_link: bool) -> None:
+    """Its owner could replace the code of a run in it."""
+    write_job(here, "print('ran')", "channels: null\n")
+    runs = here / ".launch"
+    if is_link:
+        runs.symlink_to("elsewhere")
+    Path(here, "elsewhere" if is_link else ".launch").mkdir()
+    os.chown(runs, 12345, 12345, follow_symlinks=False)
+    done = subprocess.run(command(), cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 3 and "ran" not in done.stdout
+    assert (
+        f"error: {runs} belongs to another user, who could change this run; run in a folder of your own" in done.stderr
+    )
+    here.chmod(0o755)
+    os.chown(here, 12345, 12345)  # as a user's checkout in a container whose user is root
+    assert "algo-1 | ran\n" in launch(here)
 
 
 @pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
