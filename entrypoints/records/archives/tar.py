@@ -61,7 +61,8 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     compressed = start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC
     if compressed:
         window = Window(gunzip.Gunzip(window, key))
-    if start <= 0 and not is_header(head := window.peek(BLOCK)):  # or of before 1988
+    head = window.peek(BLOCK) if start <= 0 else b""
+    if head and not is_header(head) and not head.startswith(b"ustar", 257):  # or of before 1988
         signatures.check(head, key)
     read = partial(_members, window, compressed, key, start)
     return grouped(read() if cursor.skips is None else _undamaged(read, window, cursor), key, cursor)
