@@ -146,7 +146,7 @@ class Subject:
         except AwsError as error:
             if error.is_unauthenticated:
                 raise
-            if error.is_denied or error.is_unanswered or _is_unknown_call(error):
+            if error.status == 403 or error.is_denied or error.is_unanswered or _is_unknown_call(error):
                 self.refusal = error
             return {}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from local_jobs import command, namespaces, write_job
 from patience import PATIENCE
 
-SIZE = 4_000_000
+SIZE = 6_000_000
 
 
 def launch_on_a_small_disk(here: Path, *options: str) -> subprocess.CompletedProcess[str]:

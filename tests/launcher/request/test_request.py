@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import botocore
 import pytest
 
 import launcher
@@ -97,6 +99,7 @@ def test_model_can_be_formatted_in_any_way(tmp_path: Path, indent: int | str | N
     folder = tmp_path / "botocore/data/sagemaker/2017-07-24"
     folder.mkdir(parents=True)
     (tmp_path / "botocore/__init__.py").touch()
+    shutil.copy(Path(botocore.__file__).parent / "data/partitions.json", folder.parents[1])
     model = json.dumps({"metadata": {}, "operations": {}, "shapes": dict(shapes())}, indent=indent)
     (folder / "service-2.json.gz").write_bytes(gzip.compress(model.encode()))
     (tmp_path / "job.yaml").write_text(laid_over_base("request: {Nonsense: 1}"))

@@ -147,7 +147,8 @@ def test_one_channel_that_cannot_be_changed_keeps_all(spec: Path) -> None:
     before = written(spec, TRAIN + "  test: s3://b/test/\n")
     findings = {"train": found("train", "File", "FastFile"), "test": found("test", "File", "EFS")}
     with pytest.raises(
-        RefusedError, match=r"channels.test: EFS needs .*; nothing is changed, and --channel NAME applies"
+        RefusedError,
+        match=r"channels.test: EFS needs .*; nothing is changed, and the name of a channel after SPEC applies",
     ):
         apply(spec, findings)
     assert spec.read_text() == before

@@ -170,9 +170,9 @@ def test_channels_without_a_choice_are_left_out_with_the_reason() -> None:
     assert [each.name for each in found] == ["train"]
     assert left_out == ["channels.augmented: an augmented manifest is read by Pipe only, so there is nothing to choose"]
     with pytest.raises(InputError, match="read by Pipe only"):
-        channels_of(about, "augmented")
-    with pytest.raises(InputError, match=r"--channel trian: the spec has no channel 'trian'; did you mean train\?"):
-        channels_of(about, "trian")
+        channels_of(about, ["augmented"])
+    with pytest.raises(InputError, match=r"the spec has no channel 'trian'; did you mean train\?"):
+        channels_of(about, ["trian"])
     with pytest.raises(
         InputError, match=r"channels.train: SageMaker reads it in its own way, so there is nothing to choose"
     ):
