@@ -24,7 +24,7 @@ from entrypoints.errors import ConfigError
 from entrypoints.job.environment import Environment, load_environment
 from entrypoints.job.hyperparameters import command_line_arguments
 from entrypoints.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
-from entrypoints.start.outputs import lost_model
+from entrypoints.start.outputs import lost_checkpoints, lost_model
 from entrypoints.start.process import ProgramResult, run_program
 from entrypoints.start.requirements import install, install_package, is_package, packages_folder
 from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
@@ -79,9 +79,12 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
                 wait_for_hosts(environment.hosts, _HOST_SECONDS)
             command[1:1] = _torchrun(variables, machine)
         command += command_line_arguments(environment.hyperparameters, options.argument_style)
-        begun = time.time()
+        begun, has_checkpoints = time.time(), environment.checkpoint_dir.exists()
         result = _run(command, child, environment.code_dir)
-        if result.exit_code == 0 and (warning := lost_model(environment, begun)):
+        lost = [] if has_checkpoints else [lost_checkpoints(environment)]
+        if result.exit_code == 0:
+            lost.append(lost_model(environment, begun))
+        for warning in filter(None, lost):
             print(f"boot: warning: {warning}", file=sys.stderr, flush=True)
     except (StartError, ConfigError) as error:
         print(f"boot: {error}", file=sys.stderr, flush=True)

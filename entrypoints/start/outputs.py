@@ -1,4 +1,4 @@
-"""A model that a script has written where SageMaker does not keep it."""
+"""Models and checkpoints that a script has written where SageMaker does not keep them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,20 @@ def lost_model(environment: Environment, since: float) -> str | None:
         return _lost_model(environment, since)
     except (OSError, RecursionError):  # such as folders that are nested too deeply; a warning must not fail the job
         return None
+
+
+def lost_checkpoints(environment: Environment) -> str | None:
+    """Return a warning if there are files in a checkpoint folder that the script has made, since SageMaker made none."""
+    try:
+        count = sum(len(files) for _, _, files in os.walk(environment.checkpoint_dir))
+    except (OSError, RecursionError):  # as below
+        return None
+    if not count:
+        return None
+    return (
+        f"{environment.checkpoint_dir} did not exist before the script, so this job seems to have no checkpoint_config, and"
+        f" {count:,} file(s) there are lost; add checkpoint_config: {{s3_uri: s3://bucket/prefix}} to the spec"
+    )
 
 
 def _lost_model(environment: Environment, since: float) -> str | None:

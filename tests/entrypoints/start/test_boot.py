@@ -260,8 +260,19 @@ def test_model_outside_of_one_hosts_model_folder_is_not_said_to_be_the_jobs(tmp_
 def test_what_sagemaker_keeps_draws_no_warning(name: str, tmp_path: Path) -> None:
     root = tmp_path / "ml"
     container = Container(root, {"train.py": WRITE, "old.pt": "of the code"}, hyperparameters={"p": str(root / name)})
+    (root / "checkpoints").mkdir()  # as SageMaker does for a checkpoint_config
     finished = container.run("train.py")
     assert (finished.returncode, finished.stderr, (root / name).read_bytes()) == (0, "", b"12345")
+
+
+def test_checkpoints_without_a_checkpoint_config_are_reported_lost(tmp_path: Path) -> None:
+    root = tmp_path / "ml"
+    container = Container(root, {"train.py": WRITE}, hyperparameters={"p": str(root / "checkpoints/last.pt")})
+    finished = container.run("train.py")
+    assert finished.stderr == (
+        f"boot: warning: {root}/checkpoints did not exist before the script, so this job seems to have no checkpoint_config, and 1"
+        " file(s) there are lost; add checkpoint_config: {s3_uri: s3://bucket/prefix} to the spec\n"
+    )
 
 
 def test_unresolved_host_is_named() -> None:
