@@ -232,7 +232,9 @@ def finish(target: Target, say: Say) -> dict[str, Any] | None:
         f"{target.uri}: {_counted(len(shards))} with {index['count']:,} samples, {index['bytes'] / 1e6:,.1f} MB, "
         f"digest {index['digest'][:16]}, verified"
     )
-    say(f"train on {target.uri}shards/ with content_type: {format_of(target.format).content_types[0]}")
+    types = format_of(target.format).content_types  # none for a format that a script chooses
+    how = f"content_type: {types[0]}" if types else f"format={target.format!r} in the script"
+    say(f"train on {target.uri}shards/ with {how}")
     return index
 
 
