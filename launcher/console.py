@@ -28,7 +28,7 @@ _CONTROLS = re.compile(
     r"|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\n\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
 )
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # as click removes it where there is no terminal
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # as click removes it if there is no terminal
 _RESET = "\x1b[0m"
 _NOT_IN_JSON = re.compile(r"[\x7f-\x9f]")  # controls that JSON allows in texts
 _SPACE = {"\r": " ", "\n": " "}

@@ -136,7 +136,7 @@ def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
     inner = getattr(model, "_orig_mod", model)  # of torch.compile
     if isinstance(inner, DistributedDataParallel):
         return Join([inner])
-    fsdp = sys.modules.get("torch.distributed.fsdp")  # imported by whoever has sharded the model
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # imported if a model is sharded
     kinds = tuple(getattr(fsdp, name) for name in ("FullyShardedDataParallel", "FSDPModule") if hasattr(fsdp, name))
     if any(isinstance(module, kinds) for module in inner.modules()):
         raise TypeError("ranks of an FSDP model cannot end at different times; loop over even_batches(loader) instead")

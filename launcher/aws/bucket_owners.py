@@ -1,6 +1,6 @@
 """Whose buckets a job writes to: those of the role's account, unless the spec says otherwise.
 
-A bucket's name says nothing about its owner. Whoever has created the bucket of a misspelt or abandoned name would get the code,
+A bucket's name says nothing about its owner. The owner of a bucket with a misspelt or abandoned name would get the code,
 the outputs and the checkpoints, and could answer with code of their own. So each request about such a bucket has the
 member ExpectedBucketOwner. The buckets of channels may belong to anyone; `bucket_owners` can name their accounts, too.
 """

@@ -79,7 +79,7 @@ def _sha256(file: Path) -> str:
 
 
 def _is_stored(account: Account, bucket: str, key: str, sha256: str) -> bool:
-    """Return whether the object has these bytes. Its metadata say nothing, since whoever wrote the object wrote them too."""
+    """Return whether the object has these bytes. Its metadata prove nothing, since the object's writer wrote them too."""
     try:
         head = account.call("s3", "head_object", Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except AwsError as error:
