@@ -29,6 +29,7 @@ class LocalOptions:
     Attributes:
         runner: What runs the hosts: "process", the Python that runs this, "docker" or "podman".
         image: The image to run in place of the spec's.
+        image_env: Without an engine, set the variables of the spec's image (ENV), which ECR is asked for.
         data: A folder in place of AWS's storage: DATA/s3/<bucket>/... and, for file systems, DATA/efs/<fs-id>/ and so on.
         mounts: The directories in place of file systems: ("fs-0123456789abcdef0=/data",).
         channels: The folder, file or manifest that each of these channels reads: ("train=./images", "test=./more").
@@ -51,6 +52,7 @@ class LocalOptions:
 
     runner: str = "process"
     image: str | None = None
+    image_env: bool = False
     data: Path | None = None
     mounts: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()

@@ -6,17 +6,14 @@ may only be hidden, so only a missing tag or digest in a repository that answers
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import NamedTuple
-from urllib.request import urlopen
 
 from launcher.aws.account import AwsError
+from launcher.aws.ecr import EcrImage, ecr_image, read_config, read_manifest
 from launcher.errors import SpecPath, did_you_mean
 from launcher.jobs.lookup import name_taken
 from launcher.preflight.check import Check, Finding, Subject, joined
 from launcher.preflight.quota.machines import alternatives
-from launcher.request.image_uris import image_region
 from launcher.request.instance_types import instance_type
 from launcher.request.view import RULE_LISTS
 from launcher.spec.names import place_of_name
@@ -41,53 +38,31 @@ def _name(subject: Subject) -> Iterator[Finding]:
 NAME = Check("job name", _name)
 
 
-class _EcrImage(NamedTuple):
-    """The parts of `ACCOUNT.dkr.ecr.REGION.amazonaws.com/repository:tag`."""
-
-    account: str
-    region: str
-    repository: str
-    tag: str
-    digest: str
-
-
-def _ecr_image(uri: str) -> _EcrImage | None:
-    """Return the parts of an image in ECR; None for other registries."""
-    region = image_region(uri)
-    if region is None:
-        return None
-    name, _, digest = uri.partition("/")[2].partition("@")
-    repository, _, tag = name.partition(":")
-    return _EcrImage(uri[:12], region, repository, tag if tag or digest else "latest", digest)
-
-
-def training_image(subject: Subject) -> _EcrImage | None:
+def training_image(subject: Subject) -> EcrImage | None:
     """Return the job's own image, if SageMaker pulls it from ECR and not from a registry in the VPC."""
     config = "AlgorithmSpecification.TrainingImageConfig"
     in_vpc = subject.draft.get(f"{config}.TrainingRepositoryAccessMode") == "Vpc"
-    return None if in_vpc else _ecr_image(subject.draft.image)
+    return None if in_vpc else ecr_image(subject.draft.image)
 
 
-def _images(subject: Subject) -> Iterator[tuple[SpecPath, _EcrImage]]:
+def _images(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
     """Yield the training image and the images of the debugger's and profiler's rules."""
     if image := training_image(subject):
         yield ("image",), image
     for path, uri in subject.draft.each(*(f"{rules}.RuleEvaluatorImage" for rules in RULE_LISTS)):
-        if image := _ecr_image(uri):
+        if image := ecr_image(uri):
             yield path, image
 
 
-def _ask_image(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[Finding]:
+def _ask_image(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]:
     here = subject.account.region
     if image.region != here:
         if subject.draft.spec.region is None:  # else the rule image-region reports it
             yield path, "image-elsewhere", f"is in {image.region}, but the job runs in {here}; use an image in {here}"
         return
     is_own = image.account == subject.own_account
-    repository = {"registryId": image.account, "repositoryName": image.repository}
-    wanted = {"imageDigest": image.digest} if image.digest else {"imageTag": image.tag}
     try:
-        subject.ask("ecr", "describe_images", **repository, imageIds=[wanted])
+        subject.ask("ecr", "describe_images", **image.in_repository, imageIds=[image.identity])
     except AwsError as error:
         if error.code == "RepositoryNotFoundException" and is_own:
             known = subject.try_to_ask("ecr", "describe_repositories").get("repositories", ())
@@ -99,7 +74,7 @@ def _ask_image(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[F
             message = f"the repository {image.repository!r} has no image {image.digest[:19]}..."
             yield path, "image-missing", f"{message}; push the image, or correct the digest"
         else:
-            answer = subject.try_to_ask("ecr", "list_images", **repository, filter={"tagStatus": "TAGGED"})
+            answer = subject.try_to_ask("ecr", "list_images", **image.in_repository, filter={"tagStatus": "TAGGED"})
             tags = [each["imageTag"] for each in answer.get("imageIds", ()) if "imageTag" in each]
             hint = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
             yield path, "image-missing", f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
@@ -108,20 +83,13 @@ def _ask_image(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[F
 IMAGE = Check("image", _ask_image, _images)
 
 
-_MANIFESTS = (  # that an image may have: of one architecture, and of several
-    *("application/vnd.docker.distribution.manifest.v2+json", "application/vnd.oci.image.manifest.v1+json"),
-    *("application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.oci.image.index.v1+json"),
-)
-_DOWNLOAD_SECONDS = 3.0
-
-
-def _own_image(subject: Subject) -> Iterator[tuple[SpecPath, _EcrImage]]:
+def _own_image(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
     image = training_image(subject)
     if image is not None and image.region == subject.account.region:
         yield ("image",), image
 
 
-def _ask_architecture(subject: Subject, path: SpecPath, image: _EcrImage) -> Iterator[Finding]:
+def _ask_architecture(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]:
     names = {each.instance_type for choice in alternatives(subject.draft) for each in choice}
     needed = {name: facts for name in sorted(names) if (facts := instance_type(name).architecture)}
     built = _architectures(subject, image) if needed else set()
@@ -135,22 +103,12 @@ def _ask_architecture(subject: Subject, path: SpecPath, image: _EcrImage) -> Ite
             return
 
 
-def _architectures(subject: Subject, image: _EcrImage) -> set[str]:
+def _architectures(subject: Subject, image: EcrImage) -> set[str]:
     """Return what an image has been built for, such as amd64; empty if that is not known. Raises AwsError."""
-    repository = {"registryId": image.account, "repositoryName": image.repository}
-    wanted = {"imageDigest": image.digest} if image.digest else {"imageTag": image.tag}
-    asked = {**repository, "imageIds": [wanted], "acceptedMediaTypes": list(_MANIFESTS)}
-    found = subject.try_to_ask("ecr", "batch_get_image", **asked).get("images")
-    manifest = json.loads(found[0]["imageManifest"]) if found else {}
+    manifest = read_manifest(subject.try_to_ask, image)
     if "manifests" in manifest:
         return {each.get("platform", {}).get("architecture", "unknown") for each in manifest["manifests"]} - {"unknown"}
-    digest = manifest.get("config", {}).get("digest")
-    layer = subject.try_to_ask("ecr", "get_download_url_for_layer", **repository, layerDigest=digest) if digest else {}
-    try:
-        with urlopen(layer["downloadUrl"], timeout=_DOWNLOAD_SECONDS) as answer:
-            return {str(json.loads(answer.read())["architecture"])}
-    except (OSError, ValueError, KeyError):
-        return set()
+    return {str(read_config(subject.try_to_ask, image, manifest).get("architecture", ""))} - {""}
 
 
 ARCHITECTURE = Check("image architecture", _ask_architecture, _own_image)

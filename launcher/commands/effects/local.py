@@ -31,6 +31,9 @@ class Local(Effect):
     image: str | None = option(
         metavar="IMAGE", help="With --local docker or podman: the image to run in place of the spec's."
     )
+    image_env: bool = flag(
+        help="With --local alone: set the variables of the spec's image (ENV), which ECR is asked for."
+    )
     data: Path | None = option(
         type=click.Path(path_type=Path),
         metavar="DIR",

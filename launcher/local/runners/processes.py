@@ -15,15 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from entrypoints import contract
-from launcher.console import Console
-from launcher.errors import InputError
+from launcher.aws.account import Account
+from launcher.aws.ecr import read_variables
+from launcher.console import Console, counted
+from launcher.errors import InputError, RefusedError
 from launcher.local import enter, sandbox
 from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
 from launcher.local.workspace import Host, LocalOptions, LocalRun
 from launcher.planning import Plan, boot_arguments
+from launcher.request.image_uris import image_region
 
 _QUIT_SECONDS = 2
 # The variables that programs need on this machine; a job does not inherit any others.
@@ -55,11 +59,25 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Proc
         console.warn(f"there is no {contract.BASE_DIR} ({reason}): {instead}")
     if plan.request.get("EnableNetworkIsolation"):
         console.warn("local runs without docker do not enforce enable_network_isolation: the job can reach the network")
-    yield Processes(mounts=reason is None)
+    variables: dict[str, str] = {}
+    if options.image_env:
+        variables = _variables_of_image(plan)
+        console.say(f"{counted(len(variables), 'variable')} of the image: {', '.join(variables)}")
+    yield Processes(mounts=reason is None, variables=variables)
+
+
+def _variables_of_image(plan: Plan) -> dict[str, str]:
+    """Ask ECR for the variables of the spec's image. Raises RefusedError with the option that asked."""
+    uri = plan.request.get("AlgorithmSpecification", {}).get("TrainingImage", "")
+    account = Account(region=image_region(uri), profile=plan.spec.profile)
+    try:
+        return read_variables(account.call, uri)
+    except RefusedError as error:
+        raise RefusedError(f"--image-env: {error}") from None
 
 
 class Processes:
-    """The runner of processes; `mounts` is whether they have namespaces."""
+    """The runner of processes; `mounts` is whether they have namespaces, `variables` are those of the image."""
 
     other_users = False
     image = None
@@ -67,8 +85,8 @@ class Processes:
     own_network = False
     address = "127.0.0.1"
 
-    def __init__(self, *, mounts: bool) -> None:
-        self.mounts = mounts
+    def __init__(self, *, mounts: bool, variables: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.mounts, self.variables = mounts, variables
         self.interface = "lo0" if "lo0" in [name for _, name in socket.if_nameindex()] else "lo"  # macOS or Linux
 
     @cached_property
@@ -79,10 +97,12 @@ class Processes:
             return int(probe.getsockname()[1])
 
     def environ(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> dict[str, str]:
+        # The entrypoint's `python3` is the Python of the launcher, with its packages.
+        paths = (str(Path(sys.executable).parent), self.variables.get("PATH"), os.environ.get("PATH", os.defpath))
         environ = {
             **{key: value for key, value in os.environ.items() if key in _PASSED_ON or key.startswith("PIP_")},
-            # The entrypoint's `python3` is the Python of the launcher, with its packages.
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            **self.variables,
+            "PATH": os.pathsep.join(filter(None, paths)),
             "HOME": str(run.host_folder(host) / "home"),
             "PYTHONUSERBASE": site.getuserbase(),
             **store,
