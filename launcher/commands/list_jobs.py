@@ -38,7 +38,8 @@ class ListJobs(JobOptions, Command):
 
     contains: str | None = argument(required=False, metavar="[TEXT]")
     status: str | None = option(
-        type=_Status(("InProgress", "Completed", "Failed", "Stopping", "Stopped")), help="Only jobs with this status."
+        type=_Status(("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting")),
+        help="Only jobs with this status.",
     )
     since: datetime | None = option(
         type=moment_of, metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d."

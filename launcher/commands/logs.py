@@ -19,7 +19,7 @@ from launcher.jobs.follow import View, line_printer
 from launcher.jobs.logs.job_logs import lines_so_far
 from launcher.jobs.logs.loop_waits import LoopWaits
 from launcher.jobs.logs.metrics import Metrics, plot
-from launcher.jobs.logs.streams import Line, Selection, check_host
+from launcher.jobs.logs.streams import Line, Selection, check_host, creation_of
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
 
@@ -52,6 +52,7 @@ class Logs(JobOptions, Command):
         if not self.follow:
             description = describe(account, self.name)
             check_host(self.host, description)
+            selection = selection._replace(created=creation_of(description))
             if description["TrainingJobStatus"] not in ENDED:
                 # A job may write faster than its lines are read, and this would never end.
                 selection = selection._replace(until=int(time.time() * 1000) + 1)

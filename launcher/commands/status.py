@@ -7,6 +7,7 @@ from launcher.commands.options import JOB_NAME, JobOptions
 from launcher.console import Console
 from launcher.jobs.logs.job_logs import last_lines
 from launcher.jobs.logs.loop_waits import waits_in
+from launcher.jobs.logs.streams import creation_of
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import Outcome, Statuses
 
@@ -28,7 +29,7 @@ class Status(JobOptions, Command):
             return self._show_local()
         account = self.account()
         description = describe(account, self.name)
-        lines = last_lines(account, self.name)
+        lines = last_lines(account, self.name, creation_of(description))
         explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
         outcome = Outcome(description, last_lines=explaining, waits=waits_in(line.message for line in lines))
         if self.as_json:

@@ -18,7 +18,7 @@ from launcher.errors import RefusedError
 from launcher.jobs.logs.job_logs import SETTLING_SECONDS, JobLogs, last_lines
 from launcher.jobs.logs.loop_waits import LoopWaits
 from launcher.jobs.logs.metrics import LiveTable, Metrics, plot
-from launcher.jobs.logs.streams import Line, Selection, check_host, hosts_of
+from launcher.jobs.logs.streams import Line, Selection, check_host, creation_of, hosts_of
 from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED, Outcome, Statuses
 
@@ -125,7 +125,9 @@ class _Following:
         self._account, self._name, self._console = account, description["TrainingJobName"], console
         check_host(view.selection.host, description)
         hosts = len(hosts_of(description))
-        self._logs = JobLogs(account, self._name, view.selection, hosts, view.settling) if view.logs else None
+        self._created = creation_of(description)
+        selection = view.selection._replace(created=self._created)
+        self._logs = JobLogs(account, self._name, selection, hosts, view.settling) if view.logs else None
         now = datetime.now(timezone.utc)
         ended = description.get("TrainingEndTime") if description["TrainingJobStatus"] in ENDED else now
         self._late = (now - (ended or now)).total_seconds() < _LONG_AGO_SECONDS
@@ -154,7 +156,7 @@ class _Following:
         if self.description["TrainingJobStatus"] == "Failed":
             if self._logs is None and self._late:
                 time.sleep(self.view.settling)  # until the last lines can be read
-            lines = last_lines(self._account, self._name)
+            lines = last_lines(self._account, self._name, self._created)
         return Outcome(self.description, self.metrics.last, lines, interrupted, self.waits.worst())
 
     def _describe_when_due(self) -> None:

@@ -131,8 +131,11 @@ class StandIn:
     # Logs
 
     def log(self, job: str, lines: Sequence[str], host: str = "algo-1", **more: Any) -> str:
-        """Append lines to a host's stream; more: timestamps (ms, one for each line), started (seconds, in its name)."""
-        stream = f"{job}/{host}-{more.pop('started', 1699999999)}"
+        """Append lines to a host's stream; more: timestamps (ms, one for each line), started (seconds, in its name).
+
+        By default, the stream is a job's of any time: one that began before the job belongs to a deleted job of its name.
+        """
+        stream = f"{job}/{host}-{more.pop('started', 4000000000)}"
         self.order("logs/append", stream=stream, lines=list(lines), **more)
         return stream
 

@@ -18,7 +18,16 @@ from typing import Any
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
-from launcher.jobs.logs.streams import GROUP, REMEMBERED_LINES, Line, Selection, Stream, host_of, last_of_each_host
+from launcher.jobs.logs.streams import (
+    GROUP,
+    REMEMBERED_LINES,
+    Line,
+    Selection,
+    Stream,
+    host_of,
+    is_older,
+    last_of_each_host,
+)
 
 SETTLING_SECONDS = 4.0
 _PACE = 0.1  # seconds between two calls, at first
@@ -135,7 +144,7 @@ class JobLogs:
         pages = self._account.pages("logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=prefix)
         try:
             for name in (found["logStreamName"] for page in pages for found in page["logStreams"]):
-                if name not in self._cursors:
+                if name not in self._cursors and not is_older(name, self._selection.created):
                     stream = Stream(self._account, name, self._selection, remembered=remembered)
                     self._cursors[name] = _Cursor(stream, len(self._cursors))
         except AwsError as error:
@@ -209,10 +218,11 @@ def lines_so_far(
             return
 
 
-def last_lines(account: Account, job: str) -> tuple[Line, ...]:
+def last_lines(account: Account, job: str, created: int = 0) -> tuple[Line, ...]:
     """Return the end of every host's log, oldest line first and with secrets masked; of hosts whose log can be read.
 
-    A host that was started again has several logs, of which the last is read. With many hosts, the ends are shorter.
+    A host that was started again has several logs, of which the last is read. With many hosts, the ends are shorter. Logs that
+    began before `created`, in seconds since 1970, are left out.
     """
 
     def end_of(stream: str) -> list[dict[str, Any]]:
@@ -224,7 +234,8 @@ def last_lines(account: Account, job: str) -> tuple[Line, ...]:
     with suppress(AwsError):  # the job's status is still worth showing, and so are the other hosts' lines
         pages = account.pages("logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=f"{job}/")
         for name in sorted(found["logStreamName"] for page in pages for found in page["logStreams"]):
-            streams[host_of(name)] = name
+            if not is_older(name, created):
+                streams[host_of(name)] = name
     for name, outcome in concurrently(end_of, list(streams.values()), _END_THREADS):
         with suppress(AwsError):
             for event in outcome.result():

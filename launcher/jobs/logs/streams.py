@@ -25,7 +25,7 @@ _NOT_THERE = "ResourceNotFoundException"
 _REMEMBERED_MILLISECONDS = 60_000  # how much later than its neighbours a line may become visible and still be found
 REMEMBERED_LINES = 20_000  # per stream, to bound memory
 _SEARCHED_CHARACTERS = 4096
-_HOST = re.compile(r"^(?P<host>.+?)(-\d{6,})?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
+_HOST = re.compile(r"^(?P<host>.+?)(-(?P<began>\d{6,}))?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
 
 
 class Selection(NamedTuple):
@@ -34,6 +34,9 @@ class Selection(NamedTuple):
     since: int | None = None  # milliseconds since 1970, inclusive
     until: int | None = None  # exclusive; without it, reading a running job's stream may never end
     host: str | None = None  # `algo-2`
+    created: int = (
+        0  # seconds since 1970: the time of the job's creation; earlier streams are an older job's of its name
+    )
 
 
 class Line(NamedTuple):
@@ -65,6 +68,18 @@ def host_of(stream_name: str) -> str:
     """Return `algo-1` for `job/algo-1-1690000000`."""
     found = _HOST.match(stream_name.rpartition("/")[2])
     return found["host"] if found else stream_name
+
+
+def is_older(stream_name: str, created: int) -> bool:
+    """Return whether a stream began before its job was created: it is that of a deleted job of the same name."""
+    found = _HOST.match(stream_name.rpartition("/")[2])
+    return bool(found and found["began"] and int(found["began"]) < created)
+
+
+def creation_of(description: Mapping[str, Any]) -> int:
+    """Return when a described job was created, in seconds since 1970; 0 if the description does not have it."""
+    created = description.get("CreationTime")
+    return int(created.timestamp()) if created else 0
 
 
 def hosts_of(description: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from aws_stand_in import StandIn
 from launcher.cli import cli
 from launcher.errors import LaunchError, SpecError
 from launcher.jobs.submission import is_of_request
+from launcher.request.aws_model import shapes
 
 SPEC = """\
 base_name: digits
@@ -75,6 +76,11 @@ def test_missing_job_gets_nearest_name(request_of: dict[str, Any]) -> None:
     for command in (["status"], ["stop"], ["rerun"], ["diff", "job.yaml"], ["logs"]):
         with pytest.raises(LaunchError, match=f"there is no training job .*did you mean {NAME}"):
             launch(*command, "digits-20261121-101112-ab13")
+
+
+def test_list_takes_every_status_of_aws(aws: StandIn) -> None:
+    for status in shapes()["TrainingJobStatus"]["enum"]:
+        assert data("list", "--status", status) == []
 
 
 def test_list_filters_by_status_name_and_age(aws: StandIn, request_of: dict[str, Any]) -> None:

@@ -134,3 +134,19 @@ def test_ctrl_c_leaves_job_running(aws: StandIn) -> None:
     assert re.search(r"loss +0\.125 +0\.125 +0\.5 +2", shown)  # the table of metrics
     assert "StopTrainingJob" not in {call["operation"] for call in aws.calls()}
     assert aws.job("cats-1")["TrainingJobStatus"] == "InProgress"
+
+
+@pytest.mark.usefixtures("quick_sleep")
+def test_lines_of_a_deleted_job_of_the_same_name_are_not_shown(aws: StandIn) -> None:
+    job(aws)
+    aws.log("cats-1", ["loss=9", "RuntimeError: of the older job"], host="algo-1", started=1700000000)
+    aws.log("cats-1", ["older"], host="algo-2", started=1700000000)
+    aws.log("cats-1", ["loss=0.5", "ValueError: of this one"])
+    aws.job("cats-1", "Failed", reason="AlgorithmError: ExitCode 1")
+    mine = ["algo-1 | loss=0.5", "algo-1 | ValueError: of this one"]
+    assert launch("logs", "cats-1").stdout.splitlines() == mine
+    followed = launch("logs", "cats-1", "--follow")
+    assert followed.stdout.splitlines() == mine
+    for shown in (followed, launch("status", "cats-1")):
+        assert "of this one" in shown.stderr
+        assert "older" not in shown.stdout + shown.stderr

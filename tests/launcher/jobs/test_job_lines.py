@@ -122,7 +122,7 @@ def test_many_pages_of_streams_and_lines_are_read(aws: StandIn, monkeypatch: pyt
 def test_last_lines_merge_all_hosts(aws: StandIn) -> None:
     aws.log("cats-1", ["a", "b", "c"], timestamps=[1, 3, 5])
     aws.log("cats-1", ["d", "e"], host="algo-2", timestamps=[2, 4])
-    aws.log("cats-1", ["f", "g\nh"], started=1700000001, timestamps=[6, 7])  # after an interruption
+    aws.log("cats-1", ["f", "g\nh"], started=4000000001, timestamps=[6, 7])  # after an interruption
     found = last_lines(Account(), "cats-1")
     assert [(line.host, line.message) for line in found] == [
         ("algo-2", "d"),
@@ -167,7 +167,7 @@ def test_streams_of_restart_are_found_soon(aws: StandIn) -> None:
     aws.log("cats-1", ["first"])
     logs = JobLogs(Account(), "cats-1", Selection(), settling=0.2)
     logs.read()
-    aws.log("cats-1", ["second"], started=1700009999)
+    aws.log("cats-1", ["second"], started=4000009999)
     logs.expect_streams()
     messages: list[str] = []
     end = time.monotonic() + PATIENCE
@@ -193,11 +193,11 @@ def writing(aws: StandIn) -> Iterator[threading.Thread]:
                     first, last = 0 if batch == number else batch * 400, (batch + 1) * 400
                     aws.log("cats-1", [said(n) for n in range(first, last)], host=host)
             if batch == 5:
-                aws.delay("cats-1/algo-3-1699999999", 1.0)
+                aws.delay("cats-1/algo-3-4000000000", 1.0)
             if batch == 20:
                 aws.fault("reset", "sagemaker:DescribeTrainingJob", count=2)
             time.sleep(0.05)
-        aws.delay("cats-1/algo-3-1699999999", 1.5)
+        aws.delay("cats-1/algo-3-4000000000", 1.5)
         aws.job("cats-1", "Completed")
 
     thread = threading.Thread(target=write)
