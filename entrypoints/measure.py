@@ -1,6 +1,6 @@
 """Measure ways to read the same samples: a fresh process per way and round, and a digest that proves that all read the same.
 
-    python -m entrypoints.measure --ways file,fast-file [--format tar] [--rounds 3] [--step 20ms]
+    python entrypoints/measure.py --ways file,fast-file [--format tar] [--rounds 3] [--step 20ms]
 
 `launch measure` fills in the channels by which the samples arrive (ways/card.py). Round 0 compares digests; the others interleave
 the ways, so that a slow minute of the machine or the store meets all of them. After each run `output/data/measure.json` has what
@@ -25,14 +25,14 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from entrypoints.contract import WAITS_VARIABLE
-from entrypoints.errors import ChannelError, ConfigError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.readers import mounted, s3
-from entrypoints.records import SHORT_NAMES, format_of
-from entrypoints.ways import WAYS, ways_of
-from entrypoints.ways.card import ARRIVALS, Source, Way
-from entrypoints.ways.results import FILE, Results, mark_different, table
+from sagemaker_channels.contract import WAITS_VARIABLE
+from sagemaker_channels.errors import ChannelError, ConfigError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.readers import mounted, s3
+from sagemaker_channels.records import SHORT_NAMES, format_of
+from sagemaker_channels.ways import WAYS, ways_of
+from sagemaker_channels.ways.card import ARRIVALS, Source, Way
+from sagemaker_channels.ways.results import FILE, Results, mark_different, table
 
 _LOOK_SECONDS = 0.2  # between two looks at the memory of a run
 _MOST_SECONDS = 7200  # that a run may take: some libraries hang when their workers fork
@@ -81,7 +81,7 @@ def _source(way: Way, options: argparse.Namespace, environment: Environment) -> 
 
 def _run(way: Way, options: argparse.Namespace, environment: Environment) -> dict[str, Any]:
     """Do one run in this process."""
-    from entrypoints.ways.measuring import digest, measure, step_of
+    from sagemaker_channels.ways.measuring import digest, measure, step_of
 
     source, step = _source(way, options, environment), step_of(options.step) if options.step else None
     if options.epoch == 0:
@@ -171,7 +171,7 @@ def _add(row: dict[str, Any], number: int, found: dict[str, Any]) -> None:
 
 def _child(name: str, epoch: int, options: argparse.Namespace) -> dict[str, Any]:
     """Do one run in a fresh process, and return its figures, of epoch 0 with the peak of its memory, or its `error`."""
-    command = [sys.executable, "-m", "entrypoints.measure", "--one", name, "--epoch", str(epoch)]
+    command = [sys.executable, __file__, "--one", name, "--epoch", str(epoch)]
     command += ["--format", options.format, "--batch-size", str(options.batch_size)]
     command += ["--num-workers", str(options.num_workers)]
     command += ["--step", options.step] if options.step else []
@@ -244,4 +244,5 @@ def _write(file: Path, results: Results) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, "")  # the user's modules come before those beside this script, as with `python -m`
     main()

@@ -1,6 +1,6 @@
 """Read the channels of any job and report what was read.
 
-    python -m entrypoints.read_channels [--num-workers N] [--epochs N] [--batch-size N] [--channels a,b]
+    python entrypoints/read_channels.py [--num-workers N] [--epochs N] [--batch-size N] [--channels a,b]
 
 The options can be hyperparameters; other hyperparameters are ignored. For each channel and epoch it prints a line of text and one
 of JSON: count, bytes, seconds, rate, and a digest that is the same in every input mode (digest.py). All results are written to
@@ -20,11 +20,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from entrypoints.errors import ChannelError, ConfigError
-from entrypoints.job.environment import Channel, Environment, load_environment
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import find_channel, open_channel, placement_of
-from entrypoints.samples.digest import Tally
+from sagemaker_channels.errors import ChannelError, ConfigError
+from sagemaker_channels.job.environment import Channel, Environment, load_environment
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import find_channel, open_channel, placement_of
+from sagemaker_channels.samples.digest import Tally
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -85,7 +85,7 @@ def _batches(
         from torch.utils.data import DataLoader
     except ModuleNotFoundError as error:
         raise ImportError("DataLoader workers need torch: pip install torch, or set num-workers to 0") from error
-    from entrypoints.torch_data.dataset import ChannelDataset
+    from sagemaker_channels.torch_data.dataset import ChannelDataset
 
     dataset = ChannelDataset(channel.name, environment=environment)
     dataset.set_epoch(epoch)

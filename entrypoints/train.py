@@ -1,6 +1,6 @@
 """Train an image classifier on the channels of a job, in any input mode.
 
-    python -m entrypoints.train --epochs 10 --batch-size 64 [--model package.module:factory] [--compare-channel images]
+    python entrypoints/train.py --epochs 10 --batch-size 64 [--model package.module:factory] [--compare-channel images]
 
 The images are in the channels `train`, `validation` and `test` (the last two are optional), their classes in the `.lst` files of
 `train_lst`, `validation_lst` and `test_lst`. It runs as one process or under torchrun with any number of ranks. Hyperparameters
@@ -18,9 +18,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from entrypoints.errors import ChannelError, ConfigError
-from entrypoints.image_training.options import parse_options
-from entrypoints.job.environment import load_environment
+from sagemaker_channels.errors import ChannelError, ConfigError
+from sagemaker_channels.image_training.options import parse_options
+from sagemaker_channels.job.environment import load_environment
 
 STOPPED = 143  # 128 + SIGTERM, as in a shell
 _PACKAGES = ("torch", "numpy", "PIL")  # the extra `torch`
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     try:
         environment = load_environment()
-        from entrypoints.image_training.classifier import run
+        from sagemaker_channels.image_training.classifier import run
 
         stopped = run(options, environment, say=lambda text: print(text, flush=True))
     except ModuleNotFoundError as error:
@@ -58,4 +58,5 @@ def _leave(code: int) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, "")  # the user's modules come before those beside this script, as with `python -m`
     main()

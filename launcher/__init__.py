@@ -13,8 +13,6 @@
 
 from __future__ import annotations
 
-import sys
-
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # known to mypy; importing typing takes 10 ms, during which `launch` could not handle Ctrl-C
@@ -62,27 +60,6 @@ __all__ += [
     "StoppedError",
     "TrainingFailedError",
 ]
-
-
-class _OwnEntrypoints:
-    """An import hook that finds the `entrypoints` beside this package, not another package of that name.
-
-    PyPI has a module entrypoints 0.4, which altair<5 and older Jupyter need. Python would find that one first if this project is
-    installed as editable, and the caller may have imported it already. Our package provides its names, too.
-    """
-
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "entrypoints":
-            return None
-        from importlib.machinery import PathFinder
-
-        return PathFinder.find_spec(name, [__path__[0].removesuffix("launcher")])
-
-
-sys.meta_path.insert(0, _OwnEntrypoints)
-if "entrypoints" in sys.modules and not hasattr(sys.modules["entrypoints"], "__path__"):
-    sys.modules["entrypoints._old_module"] = sys.modules.pop("entrypoints")  # where our package looks for it
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ into train, validation and test, and stored in the folders that a local run read
     DIR/efs/fs-0123456789abcdef0/digits/              train/ again, lists/train/train.lst, lists/validation/validation.lst;
                                                       and likewise for each file system that a bundled spec reads
 
-Like `launch toy-data`, it uses the writers of `entrypoints` besides its contract.
+Like `launch toy-data`, it uses the writers of `sagemaker_channels` besides its contract.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import channel_specs
-from entrypoints.records.archives import tar_write
-from entrypoints.records.recordio import recordio
-from entrypoints.sample import KEY
-from entrypoints.samples.lst import Line, write_lst
 from launcher.console import say
 from launcher.errors import LaunchError, RefusedError
 from launcher.parsing.parser import load
 from launcher.request.view import file_system_source
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.sample import KEY
+from sagemaker_channels.samples.lst import Line, write_lst
 
 BUCKET = "my-bucket"
 

@@ -13,7 +13,6 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from entrypoints import contract
 from launcher.checks import check_spec
 from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.checks.codes import without_ignored
@@ -26,6 +25,7 @@ from launcher.request.masking import MaskedMembers, masked_members, with_members
 from launcher.request.origin import Origin
 from launcher.request.view import groups_of
 from launcher.spec.job import Code, JobSpec
+from sagemaker_channels import contract
 
 _Found = tuple[SpecPath, str, str]  # where in the spec, the problem's code, and what is wrong
 
@@ -124,7 +124,7 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
         if name is None or name in names or (key == "entry_point" and ours + name in names):
             continue
         near = did_you_mean(name, [each.removeprefix(ours) for each in names])
-        is_near = near and name.startswith(contract.BUNDLED_PACKAGE)
+        is_near = near and name.startswith(contract.SCRIPTS_DIR)
         message = f"{name!r} is not a bundled script{near if is_near else '; write its folder, such as directory: src'}"
         if archive.rules is not None and (why := archive.rules.why_left_out(name)):
             message = f"{name!r} {why}; add it to code.include"
@@ -247,7 +247,7 @@ def _toolkit_settings(code: Code, request: dict[str, Any], uri: str) -> dict[str
     """Return the settings by which the sagemaker-training toolkit finds the code, for jobs that have no channel left."""
     program = str(code.entry_point)
     bundle = f"{contract.BASE_DIR}/{contract.CODE_DIR}/{contract.BUNDLE_DIR}"
-    if program.startswith(f"{contract.BUNDLED_PACKAGE}/"):
+    if program.startswith(f"{contract.SCRIPTS_DIR}/"):
         program = f"{contract.BUNDLE_DIR}/{program}"
     parameters = {"sagemaker_program": program, "sagemaker_submit_directory": uri + contract.CODE_ARCHIVE}
     if code.launcher == "torchrun":

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, settings
 
 import aws_stand_in
 import preflight_world
-from entrypoints import contract
-from entrypoints.fetching import shared_listing
-from entrypoints.job.environment import Environment, load_environment
+from sagemaker_channels import contract
+from sagemaker_channels.fetching import shared_listing
+from sagemaker_channels.job.environment import Environment, load_environment
 from served_bucket import serve
 
 # A busy machine, or one that measures coverage, makes examples slowly; that is no failure.

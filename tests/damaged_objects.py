@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from delivered_channels import feed, job, recordio_of
-from entrypoints import contract
-from entrypoints.job.environment import Environment
-from entrypoints.records import format_of
-from entrypoints.records.recordio import image_recordio
-from entrypoints.sample import Sample
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.recordio import image_recordio
+from sagemaker_channels.sample import Sample
 
 OBJECTS, EACH = 3, 20
 ALL = list(range(OBJECTS * EACH))

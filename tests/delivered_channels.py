@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from entrypoints import contract
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.records.recordio import recordio
-from entrypoints.sample import Sample
-from entrypoints.samples.digest import Tally
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.digest import Tally
 from tar_archives import archive
 
 Objects = Mapping[str, bytes]  # key -> content, of one channel

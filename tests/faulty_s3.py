@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.fetching.pace import pace_of
-from entrypoints.job.environment import Channel, Environment, load_environment
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from patience import PATIENCE
+from sagemaker_channels import contract
+from sagemaker_channels.fetching.pace import pace_of
+from sagemaker_channels.job.environment import Channel, Environment, load_environment
 from served_bucket import serve
 
 RESET = 0  # in place of a status: the connection is cut

@@ -7,10 +7,10 @@ import os
 import threading
 from pathlib import Path
 
-from entrypoints import contract
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
 
 
 def job(root: Path, content_type: str, mode: str, wrapper: str = "None") -> Environment:

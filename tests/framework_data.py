@@ -16,13 +16,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints.job.environment import load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
-from entrypoints.torch_data.map import MountedMapDataset
-from entrypoints.torch_data.mixed import MixedDataset
-from entrypoints.torch_data.ranks import gather_state, load_state, uneven_ranks
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.map import MountedMapDataset
+from sagemaker_channels.torch_data.mixed import MixedDataset
+from sagemaker_channels.torch_data.ranks import gather_state, load_state, uneven_ranks
 
 BATCH = 4
 Seen = dict[int, list[int]]  # by epoch

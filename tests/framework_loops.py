@@ -13,10 +13,10 @@ import torch
 from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
 from lightning.pytorch.strategies import DDPStrategy
 
-from entrypoints.torch_data.even_loader import EvenLoader, LightningLoader
-from entrypoints.torch_data.loader import ThreadLoader
-from entrypoints.torch_data.ranks import gather_state, load_state, uneven_ranks
 from framework_data import BATCH, LOADERS, Seen, as_inputs, dataset_of, number_of, numbers, own_rank
+from sagemaker_channels.torch_data.even_loader import EvenLoader, LightningLoader
+from sagemaker_channels.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.ranks import gather_state, load_state, uneven_ranks
 
 try:
     from transformers import Trainer, TrainerCallback, TrainingArguments

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from entrypoints.job.environment import Channel
-from entrypoints.order.sharding import EVERYTHING, Shard
-from entrypoints.readers import reader_of
-from entrypoints.sample import ByteStream
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.order.sharding import EVERYTHING, Shard
+from sagemaker_channels.readers import reader_of
+from sagemaker_channels.sample import ByteStream
 
 
 def on_disk(path: Path, mode: str = "File", distribution: str = "FullyReplicated") -> Channel:

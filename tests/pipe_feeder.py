@@ -14,14 +14,14 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from entrypoints import contract
-from entrypoints.broker import protocol
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from patience import PATIENCE, wait_for
+from sagemaker_channels import contract
+from sagemaker_channels.broker import protocol
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 _writing: set[int] = set()  # descriptors of feeders
 

@@ -10,8 +10,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from entrypoints import contract
 from patience import PATIENCE
+from sagemaker_channels import contract
 
 COUNT = 600  # lines of an epoch: the number of its FIFO, and the line's
 
@@ -36,8 +36,8 @@ def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.
         from pathlib import Path
         from torch.utils.data import DataLoader
         from torchdata.stateful_dataloader import StatefulDataLoader
-        from entrypoints.order.sampling import Reading
-        from entrypoints.torch_data.dataset import ChannelDataset
+        from sagemaker_channels.order.sampling import Reading
+        from sagemaker_channels.torch_data.dataset import ChannelDataset
 
         def report(what):
             sys.stdout.write(json.dumps(what) + "\\n")

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from entrypoints import contract
-from entrypoints.records import format_of
-from entrypoints.sample import Sample
+from sagemaker_channels import contract
+from sagemaker_channels.records import format_of
+from sagemaker_channels.sample import Sample
 
 COUNT = 100
 OUTPUT = "s3://bucket/out"

@@ -19,14 +19,14 @@ import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from delivered_channels import recordio_of
-from entrypoints import ChannelDataset, Reading, ThreadLoader
-from entrypoints.checkpointing import data_position
-from entrypoints.job.environment import Environment
-from entrypoints.records import SHORT_NAMES
-from entrypoints.records.recordio.protobuf_record import Blob
-from entrypoints.records.shards import write_shards
-from entrypoints.sample import Sample
 from pipe_feeder import in_threads
+from sagemaker_channels import ChannelDataset, Reading, ThreadLoader
+from sagemaker_channels.checkpointing import data_position
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.records import SHORT_NAMES
+from sagemaker_channels.records.recordio.protobuf_record import Blob
+from sagemaker_channels.records.shards import write_shards
+from sagemaker_channels.sample import Sample
 
 RANKS, SIZES, EPOCHS = (1, 2, 3, 4, 8), (0, 2, 4), 2
 AUGMENTED = 'augmented; attributes="text,other"'  # each attribute in a record

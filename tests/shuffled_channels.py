@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.records.archives import tar_write
-from entrypoints.records.recordio import recordio
-from entrypoints.samples.channel import open_channel
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.samples.channel import open_channel
 
 SHUFFLED = Reading(seed=7, block=10)
 CHANNELS = {

@@ -7,8 +7,8 @@ from typing import Any
 
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints.order.sampling import Reading
-from entrypoints.torch_data.loader import ThreadLoader
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 SHUFFLED = Reading(seed=7, block=10)
 

@@ -7,8 +7,8 @@ import random
 import tarfile
 from collections.abc import Iterable
 
-from entrypoints.records.archives import tar, tar_write
-from entrypoints.sample import Sample
+from sagemaker_channels.records.archives import tar, tar_write
+from sagemaker_channels.sample import Sample
 
 BLOCK = 512
 

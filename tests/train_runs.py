@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from entrypoints import contract, train
+import train
 from local_jobs import EFS, FSX
+from sagemaker_channels import contract
 
 REPOSITORY = Path(__file__).parents[1]
 SPLIT = (90, 30, 20)

@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from entrypoints import contract
 from launcher.aws.account import Account, AwsError
 from launcher.aws.bucket_owners import expect_owners
 from launcher.aws.threads import start
@@ -23,6 +22,7 @@ from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
 from launcher.planning import Plan
 from launcher.s3.uri import parse_s3_uri
+from sagemaker_channels import contract
 
 _PIECE = 1 << 20  # bytes
 

@@ -22,15 +22,16 @@ from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from entrypoints import contract
 from launcher import errors
 from launcher.code.files import CodeError, CodeFile, FileRules, unreadable
 from launcher.code.secrets import OVERLAP, PRIVATE_KEY, is_secret_path, secrets_in
 from launcher.console import counted, human_bytes
 from launcher.errors import did_you_mean_path, first_names
+from sagemaker_channels import contract
 
 MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
 MAX_FILES = 20_000
+SCRIPTS = Path(__file__).parents[2] / contract.SCRIPTS_DIR  # the bundled ones, in a checkout and in an installed wheel
 _PIECE = 1 << 22  # bytes
 _SEARCHED = 4 * _PIECE  # bytes of each file that are searched for secrets, which takes three times as long as hashing
 _BUNDLE = f"{contract.BUNDLE_DIR}/"
@@ -39,7 +40,7 @@ _REMEDY = "put data in a channel, and leave it out here with code.exclude, .laun
 
 @dataclass(frozen=True, repr=False)
 class CodeArchive:
-    """The files of the user's folder and of the bundled package, sorted by name."""
+    """The files of the user's folder, the bundled scripts and the library, sorted by name."""
 
     files: tuple[CodeFile, ...]
     secrets: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ class CodeArchive:
     rules: FileRules | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
-        """The archive in a line, without the hundred files of the bundled package."""
+        """The archive in a line, without the hundred files of the library."""
         return f"<CodeArchive of {len(self.files)} files>"
 
     @cached_property
@@ -69,7 +70,7 @@ class CodeArchive:
 
     def boot(self) -> bytes:
         """Return the script that starts the container, which is uploaded beside the archive too. Raises CodeError as below."""
-        name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}/start/{contract.BOOT_FILE}"
+        name = f"{_BUNDLE}{contract.SCRIPTS_DIR}/{contract.BOOT_FILE}"
         file = next(file for file in self.files if file.name == name)
         with _opened(file) as opened:
             content = opened.read()
@@ -131,7 +132,7 @@ class _Root(NamedTuple):
 def read_code(
     directory: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = (), dependencies: Sequence[Path] = ()
 ) -> CodeArchive:
-    """Find and hash the files to send: the user's folder with its dependencies, and the bundled package.
+    """Find and hash the files to send: the user's folder with its dependencies, the bundled scripts and the library.
 
     Args:
         directory: The user's folder; None if only the bundled scripts are sent.
@@ -162,11 +163,11 @@ def read_code(
             files += [_hashed(file, secrets if file.is_included else keys) for file in root.files]
             _refuse_private_keys(keys)
             secrets += keys
-    package = str(Path(contract.__file__).parent)
-    for folder, _, names in os.walk(package):  # pathlib's rglob takes four times as long
-        for script in (f"{folder}/{name}" for name in names if name.endswith(".py")):
-            name = f"{_BUNDLE}{contract.BUNDLED_PACKAGE}{script.removeprefix(package)}"
-            files.append(_hashed(CodeFile(name, script, False, os.stat(script).st_size), None))  # noqa: PTH116
+    files += [_bundled(f"{contract.SCRIPTS_DIR}/{path.name}", str(path)) for path in SCRIPTS.glob("*.py")]
+    library = str(Path(contract.__file__).parent)
+    for folder, _, names in os.walk(library):  # pathlib's rglob takes four times as long
+        within = contract.LIBRARY + folder.removeprefix(library)
+        files += [_bundled(f"{within}/{name}", f"{folder}/{name}") for name in names if name.endswith(".py")]
     files.sort(key=lambda file: file.name)
     rules = [root.rules for root in roots if root.rules]
     left_out = sorted(chain.from_iterable(each.left_out for each in rules))
@@ -244,6 +245,10 @@ def _refuse_too_much(roots: Sequence[_Root]) -> None:
     else:
         return
     raise CodeError(f"{root.path}: {what} {', '.join(most)}; {_REMEDY}", "code-too-large", root.key)
+
+
+def _bundled(name: str, path: str) -> CodeFile:
+    return _hashed(CodeFile(_BUNDLE + name, path, False, os.stat(path).st_size), None)  # noqa: PTH116 - as above
 
 
 def _hashed(found: CodeFile, secrets: list[str] | None) -> CodeFile:

@@ -13,11 +13,6 @@ import click
 
 import channel_specs
 import launcher
-from entrypoints.errors import ConfigError
-from entrypoints.records import SHORT_NAMES, format_of
-from entrypoints.ways import WAYS, step_seconds, ways_of
-from entrypoints.ways.card import Way
-from entrypoints.ways.results import FILE, Results, summary, table
 from launcher.commands.effects import PlanningCommand
 from launcher.commands.effects.local import Local
 from launcher.commands.effects.submit import Submit
@@ -27,6 +22,11 @@ from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.plot import new_figure, save
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
+from sagemaker_channels.errors import ConfigError
+from sagemaker_channels.records import SHORT_NAMES, format_of
+from sagemaker_channels.ways import WAYS, step_seconds, ways_of
+from sagemaker_channels.ways.card import Way
+from sagemaker_channels.ways.results import FILE, Results, summary, table
 
 _POSITIVE = click.IntRange(min=1)
 _FILE_SYSTEMS = {"EFS": "efs", "FSxLustre": "fsx"}  # the channel's source -> the arrival
@@ -185,7 +185,7 @@ def _check_step(step: str | None) -> None:
 
 
 def _of_prefix(uri: str) -> dict[str, dict[str, Any]]:
-    """Return the channels by which a prefix can arrive, by their names in entrypoints.ways.card.ARRIVALS."""
+    """Return the channels by which a prefix can arrive, by their names in sagemaker_channels.ways.card.ARRIVALS."""
     modes = {"file": "File", "fast_file": "FastFile", "pipe": "Pipe"}
     return {
         **{name: {"s3_uri": uri, "input_mode": mode} for name, mode in modes.items()},

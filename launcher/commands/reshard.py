@@ -14,15 +14,15 @@ import click
 
 import channel_specs
 import launcher
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.records import format_of
 from launcher.commands.effects import PlanningCommand
 from launcher.commands.effects.local import Local
 from launcher.commands.options import argument, option
 from launcher.console import say
 from launcher.errors import InputError, RefusedError
 from launcher.s3.uri import parse_s3_uri
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.records import format_of
 
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -140,8 +140,8 @@ class Reshard(PlanningCommand):
 
     def _between_folders(self, content_type: str | None) -> int:
         """Write the shards of a folder in this process, without a job."""
-        from entrypoints.job.environment import load_environment
-        from entrypoints.reshard import reason, reshard
+        from sagemaker_channels.job.environment import load_environment
+        from sagemaker_channels.samples.reshard_channel import reason, reshard
 
         if self.effect.chosen_by not in (None, Local.chosen_by) or self.hosts > 1 or self.name or self.sets:
             raise click.UsageError(

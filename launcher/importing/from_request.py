@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from entrypoints import contract
 from launcher.errors import InputError, SpecError, did_you_mean_path
 from launcher.importing.source_text import read_text
 from launcher.parsing.parser import parse_spec, without
@@ -26,6 +25,7 @@ from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.job import JobSpec
 from launcher.spec.model import Section, aws_name, section_of, spec_name
 from launcher.spec.values import WRONG_TYPE
+from sagemaker_channels import contract
 
 # Problems of a value's form; the plan reports the others.
 _SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "unknown-value"}

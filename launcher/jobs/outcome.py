@@ -9,13 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from entrypoints.start.failure import own_frame
 from launcher.console import Console, duration
 from launcher.cost.show import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.failures.reasons import headline, likely_cause
 from launcher.jobs.logs.loop_waits import ChannelWaits, as_data
 from launcher.jobs.logs.streams import Line, hosts_of
+from sagemaker_channels.start.failure import own_frame
 
 # Values of TrainingJobStatus; the others are InProgress, Stopping and Deleting.
 ENDED = ("Completed", "Failed", "Stopped")

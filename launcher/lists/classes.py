@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 
-from entrypoints.samples.lst import Line
 from launcher.errors import InputError
 from launcher.lists.files import Lines
+from sagemaker_channels.samples.lst import Line
 
 Classes = tuple[int, ...]
 MOST_CLASSES = 1_000_000  # a larger label is an identifier or a measurement, and no class

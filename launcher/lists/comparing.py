@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from entrypoints.samples.lst import Line
 from launcher.lists.classes import IN_WORDS, as_classes, columns
 from launcher.lists.files import Lines
+from sagemaker_channels.samples.lst import Line
 
 CLOSE_GAPS = "`launch lst merge-classes` closes such a gap"
 Problem = tuple[str, Sequence[str]]  # what is wrong, and each line, path or class for which it is

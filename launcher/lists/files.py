@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from entrypoints.job.process_identity import start_time
-from entrypoints.samples.lst import Line, parse_lst, write_lst
 from launcher.console import say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean_path
 from launcher.s3.uri import parse_s3_uri
+from sagemaker_channels.job.process_identity import start_time
+from sagemaker_channels.samples.lst import Line, parse_lst, write_lst
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account

@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from entrypoints.samples.lst import Line
 from launcher.console import counted
 from launcher.errors import InputError, did_you_mean
 from launcher.lists.classes import as_labels
 from launcher.lists.files import Lines
+from sagemaker_channels.samples.lst import Line
 
 LISTS = ("train", "validation", "test")  # the names of up to three lists, as SageMaker's channels are named
 

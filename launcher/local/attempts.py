@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from entrypoints import contract
 from launcher.console import counted
 from launcher.errors import RefusedError, TrainingFailedError
 from launcher.local.checkpoints import Checkpoints
@@ -28,6 +27,7 @@ from launcher.local.runners import HostProcess, Kept
 from launcher.local.runs import note_begin
 from launcher.local.watch import INTERRUPTED, PlannedEnd, RunResult, Stops, watch
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of, refuse_full_disk
+from sagemaker_channels import contract
 
 
 def run_attempts(

@@ -19,13 +19,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from entrypoints import contract
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Store
 from launcher.local.data.selection import as_tree, list_prefix, written_as
 from launcher.local.runs import copy_stored
 from launcher.local.workspace import TOO_DEEP, Host, LocalRun
 from launcher.s3.uri import parse_s3_uri
+from sagemaker_channels import contract
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
 _SECONDS = 1.0  # between two passes while the job runs

@@ -9,12 +9,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from entrypoints import contract
 from launcher.local.data.delivery import BindMount, Store
 from launcher.local.runners import HostProcess
 from launcher.local.workspace import Host, LocalRun
 from launcher.request.build import connector_variables
 from launcher.request.view import s3_source
+from sagemaker_channels import contract
 
 WARM_POOLS = ".warm-pool"  # beside the runs' folders, whose names cannot begin so
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)

@@ -14,8 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from entrypoints import contract
-from entrypoints.start.failure import own_frame, shell_code
 from launcher.console import Console, counted, human_bytes, print_line, shown_path
 from launcher.errors import TrainingFailedError
 from launcher.jobs.failures.reasons import SCRIPT_FAILED, Cause, headline, likely_cause
@@ -27,6 +25,8 @@ from launcher.local.providers.directories import remove_tree
 from launcher.local.runs import RESULT
 from launcher.local.watch import RunResult
 from launcher.local.workspace import TOO_DEEP, Fact, Host, LocalRun
+from sagemaker_channels import contract
+from sagemaker_channels.start.failure import own_frame, shell_code
 
 _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
 

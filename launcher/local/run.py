@@ -26,7 +26,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from entrypoints import contract
 from launcher.console import Console, human_bytes
 from launcher.errors import InputError, RefusedError, StoppedError, dotted
 from launcher.jobs.outcome import Outcome
@@ -44,6 +43,7 @@ from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_o
 from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
 from launcher.spec.channels import KINDS
+from sagemaker_channels import contract
 
 _LOCK = ".lock"
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store

@@ -15,11 +15,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from entrypoints.job.process_identity import start_time
 from launcher.console import counted, human_bytes
 from launcher.errors import RefusedError, did_you_mean
 from launcher.jobs.logs.streams import Line
 from launcher.local.workspace import LocalRun
+from sagemaker_channels.job.process_identity import start_time
 
 RUNS_FOLDER = ".launch"
 RESULT = "result.json"

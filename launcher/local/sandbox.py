@@ -10,8 +10,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from entrypoints import contract
 from launcher.local import enter
+from sagemaker_channels import contract
 
 _UNSHARE = ("--user", "--map-root-user", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
 _TOOLS = ("unshare", "setpriv", "mount")

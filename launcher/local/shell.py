@@ -14,8 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from entrypoints import contract
-from entrypoints.start.failure import shell_code
 from launcher.console import print_line
 from launcher.local.attempts import delivered
 from launcher.local.checkpoints import Checkpoints
@@ -25,6 +23,8 @@ from launcher.local.report import announce
 from launcher.local.runners import BEST_SHELL, HostProcess
 from launcher.local.watch import Stops
 from launcher.local.workspace import LocalRun
+from sagemaker_channels import contract
+from sagemaker_channels.start.failure import shell_code
 
 
 def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], stops: Stops) -> int:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import IO
 
-from entrypoints import contract
 from launcher.console import last_state, shown_path
 from launcher.errors import RefusedError, StoppedError, TrainingFailedError
 from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits, in_words
 from launcher.jobs.logs.metrics import Metrics
 from launcher.local.runners import HostProcess, Kept
 from launcher.local.workspace import LocalRun
+from sagemaker_channels import contract
 
 INTERRUPTED = "Interrupted"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

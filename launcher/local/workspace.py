@@ -11,13 +11,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.local.providers.directories import open_to_owner
 from launcher.local.runners import Runner
 from launcher.planning import Plan
 from launcher.request.view import groups_of
+from sagemaker_channels import contract
 
 TOO_DEEP = "the job has nested folders too deeply"  # for Python, which follows them by recursion
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from entrypoints import contract
 from launcher.checks.channels.uris import uris
 from launcher.errors import RefusedError, SpecPath
 from launcher.preflight.check import Subject
 from launcher.request.build import connector_variables
 from launcher.request.view import Entry
 from launcher.s3.uri import S3Location, parse_s3_uri
+from sagemaker_channels import contract
 
 
 class Use(NamedTuple):

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from entrypoints import contract
 from launcher.errors import SpecPath
 from launcher.request.aws_model import REQUEST, shapes, typed
 from launcher.request.image_uris import ImageError, resolve_image
@@ -15,6 +14,7 @@ from launcher.request.view import ALGORITHM, groups_of, s3_source
 from launcher.spec.job import JobSpec
 from launcher.spec.model import as_request
 from launcher.spec.sections import Image, ResourceConfig
+from sagemaker_channels import contract
 
 # Keys without a member of their own.
 _OURS = (
@@ -67,9 +67,6 @@ def build_request(spec: JobSpec, job_name: str) -> Built:
             for name in above:
                 level = level.setdefault(name, {})
             level[member] = as_request(value)
-    if spec.code is not None and (owners := _in_pieces(contract.BUCKET_OWNERS_VARIABLE, spec.bucket_owners)):
-        request.setdefault("Environment", {}).update(owners)
-        keys |= {("Environment", variable): ("bucket_owners",) for variable in owners}
     overlaid: dict[SpecPath, bool] = {}
     request = _merged(request, typed(spec.request or {}, REQUEST), (), overlaid)
     return Built(request, Origin(request, keys, overlaid), image_error)
@@ -94,7 +91,7 @@ def _merged(
 def channel_variables(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the environment variables with channel settings that SageMaker's config files lack.
 
-    These are an augmented manifest's attribute names, and the Pipes without a fixed order; entrypoints reads them.
+    These are an augmented manifest's attribute names, and the Pipes without a fixed order; sagemaker_channels reads them.
     """
     known = {entry["ChannelName"]: entry for entry in entries}
     attributes = {name: names for name, entry in known.items() if (names := s3_source(entry).get("AttributeNames"))}

@@ -11,12 +11,12 @@ from datetime import date
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
-from entrypoints import contract
 from launcher.errors import SpecPath
 from launcher.request.image_uris import built_in_algorithm
 from launcher.request.instance_types import InstanceType, instance_type
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name
+from sagemaker_channels import contract
 
 # Where a training script is named: with any of these a built-in algorithm's image runs the script instead.
 _SCRIPT_NAMES = ("sagemaker_program", "SAGEMAKER_PROGRAM")

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from entrypoints.fetching.items import evenly_spaced
 from launcher.errors import RefusedError
 from launcher.s3.reading import Stream
 from launcher.s3.uri import S3Location, parse_s3_uri
+from sagemaker_channels.fetching.items import evenly_spaced
 
 REFERENCE = "-ref"  # ends the names of attributes whose value is the S3 URI of an object to send
 _LONGEST = 1 << 16  # minimum characters that an element may have: a key has up to 1,024 bytes

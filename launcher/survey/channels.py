@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from entrypoints import contract
 from launcher.aws.account import Account
 from launcher.console import say, shown_path
 from launcher.errors import InputError, did_you_mean
@@ -20,6 +19,7 @@ from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location
 from launcher.spec.channels import KINDS
 from launcher.spec.channels.s3_connector import S3ConnectorChannel
+from sagemaker_channels import contract
 
 
 @dataclass(frozen=True)

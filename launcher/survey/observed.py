@@ -18,13 +18,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from entrypoints.ways.results import FILE, summary
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Observed
 from launcher.aws.threads import start
 from launcher.errors import InputError
 from launcher.local.data.object_stores import Objects
 from launcher.survey.inventory import Sampled
+from sagemaker_channels.ways.results import FILE, summary
 
 STREAMS = 16
 _LARGE = 1 << 20  # bytes; a request for less takes longer than its bytes

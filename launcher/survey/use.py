@@ -10,7 +10,6 @@ from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import Any
 
-from entrypoints import contract
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import ANSWERS, Inventory, Observed, Use
 from launcher.aws.account import Account, AwsError
@@ -22,6 +21,7 @@ from launcher.preflight.check import Subject, why_not
 from launcher.preflight.storage.disk import disk_space
 from launcher.request.view import file_system_source, s3_source
 from launcher.survey.channels import Channel
+from sagemaker_channels import contract
 
 DAYS = 90
 MOST_JOBS = 200  # that are described

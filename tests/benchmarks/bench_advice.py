@@ -28,8 +28,6 @@ from typing import Any
 from far_store import connector_channel, far_store
 from local_job import mounted_job
 
-from entrypoints import open_channel
-from entrypoints.records.shards import write_shards
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Estimate, Inventory, Quantiles, Use
 from launcher.advice.model import predict
@@ -37,6 +35,8 @@ from launcher.advice.recommendation import cost_s, recommend
 from launcher.local.data.delivery import Delivery, Store
 from launcher.local.data.object_stores import RemoteObjects
 from launcher.local.providers import copied, fifo, mounted
+from sagemaker_channels import open_channel
+from sagemaker_channels.records.shards import write_shards
 
 BATCH, MEMORY = 16, 8 << 30
 DOUBTFUL = 0.05  # a loss above which both ways are run three times more, in turns; their medians count

@@ -13,10 +13,10 @@ from far_store import connector_channel, far_store, fill
 from local_job import mounted_job, train_folder
 from rounds import Row, exhaust, interleaved, row
 
-from entrypoints import open_channel
-from entrypoints.job.environment import Environment
-from entrypoints.order.sampling import Reading
-from entrypoints.records.archives import tar_write
+from sagemaker_channels import open_channel
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.records.archives import tar_write
 
 SHARDS, MEMBERS, OBJECTS, SIZE = 6, 1000, 4000, 100_000
 EPOCHS = 4  # a round, since one takes a tenth of a second only

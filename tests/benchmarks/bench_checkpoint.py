@@ -18,7 +18,7 @@ from rounds import Row, interleaved, row
 from s3torchconnector import S3Checkpoint
 from torch import nn
 
-from entrypoints import Checkpoints
+from sagemaker_channels import Checkpoints
 
 LAYERS, WIDTH = 12, 768
 

@@ -21,11 +21,11 @@ from PIL import Image
 from rounds import Row, exhaust, interleaved, row
 from torch.utils.data import DataLoader, Dataset
 
-from entrypoints.records.archives import tar_write
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 SHARDS, IMAGES, PIXELS, BATCH = 4, 500, 256, 64
 

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 from far_store import connector_channel, running
 from rounds import Row, interleaved, row
 
-from entrypoints import open_channel
-from entrypoints.job.environment import Environment
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
+from sagemaker_channels import open_channel
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
 
 COUNT, BATCH, LATENCY = 1_000_000, 64, 0.02
 _THREADS = 32

@@ -20,11 +20,11 @@ from far_store import far_store
 from local_job import mounted_job, train_folder
 from rounds import Row
 
-from entrypoints import contract
-from entrypoints.records.archives import tar_write, zip_write
-from entrypoints.records.recordio import recordio, recordio_protobuf
-from entrypoints.records.text import json_lines
-from entrypoints.records.tfrecord import tfrecord
+from sagemaker_channels import contract
+from sagemaker_channels.records.archives import tar_write, zip_write
+from sagemaker_channels.records.recordio import recordio, recordio_protobuf
+from sagemaker_channels.records.text import json_lines
+from sagemaker_channels.records.tfrecord import tfrecord
 
 SCRIPT = Path(__file__).with_name("streams.py")
 ALLOWED = 300.0  # MB

@@ -23,12 +23,12 @@ import pipe_copies
 from rounds import Row, interleaved, raw, row
 from torch.utils.data import DataLoader
 
-from entrypoints import contract
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.records.archives import tar_write
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 SIZE = 100_000
 BATCH = 32

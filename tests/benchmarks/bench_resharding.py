@@ -18,8 +18,9 @@ from connector import client_alone
 from far_store import far_store, fill
 from rounds import ROUNDS, Row, interleaved, rate, row
 
-from entrypoints import contract
-from entrypoints.samples.digest import Tally
+from launcher.code.archive import SCRIPTS
+from sagemaker_channels import contract
+from sagemaker_channels.samples.digest import Tally
 
 SIZE, REQUESTS, ALLOWED_MB = 10_000, 64, 300.0
 
@@ -75,7 +76,7 @@ def _peak(folder: Path, output: str) -> float:
         "MALLOC_ARENA_MAX": "2",
         "MALLOC_MMAP_THRESHOLD_": "65536",
     }
-    command = [sys.executable, "-m", "entrypoints.reshard", "--output", output, "--source", "s3://bucket/small/"]
+    command = [sys.executable, SCRIPTS / "reshard.py", "--output", output, "--source", "s3://bucket/small/"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

@@ -14,12 +14,12 @@ from typing import Any, BinaryIO
 from local_job import mounted_job, train_folder
 from rounds import Row, interleaved, row
 
-from entrypoints import open_channel
-from entrypoints.job.environment import Environment
-from entrypoints.order.sampling import Reading
-from entrypoints.records.archives import tar_write
-from entrypoints.records.recordio import recordio
-from entrypoints.records.tfrecord import tfrecord
+from sagemaker_channels import open_channel
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.records.tfrecord import tfrecord
 
 FAR, MORE = 1_000_000, 1000
 

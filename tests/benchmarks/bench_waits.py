@@ -21,7 +21,7 @@ from local_job import mounted_job, train_folder
 from rounds import exhaust, interleaved
 from torch.utils.data import DataLoader
 
-from entrypoints import ChannelDataset, MountedMapDataset, ThreadLoader, contract, timed
+from sagemaker_channels import ChannelDataset, MountedMapDataset, ThreadLoader, contract, timed
 
 FILES = {100: 20_000, 10_000: 10_000, 100_000: 2500}  # by size
 BATCH, ROUNDS = 32, 41

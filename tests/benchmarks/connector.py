@@ -65,7 +65,7 @@ def measure(folder: Path) -> list[Row]:
 
 
 def _ours(folder: Path, prefix: str, count: int) -> tuple[int, int]:
-    from entrypoints import open_channel
+    from sagemaker_channels import open_channel
 
     samples = open_channel("train", environment=connector_channel(folder, f"s3://bucket/{prefix}/"))
     return _count(sample["data"] for sample in islice(samples, count))
@@ -73,7 +73,7 @@ def _ours(folder: Path, prefix: str, count: int) -> tuple[int, int]:
 
 def _batches(folder: Path, count: int, waits: list[float]) -> int:
     """Read objects in batches of 64, and keep how many seconds each batch takes, except the first one."""
-    from entrypoints import open_channel
+    from sagemaker_channels import open_channel
 
     samples = open_channel("train", environment=connector_channel(folder, "s3://bucket/small/"))
     for number in range(count // BATCH):
@@ -98,7 +98,7 @@ def _iterable(prefix: str, count: int) -> tuple[int, int]:
 
 def client_alone(prefix: str, ending: str, count: int, size: int | None) -> tuple[int, int]:
     """What the client gives threads that only fetch, whole objects or, with a size, ranges: nothing in order, nothing kept."""
-    from entrypoints.readers import s3_client
+    from sagemaker_channels.readers import s3_client
 
     piece = 8 << 20
     ranges = [(None, None)] if size is None else [(start, min(start + piece, size)) for start in range(0, size, piece)]
@@ -126,7 +126,7 @@ def client_alone(prefix: str, ending: str, count: int, size: int | None) -> tupl
 
 
 def _our_map(folder: Path) -> Callable[[], Any]:
-    from entrypoints import ConnectorMapDataset
+    from sagemaker_channels import ConnectorMapDataset
 
     return lambda: ConnectorMapDataset("train", environment=connector_channel(folder, "s3://bucket/small/"))
 
@@ -149,7 +149,7 @@ class _ClientAlone:
     _threads: ThreadPoolExecutor | None = None
 
     def __getitems__(self, indices: list[int]) -> list[int]:
-        from entrypoints.readers import s3_client
+        from sagemaker_channels.readers import s3_client
 
         self._threads = self._threads or ThreadPoolExecutor(64)
         keys = [f"small/{index:06d}.bin" for index in indices]
@@ -184,7 +184,7 @@ def _connection() -> dict[str, Any]:
     """The arguments of the connector's own datasets for this store."""
     from s3torchconnector import S3ClientConfig
 
-    from entrypoints.readers.s3_settings import place
+    from sagemaker_channels.readers.s3_settings import place
 
     endpoint, region = place(_environ())
     return {"region": region, "endpoint": endpoint, "s3client_config": S3ClientConfig(force_path_style=True)}

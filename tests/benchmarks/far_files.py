@@ -42,8 +42,8 @@ def measure(folder: Path) -> list[Row]:
 @contextmanager
 def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
     """The bucket's folder `files` by rclone, as a local run of FastFile has it: a request for each file."""
-    from entrypoints.mounts.programs import TOOLS, View, mounted
     from launcher.s3.uri import S3Location
+    from sagemaker_channels.mounts.programs import TOOLS, View, mounted
 
     place, scratch = (folder / "mount").resolve(), folder / "scratch"
     place.mkdir(exist_ok=True)
@@ -56,9 +56,9 @@ def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
 
 
 def _ours(directory: Path, count: int) -> int:
-    from entrypoints.job.environment import Channel
-    from entrypoints.readers import mounted
-    from entrypoints.records import objects
+    from sagemaker_channels.job.environment import Channel
+    from sagemaker_channels.readers import mounted
+    from sagemaker_channels.records import objects
 
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", directory)
     found = 0

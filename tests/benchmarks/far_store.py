@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from entrypoints import contract
-from entrypoints.job.environment import Environment, load_environment
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment, load_environment
 
 LATE_SECONDS = 0.5
 _SERVER = """

@@ -58,15 +58,15 @@ def _ours(folder: Path) -> Callable[[], int]:
 
 
 def _threads(folder: Path) -> Callable[[], int]:
-    from entrypoints.torch_data.loader import ThreadLoader
+    from sagemaker_channels.torch_data.loader import ThreadLoader
 
     loader = ThreadLoader(_dataset(folder), BATCH, threads=2, collate=list)
     return lambda: _over(loader, lambda batch: [sample["bin"] for sample in batch])
 
 
 def _dataset(folder: Path) -> Any:
-    from entrypoints import load_environment
-    from entrypoints.torch_data.dataset import ChannelDataset
+    from sagemaker_channels import load_environment
+    from sagemaker_channels.torch_data.dataset import ChannelDataset
 
     return ChannelDataset("train", environment=load_environment(folder / "job", {}))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from entrypoints import contract
-from entrypoints.job.environment import Environment, load_environment
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment, load_environment
 
 
 def mounted_job(root: Path, content_type: str | None, mode: str = "File") -> Environment:

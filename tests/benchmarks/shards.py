@@ -20,7 +20,7 @@ SHARDS, MEMBERS, SIZE = 4, 1000, 100_000
 
 def measure(folder: Path) -> list[Row]:
     """Return one row, or none without the command `aws`; `folder` needs 400 MB."""
-    from entrypoints.records.archives.tar_write import write
+    from sagemaker_channels.records.archives.tar_write import write
 
     aws = os.environ.get("AWS_COMMAND") or shutil.which("aws")
     if aws is None:
@@ -44,7 +44,7 @@ def measure(folder: Path) -> list[Row]:
 
 
 def _ours(folder: Path) -> float:
-    from entrypoints import open_channel
+    from sagemaker_channels import open_channel
 
     job = connector_channel(folder, "s3://bucket/shards/", "application/x-tar")
     return sum(len(sample["jpg"]) for sample in open_channel("train", environment=job)) / 1e6

@@ -16,14 +16,14 @@ def main() -> None:
     way, root, expected = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     import os
 
-    from entrypoints import load_environment, open_channel
-    from entrypoints.order.sampling import Reading
+    from sagemaker_channels import load_environment, open_channel
+    from sagemaker_channels.order.sampling import Reading
 
     environment = load_environment(root, dict(os.environ))
     reading = Reading(seed=7) if way == "shuffled" else None
     if way == "threads":
-        from entrypoints.torch_data.dataset import ChannelDataset
-        from entrypoints.torch_data.loader import ThreadLoader
+        from sagemaker_channels.torch_data.dataset import ChannelDataset
+        from sagemaker_channels.torch_data.loader import ThreadLoader
 
         samples = ThreadLoader(ChannelDataset("train", environment=environment), 64, threads=4, collate=list)
         step = 64

@@ -27,10 +27,10 @@ from far_store import far_store
 from rounds import interleaved
 
 import channel_specs
-from entrypoints.records import format_of
-from entrypoints.ways import REMOVED, WAYS
-from entrypoints.ways.card import plain
-from entrypoints.ways.results import summary
+from sagemaker_channels.records import format_of
+from sagemaker_channels.ways import REMOVED, WAYS
+from sagemaker_channels.ways.card import plain
+from sagemaker_channels.ways.results import summary
 
 FILE = Path(__file__).with_name("ways.json")
 BEGIN, END = "<!-- ways: made by `make measure` -->\n", "<!-- end of the ways -->"
@@ -137,7 +137,7 @@ def checkpoints(folder: Path, rounds: int) -> str:
     """Save and load a checkpoint in S3, and return how fast."""
     import torch  # only measuring needs it
 
-    from entrypoints.checkpoint import load_checkpoint, save_checkpoint
+    from sagemaker_channels.checkpoint import load_checkpoint, save_checkpoint
 
     (folder / "s3/bucket").mkdir(parents=True)
     place, model = "s3://bucket/model.pt", {"weight": torch.rand(SAVED_BYTES // 4)}

@@ -23,7 +23,7 @@ import torch  # noqa: E402
 from torch import distributed, nn  # noqa: E402
 from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
 
-from entrypoints import ChannelDataset, Checkpoints, MixedDataset, Reading, ThreadLoader  # noqa: E402
+from sagemaker_channels import ChannelDataset, Checkpoints, MixedDataset, Reading, ThreadLoader  # noqa: E402
 
 SETTINGS = json.loads(os.environ["SETTINGS"])
 stopped: list[int] = []

@@ -18,8 +18,6 @@ import click
 import yaml
 
 import channel_specs
-from entrypoints.records import FORMATS
-from entrypoints.ways import REMOVED, WAYS
 from launcher.api import plan
 from launcher.checks import RULES
 from launcher.checks.codes import other_codes
@@ -31,6 +29,8 @@ from launcher.reference.schema import schema
 from launcher.request.aws_model import shapes
 from launcher.request.serialization import as_yaml
 from launcher.spec.channels import KINDS
+from sagemaker_channels.records import FORMATS
+from sagemaker_channels.ways import REMOVED, WAYS
 
 _ROOT = Path(__file__).parents[2]
 
@@ -148,7 +148,11 @@ def _values(field: dict[str, Any]) -> str:
 
 def _rooms() -> str:
     """Return a table of the project's packages, with the first lines of their docstrings."""
-    files = sorted(file for package in ("launcher", "entrypoints") for file in (_ROOT / package).glob("*/__init__.py"))
+    files = sorted(
+        file
+        for package in ("launcher", "entrypoints/sagemaker_channels")
+        for file in (_ROOT / package).glob("*/__init__.py")
+    )
     texts = [ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "" for file in files]
     rows = [
         (f"`{file.parent.relative_to(_ROOT)}/`", text.partition("\n")[0])

@@ -8,7 +8,7 @@ import signal
 import torch
 from torch import nn
 
-from entrypoints.image_training.model import small_cnn
+from sagemaker_channels.image_training.model import small_cnn
 
 
 class Stopped(nn.Module):

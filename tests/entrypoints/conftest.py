@@ -1,4 +1,4 @@
-"""What the tests of entrypoints share."""
+"""What the tests of the container's end share."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from entrypoints import contract
-from entrypoints.checkpoint import load_checkpoint, save_checkpoint
-from entrypoints.errors import ChannelError
 from faulty_s3 import Store
 from patience import PATIENCE
+from sagemaker_channels import contract
+from sagemaker_channels.checkpoint import load_checkpoint, save_checkpoint
+from sagemaker_channels.errors import ChannelError
 from served_bucket import serve
 
 
@@ -88,7 +88,7 @@ def test_loading_runs_no_code(tmp_path: Path) -> None:
 
 FULL = """
 import os, sys, torch
-from entrypoints.checkpoint import load_checkpoint, save_checkpoint
+from sagemaker_channels.checkpoint import load_checkpoint, save_checkpoint
 file = sys.argv[1] + "/disk/last.pt"
 save_checkpoint({"a": 1}, file)
 for size in (300_000, 3_000_000):

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints import (
+from format_channels import lines_channel
+from sagemaker_channels import (
     ChannelDataset,
     ChannelError,
     Environment,
@@ -27,9 +28,8 @@ from entrypoints import (
     read_lst,
     save_checkpoint,
 )
-from entrypoints.order.sharding import Shard
-from entrypoints.order.work import Position
-from format_channels import lines_channel
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.order.work import Position
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.records import format_of
-from entrypoints.samples.digest import MODULUS, Tally
+from launcher.code.archive import SCRIPTS
 from patience import PATIENCE
+from sagemaker_channels import contract
+from sagemaker_channels.records import format_of
+from sagemaker_channels.samples.digest import MODULUS, Tally
 
 REPOSITORY = Path(__file__).parents[2]
 LINES = [b"%d" % number for number in range(100)]
@@ -53,8 +54,13 @@ def feed(root: Path, epoch: int) -> threading.Thread:
 
 def run(root: Path, *arguments: str, python: tuple[str, ...] = (), **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *python, "-m", "entrypoints.read_channels", *arguments],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "SAGEMAKER_BASE_DIR": str(root), **environ},
+        [sys.executable, *python, SCRIPTS / "read_channels.py", *arguments],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(REPOSITORY / "entrypoints"),
+            "SAGEMAKER_BASE_DIR": str(root),
+            **environ,
+        },
         capture_output=True,
         text=True,
         timeout=PATIENCE,

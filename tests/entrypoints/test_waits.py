@@ -20,10 +20,10 @@ from hypothesis import strategies as some
 from torch.utils.data import DataLoader
 
 from delivered_channels import job
-from entrypoints import ChannelDataset, MixedDataset, MountedMapDataset, Reading, ThreadLoader, timed
-from entrypoints.job.environment import Environment
-from entrypoints.meter import STRETCH, Meter, Work, read_block, total
-from entrypoints.waits import Waits, WorkerWaits, about, line_of
+from sagemaker_channels import ChannelDataset, MixedDataset, MountedMapDataset, Reading, ThreadLoader, timed
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.meter import STRETCH, Meter, Work, read_block, total
+from sagemaker_channels.waits import Waits, WorkerWaits, about, line_of
 
 SLOW = 0.02  # seconds; far more than anything else that a step of these tests does
 Record = dict[str, Any]

@@ -15,12 +15,12 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from entrypoints.records.archives import tar
-from entrypoints.records.recordio import recordio
-from entrypoints.samples.lst import read_lst
 from launcher import demo
 from launcher.errors import RefusedError
 from local_jobs import EFS, FSX
+from sagemaker_channels.records.archives import tar
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.samples.lst import read_lst
 
 SPLIT = (450, 40, 30)  # three shards, the last one short
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from entrypoints.records import SHORT_NAMES
 from launcher.cli import cli, main
 from patience import PATIENCE
+from sagemaker_channels.records import SHORT_NAMES
 
 PLACES = ["s3://mine/in/", "s3://mine/out"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from entrypoints.records import SHORT_NAMES
 from launcher import cli
+from sagemaker_channels.records import SHORT_NAMES
 
 
 def launch(*words: str | Path) -> int:

@@ -22,12 +22,12 @@ import pytest
 
 import channel_specs
 import launcher
-from entrypoints.records import format_of
-from entrypoints.samples.digest import MODULUS, Tally
 from launcher import demo
 from launcher.checks import check_spec
 from launcher.spec.channels import KINDS
 from patience import PATIENCE
+from sagemaker_channels.records import format_of
+from sagemaker_channels.samples.digest import MODULUS, Tally
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLAN_ONLY = ("image-classification-built-in", "serverless-dataset")  # AWS's images contain the code

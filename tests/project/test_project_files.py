@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 import launcher
+from launcher.code.archive import SCRIPTS
 from patience import PATIENCE
 
 ROOT = Path(launcher.__file__).parents[1]
@@ -36,6 +37,15 @@ def test_workflows_name_actions_by_commit() -> None:
         used = re.findall(r"\buses: *(.*)", file.read_text(encoding="utf-8"))
         assert used
         assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+(\.\d+)*", each)] == []
+
+
+def test_container_scripts_import_nothing_of_the_launcher() -> None:
+    """import-linter checks the library, and not the scripts beside it, which are no package."""
+    assert {"boot.py", "train.py"} <= {script.name for script in SCRIPTS.glob("*.py")}
+    found = [
+        each for each in SCRIPTS.glob("*.py") if re.search(r"^\s*(from|import) launcher\b", each.read_text(), re.M)
+    ]
+    assert found == []
 
 
 def test_make_help_lists_every_command() -> None:

@@ -62,7 +62,13 @@ def test_wheel_holds_packages_specs_and_licence_only(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     about = f"sagemaker_launch-{launcher.__version__}.dist-info"
-    assert {name.partition("/")[0] for name in names} == {"launcher", "entrypoints", "channel_specs", about}
+    assert {name.partition("/")[0] for name in names} == {
+        "launcher",
+        "sagemaker_channels",
+        "entrypoints",
+        "channel_specs",
+        about,
+    }
     assert {f"{about}/licenses/LICENSE", f"{about}/licenses/NOTICE", "launcher/py.typed"} <= set(names)
     assert {f"channel_specs/{name}.yaml" for name in channel_specs.names()} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from entrypoints import contract
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, nearest
 from launcher.request.view import Draft, media_type
+from sagemaker_channels import contract
 
-# The formats of `entrypoints.records` by short name, each with the nearest MIME type: other formats of that type are only chosen
-# by their short name, in open_channel. Importing that package would take as long as a dry run, so a test compares them.
+# The formats of `sagemaker_channels.records` by short name, each with the nearest MIME type: other formats of that type are only
+# chosen by their short name, in open_channel. Importing that package would take as long as a dry run, so a test compares them.
 MIME_TYPES = {
     "tar": "application/x-tar",
     "zip": "application/zip",
@@ -115,4 +115,4 @@ def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
 
 def _is_bundled(draft: Draft) -> bool:
     code = draft.spec.code
-    return code is not None and (code.entry_point or "").startswith(f"{contract.BUNDLED_PACKAGE}/")
+    return code is not None and (code.entry_point or "").startswith(f"{contract.SCRIPTS_DIR}/")

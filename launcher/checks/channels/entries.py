@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from entrypoints import contract
 from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import Draft
+from sagemaker_channels import contract
 
 MAX_CHANNELS = 20
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from entrypoints import contract
 from launcher.checks.channels.uris import bucket, object_key, uris
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
+from sagemaker_channels import contract
 
 _SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"
 _WORDS = ("datasets", "examples", "imagenet", "training")  # names of folders that look like mount names

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
-from entrypoints import contract
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.aws_model import shown
 from launcher.request.view import Draft
+from sagemaker_channels import contract
 
 _LONGEST = 1024  # characters of S3Uri in the service model, whose own check reports longer ones
 _PLACES = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from entrypoints import contract
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.aws_model import shapes
 from launcher.request.view import Draft
+from sagemaker_channels import contract
 
 _MINUTE = 60  # seconds
 _LONGEST = 28 * 24 * 3600  # seconds

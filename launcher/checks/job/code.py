@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from entrypoints import contract
-from entrypoints.job.hyperparameters import argument, decoded
 from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.checks.rule import Mistake, error, warning
 from launcher.request.aws_model import shown
 from launcher.request.view import Draft
 from launcher.spec.job import Code
 from launcher.spec.model import aws_name
+from sagemaker_channels import contract
+from sagemaker_channels.job.hyperparameters import argument, decoded
 
 
 @error("code-entry-point")

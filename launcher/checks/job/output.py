@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from entrypoints import contract
 from launcher.checks.channels.uris import bucket
 from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import RULE_LISTS, Draft
+from sagemaker_channels import contract
 
 
 @error("output-kms-key-in-one-zone")

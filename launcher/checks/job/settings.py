@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 
-from entrypoints import contract
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 from launcher.spec.names import MAX_BASE, beginning
+from sagemaker_channels import contract
 
 _MANY_METRICS = 50  # AWS allows 40
 _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own check reports longer ones

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import click
 
 import launcher
-from entrypoints import contract
 from launcher.console import Console, duration
 from launcher.cost.estimate import estimate, why_not
 from launcher.cost.limit import limit_of, objection, refuse_above_limit
 from launcher.cost.show import cost_in_one_line, limit, machines
 from launcher.errors import StoppedError
+from sagemaker_channels import contract
 
 _MOST_CHANNELS = 4  # that are listed by name
 

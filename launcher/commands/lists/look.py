@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from entrypoints.samples.lst import Line, parse_lst
 from launcher.commands.lists.options import (
     CLASSES,
     LISTS,
@@ -26,6 +25,7 @@ from launcher.lists.comparing import Problem, compare, problems_of, problems_wit
 from launcher.lists.files import Lines, read_bytes, read_names
 from launcher.lists.image_files import ENDINGS, described, ending_of, find_images
 from launcher.plot import new_figure, save
+from sagemaker_channels.samples.lst import Line, parse_lst
 
 _MOST_NAMES = 40  # below the bars of a picture
 

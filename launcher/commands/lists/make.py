@@ -9,7 +9,6 @@ from textwrap import shorten
 
 import click
 
-from entrypoints.samples.lst import Line
 from launcher.commands.lists.options import CLASS_FILE, LISTS, NEW_CLASSES, WritingCommand, class_file
 from launcher.commands.options import LocalPath, argument, flag, option, repeatable
 from launcher.console import counted
@@ -19,6 +18,7 @@ from launcher.lists.files import Lines, is_s3, read_names
 from launcher.lists.image_files import ENDINGS, described, find_images
 from launcher.lists.making import LISTS as NAMES
 from launcher.lists.making import by_path, check_names, class_names, divide, make_lines, merge
+from sagemaker_channels.samples.lst import Line
 
 
 def _ratios(value: str) -> tuple[float, ...]:

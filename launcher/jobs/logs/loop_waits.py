@@ -1,4 +1,4 @@
-"""What a job's training loops wait for, from the lines that entrypoints/waits.py writes into the log."""
+"""What a job's training loops wait for, from the lines that entrypoints/sagemaker_channels/waits.py writes into the log."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ChannelWaits:
         cause, removable = self.cause, 5 * round(20 * self.removable)
         if not self.seconds:
             busy = f"are busy {100 * fmean(self.busy):.0f} % of the time ({cause}), so the loop may wait for them"
-            return f"the workers of channel {self.channel} {busy}; entrypoints.timed(loader) records how long"
+            return f"the workers of channel {self.channel} {busy}; sagemaker_channels.timed(loader) records how long"
         text = f"{100 * self.share:.0f} % of each step waits for channel {self.channel}" + f" ({cause})" * bool(cause)
         if cause == _CAUSES["handover"]:
             return f"{text}; a ThreadLoader sends nothing between processes"

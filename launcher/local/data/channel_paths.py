@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from entrypoints import contract
 from launcher.console import shown_path
 from launcher.errors import InputError, LaunchError, did_you_mean, did_you_mean_path
 from launcher.planning import Plan
 from launcher.request.build import connector_variables
 from launcher.request.view import file_system_source, s3_source, with_source
+from sagemaker_channels import contract
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from entrypoints.contract import DIRECTORY_BUCKET
 from launcher.console import shown_path
 from launcher.errors import RefusedError, did_you_mean
 from launcher.s3.reading import CHUNK, Stream, read_object, refusals
 from launcher.s3.uri import S3Location
+from sagemaker_channels.contract import DIRECTORY_BUCKET
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -17,12 +17,12 @@ from itertools import tee
 from pathlib import Path
 from typing import Any, TypeVar
 
-from entrypoints.fetching.items import evenly_spaced
 from launcher.errors import RefusedError
 from launcher.local.data.object_stores import Objects
 from launcher.request.view import s3_source
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location, parse_s3_uri
+from sagemaker_channels.fetching.items import evenly_spaced
 
 T = TypeVar("T")
 

@@ -20,12 +20,12 @@ from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 
-from entrypoints.contract import epochs_name, fifo_name
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.providers.directories import for_each_delivery, remove_tree
 from launcher.local.providers.pipe_content import Epochs, open_epochs
 from launcher.local.providers.read_ahead import in_order, read_ahead
+from sagemaker_channels.contract import epochs_name, fifo_name
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
 _SHORT, _LONG = 0.001, 0.05  # seconds between two attempts to find a reader: at first, and at most

@@ -22,7 +22,6 @@ from pathlib import Path
 from threading import Thread
 from typing import ClassVar
 
-from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import InputError, RefusedError
 from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
@@ -34,6 +33,7 @@ from launcher.local.runners.mounts import csv_line, let_all_users_in
 from launcher.local.sandbox import handles_sigterm
 from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
 from launcher.planning import Plan
+from sagemaker_channels import contract
 
 # Becomes the program of the arguments, unless no engine would run it: a shell takes any text for a script.
 _EXEC = b"""set -- "$(command -v "$1")" "$@"

@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from entrypoints import contract
 from launcher.errors import RefusedError
 from launcher.local.runners import HostProcess
 from launcher.local.runners.engine import Engine, Image
 from launcher.local.runners.mounts import folder_mounts, mount_options, target_of
+from sagemaker_channels import contract
 
 _NVIDIA = Path("/dev/nvidiactl")
 # Run with the container's root, so that no link of the image leads out of it.

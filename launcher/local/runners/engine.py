@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from entrypoints import contract
 from launcher.console import Console
 from launcher.errors import RefusedError, did_you_mean
 from launcher.request.image_uris import image_region
+from sagemaker_channels import contract
 
 KILL_SECONDS = 10  # for the engine to end a command or a container
 

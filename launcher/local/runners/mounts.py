@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from entrypoints import contract
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount
 from launcher.local.hosts import WARM_POOLS
 from launcher.local.runners import HostProcess
 from launcher.local.runners.engine import Dialect
+from sagemaker_channels import contract
 
 
 def target_of(host: HostProcess, path: Path) -> Path:

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from entrypoints import contract
 from launcher.aws.account import Account
 from launcher.aws.ecr import read_variables
 from launcher.console import Console, counted
@@ -28,6 +27,7 @@ from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
 from launcher.local.workspace import Host, LocalOptions, LocalRun
 from launcher.planning import Plan, boot_arguments
 from launcher.request.image_uris import image_region
+from sagemaker_channels import contract
 
 _QUIT_SECONDS = 2
 # The variables that programs need on this machine; a job does not inherit any others.

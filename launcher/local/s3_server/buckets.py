@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from urllib.parse import quote
 
-from entrypoints.contract import DIRECTORY_BUCKET
 from launcher.local.s3_server.call import Call, xml
 from launcher.local.s3_server.documents import NO_VERSION, S3Error, Value, read_deletions, timestamp
 from launcher.local.s3_server.http_server import Response
 from launcher.local.s3_server.storage.walker import Page, make_page, make_scattered_page
+from sagemaker_channels.contract import DIRECTORY_BUCKET
 
 _REGION = "us-east-1"  # a bucket there has no LocationConstraint
 _PAGE = 1000  # keys, as in S3

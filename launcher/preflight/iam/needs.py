@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from entrypoints import contract
 from launcher.errors import SpecPath
 from launcher.preflight.check import Subject
 from launcher.preflight.iam.keys import OUTPUT_KEY, default_keys, keys_of_data, named_keys, visible_arn
@@ -19,6 +18,7 @@ from launcher.preflight.job import training_image
 from launcher.preflight.s3.buckets import directory_buckets
 from launcher.preflight.uses import as_folder, channels, code_path, place_of, prefixes_read
 from launcher.s3.uri import S3Location
+from sagemaker_channels import contract
 
 _PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
 _CREATE_INTERFACES = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from entrypoints import contract
 from launcher.aws.account import AwsError
 from launcher.console import human_bytes
 from launcher.errors import SpecPath
@@ -23,6 +22,7 @@ from launcher.preflight.uses import as_folder, channels, hosts_that_share, place
 from launcher.request.instance_types import instance_type
 from launcher.request.view import Entry
 from launcher.s3.uri import S3Location
+from sagemaker_channels import contract
 
 _GIB = 2**30  # bytes per GB of VolumeSizeInGB: EBS counts in binary units
 _NEARLY = 0.9  # of the space; outputs and new checkpoints need space too

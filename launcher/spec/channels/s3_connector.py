@@ -1,14 +1,14 @@
 """Channels that the training script itself reads, through the S3 Connector for PyTorch.
 
 They have no InputDataConfig entry and do not count towards SageMaker's limit of channels. The container gets the settings of
-each in one environment variable (`entrypoints.contract`).
+each in one environment variable (`sagemaker_channels.contract`).
 """
 
 from typing import ClassVar, Literal
 
-from entrypoints import contract
 from launcher.spec.channels.base import BaseChannel
 from launcher.spec.values import Text
+from sagemaker_channels import contract
 
 
 class S3ConnectorChannel(BaseChannel):

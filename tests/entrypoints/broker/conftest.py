@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.job.environment import Environment, load_environment
 from pipe_feeder import Feed, feeding, kill_brokers, make_root
+from sagemaker_channels.job.environment import Environment, load_environment
 
 
 @pytest.fixture

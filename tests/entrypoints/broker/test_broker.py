@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from entrypoints.broker.epochs import Epoch
-from entrypoints.job.environment import Environment
-from entrypoints.order.sharding import Shard
-from entrypoints.records.archives import tar_write
-from entrypoints.records.recordio import image_recordio, recordio
-from entrypoints.samples.channel import open_channel
 from patience import PATIENCE, wait_for
 from pipe_feeder import LINES, Feed, brokers, lines_of, loaded, numbers, side_by_side
+from sagemaker_channels.broker.epochs import Epoch
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.recordio import image_recordio, recordio
+from sagemaker_channels.samples.channel import open_channel
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -151,7 +151,7 @@ def test_torchrun_ranks_with_workers_read_whole_epochs_and_leave_no_broker(
         import json, os, sys
         from pathlib import Path
         from torch.utils.data import DataLoader
-        from entrypoints.torch_data.dataset import ChannelDataset
+        from sagemaker_channels.torch_data.dataset import ChannelDataset
 
         dataset = ChannelDataset("lines")
         found = []
@@ -164,7 +164,12 @@ def test_torchrun_ranks_with_workers_read_whole_epochs_and_leave_no_broker(
     )
     (tmp_path / "script.py").write_text(script)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "script.py"]
-    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SAGEMAKER_BASE_DIR": str(root), "OMP_NUM_THREADS": "1"}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(REPOSITORY / "entrypoints"),
+        "SAGEMAKER_BASE_DIR": str(root),
+        "OMP_NUM_THREADS": "1",
+    }
     done = subprocess.run(
         command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
     )

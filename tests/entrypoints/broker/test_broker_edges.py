@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from entrypoints import contract
-from entrypoints.broker import protocol
-from entrypoints.broker.coordinator import Coordinator
-from entrypoints.job.environment import load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
 from patience import PATIENCE, wait_for
 from pipe_feeder import Feed, brokers, in_threads
+from sagemaker_channels import contract
+from sagemaker_channels.broker import protocol
+from sagemaker_channels.broker.coordinator import Coordinator
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -71,9 +71,9 @@ TRAINING = """
     import sys, time, warnings
     warnings.simplefilter("ignore")
     from torch.utils.data import DataLoader
-    from entrypoints.order.sampling import Reading
-    from entrypoints.torch_data.dataset import ChannelDataset
-    from entrypoints.torch_data.loader import ThreadLoader
+    from sagemaker_channels.order.sampling import Reading
+    from sagemaker_channels.torch_data.dataset import ChannelDataset
+    from sagemaker_channels.torch_data.loader import ThreadLoader
 
     dataset = ChannelDataset("lines")
     if sys.argv[1] == "shuffled":
@@ -97,7 +97,11 @@ TRAINING = """
 
 def begun(root: Path, loader: str) -> subprocess.Popen[str]:
     """A training of its own, with a terminal's group of processes."""
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "SAGEMAKER_BASE_DIR": str(root)}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[3] / "entrypoints"),
+        "SAGEMAKER_BASE_DIR": str(root),
+    }
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(TRAINING), loader],
         env={**environ, "OMP_NUM_THREADS": "1"},

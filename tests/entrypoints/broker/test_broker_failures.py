@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.broker import protocol
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.job.environment import Environment
-from entrypoints.order.sharding import Shard
-from entrypoints.records.archives import tar_write
-from entrypoints.records.recordio import image_recordio, recordio
-from entrypoints.samples.channel import open_channel
 from patience import PATIENCE, wait_for
 from pipe_feeder import Feed, brokers, lines_of, loaded, numbers, side_by_side
+from sagemaker_channels import contract
+from sagemaker_channels.broker import protocol
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.recordio import image_recordio, recordio
+from sagemaker_channels.samples.channel import open_channel
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -55,15 +55,15 @@ def test_killed_reader_does_not_block_the_others(environment: Environment, root:
     script = f"""
         import sys, time
         from pathlib import Path
-        from entrypoints.samples.channel import open_channel
-        from entrypoints.job.environment import load_environment
-        from entrypoints.order.sharding import Shard
+        from sagemaker_channels.samples.channel import open_channel
+        from sagemaker_channels.job.environment import load_environment
+        from sagemaker_channels.order.sharding import Shard
         samples = open_channel("lines", environment=load_environment(Path({str(root)!r})), shard=Shard(0, 2, 2))
         next(samples)
         print("one", flush=True)
         sys.stdin.read()
     """
-    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY / "entrypoints")}
     command = [sys.executable, "-c", textwrap.dedent(script)]
     with (
         subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other,

@@ -15,22 +15,22 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.broker import protocol
-from entrypoints.broker.coordinator import Coordinator
-from entrypoints.job.environment import load_environment
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
 from patience import PATIENCE, wait_for
 from pipe_feeder import Feed, Feeder, brokers, in_threads, make_root
+from sagemaker_channels import contract
+from sagemaker_channels.broker import protocol
+from sagemaker_channels.broker.coordinator import Coordinator
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
 
 COUNT = 500  # lines of an epoch: the number of its FIFO, and the line's
 RANK = """
     import json, sys
-    from entrypoints.samples.channel import open_channel
-    from entrypoints.job.environment import load_environment
-    from entrypoints.errors import ChannelError
-    from entrypoints.order.sharding import Shard
+    from sagemaker_channels.samples.channel import open_channel
+    from sagemaker_channels.job.environment import load_environment
+    from sagemaker_channels.errors import ChannelError
+    from sagemaker_channels.order.sharding import Shard
 
     index, how, epochs = json.loads(sys.argv[1])
     for epoch in epochs:
@@ -49,7 +49,7 @@ def feeder(feed: Feed) -> Feeder:
 
 
 def started(root: Path, *command: str, **environ: str) -> subprocess.Popen[str]:
-    paths = {"PYTHONPATH": str(Path(__file__).parents[3]), "SAGEMAKER_BASE_DIR": str(root)}
+    paths = {"PYTHONPATH": str(Path(__file__).parents[3] / "entrypoints"), "SAGEMAKER_BASE_DIR": str(root)}
     return subprocess.Popen(
         [sys.executable, *command],
         env={**os.environ, **paths, "OMP_NUM_THREADS": "1", **environ},
@@ -116,8 +116,8 @@ TRAINING = """
     warnings.simplefilter("ignore")
     from pathlib import Path
     from torchdata.stateful_dataloader import StatefulDataLoader
-    from entrypoints.job.process_identity import start_time
-    from entrypoints.torch_data.dataset import ChannelDataset
+    from sagemaker_channels.job.process_identity import start_time
+    from sagemaker_channels.torch_data.dataset import ChannelDataset
 
     def wait_for(condition):
         while not condition():
@@ -177,7 +177,7 @@ def test_rank_that_has_exited_is_reported_to_waiting_ranks(root: Path) -> None:
 
 WITHOUT_RANK_0 = """
     import os, sys, time
-    from entrypoints.samples.channel import open_channel
+    from sagemaker_channels.samples.channel import open_channel
 
     if os.environ["RANK"] == "0":
         if sys.argv[1] == "ends":

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Order, Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.records.recordio import recordio
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
 from patience import PATIENCE
 from pipe_feeder import Feeder, in_threads, kill_brokers, make_root
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Order, Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 BIG = bytes(1 << 20)
 COUNT = 300  # of them and of small ones between: more than what a broker holds for readers that are behind

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import load_environment
-from entrypoints.job.process_identity import Processes
-from entrypoints.readers import fifo, fifo_numbers
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from patience import wait_for
 from pipe_feeder import Feed, brokers
 from pipe_jobs import COUNT, end_of, epoch_of, job, lines_of, words
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.job.process_identity import Processes
+from sagemaker_channels.readers import fifo, fifo_numbers
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),

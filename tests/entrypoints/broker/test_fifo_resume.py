@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.job.environment import load_environment
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
 from patience import wait_for
 from pipe_feeder import Feed, Feeder, brokers, make_root
 from pipe_jobs import end_of, epoch_of, job, lines_of, words
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from patience import PATIENCE, wait_for
 from pipe_feeder import brokers, feeding, in_threads, make_root
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 from stateful_loaders import LOADERS, SHUFFLED, given, read, stateful, text_of
 
 pytestmark = [

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from entrypoints import Checkpoints
-from entrypoints.errors import ChannelError
+from sagemaker_channels import Checkpoints
+from sagemaker_channels.errors import ChannelError
 from training_parts import losses, parts
 
 

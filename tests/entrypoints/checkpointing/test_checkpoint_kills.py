@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from entrypoints import Checkpoints
-from entrypoints.errors import ChannelError
 from launcher.local.s3_server.http_server import Answer, Request, Response
+from sagemaker_channels import Checkpoints
+from sagemaker_channels.errors import ChannelError
 from served_bucket import serve
 from training_parts import parts
 
@@ -51,7 +51,7 @@ def writers() -> list[int]:
             )
         except OSError:
             continue
-        if parent == os.getpid() and b"entrypoints.checkpointing.writer" in words:
+        if parent == os.getpid() and b"sagemaker_channels.checkpointing.writer" in words:
             found.append(int(folder.name))
     return found
 
@@ -128,7 +128,7 @@ def fsync(descriptor, original=os.fsync):
     count()
 
 
-if "entrypoints.checkpointing.writer" in " ".join(sys.orig_argv):
+if "sagemaker_channels.checkpointing.writer" in " ".join(sys.orig_argv):
     os.fsync = fsync
     sys.addaudithook(watch)
 """

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints import ChannelDataset, Checkpoints, Reading, ThreadLoader
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment
+from sagemaker_channels import ChannelDataset, Checkpoints, Reading, ThreadLoader
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment
 from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of
 from stateful_loaders import given, stateful
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import Checkpoints
 from format_channels import lines_channel
 from patience import PATIENCE
+from sagemaker_channels import Checkpoints
 
 REPOSITORY = Path(__file__).parents[3]
 SCRIPT = """
@@ -23,7 +23,7 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from entrypoints import Checkpoints
+from sagemaker_channels import Checkpoints
 
 task, kind, place = sys.argv[1:]
 distributed.init_process_group("gloo")
@@ -85,7 +85,7 @@ DATA = """
 import json, os, sys
 from itertools import islice
 from torch import distributed
-from entrypoints import ChannelDataset, Checkpoints, ThreadLoader
+from sagemaker_channels import ChannelDataset, Checkpoints, ThreadLoader
 
 distributed.init_process_group("gloo")
 dataset = ChannelDataset("lines", transform=lambda sample: sample["data"].decode())
@@ -126,7 +126,12 @@ os._exit(0)
 def run(folder: Path, ranks: int, *arguments: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", "script.py"]
-    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "SAGEMAKER_BASE_DIR": str(folder)}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(REPOSITORY / "entrypoints"),
+        "OMP_NUM_THREADS": "1",
+        "SAGEMAKER_BASE_DIR": str(folder),
+    }
     return subprocess.run(
         [*command, *arguments], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
     )

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from entrypoints import Checkpoints, contract
-from entrypoints.errors import ChannelError
-from entrypoints.readers import s3_client
 from faulty_s3 import Store
+from sagemaker_channels import Checkpoints, contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.readers import s3_client
 from training_parts import losses, parts
 
 
@@ -131,7 +131,7 @@ def damage(folder: Path, how: str) -> None:
         ("a missing file", "rank-0 is missing"),
         ("half a file", " bytes"),
         ("another file", "rank-0 was changed or damaged: bytes "),
-        ("another format", "its format is 2, and this version of entrypoints reads 1"),
+        ("another format", "its format is 2, and this version of sagemaker_channels reads 1"),
     ],
 )
 def test_incomplete_checkpoint_is_ignored_and_logged(
@@ -201,7 +201,7 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 from training_parts import parts
-from entrypoints import Checkpoints
+from sagemaker_channels import Checkpoints
 checkpoints = Checkpoints({place!r})
 checkpoints.save(7, **parts())
 """

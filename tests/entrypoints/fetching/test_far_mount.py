@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Channel
-from entrypoints.mounts import programs
-from entrypoints.mounts.programs import TOOLS, View
-from entrypoints.order.sharding import EVERYTHING, Shard
-from entrypoints.readers import mounted
-from entrypoints.readers.remote_file import file_system, is_remote
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from launcher.s3.uri import S3Location
 from object_channels import streams_of
 from patience import PATIENCE
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.mounts import programs
+from sagemaker_channels.mounts.programs import TOOLS, View
+from sagemaker_channels.order.sharding import EVERYTHING, Shard
+from sagemaker_channels.readers import mounted
+from sagemaker_channels.readers.remote_file import file_system, is_remote
 from served_bucket import serve
 
 pytestmark = pytest.mark.skipif(

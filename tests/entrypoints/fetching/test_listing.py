@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints.errors import ChannelError
-from entrypoints.fetching.items import Keys
-from entrypoints.fetching.listing import Listing, Store
-from entrypoints.fetching.pages import Listed
 from patience import PATIENCE
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.items import Keys
+from sagemaker_channels.fetching.listing import Listing, Store
+from sagemaker_channels.fetching.pages import Listed
 
 PAGES, PER_PAGE = 40, 25
 EVERY = [Listed(f"p/{number:04d}-ü\udcff", number << 30, 2**64 - 1 - number) for number in range(PAGES * PER_PAGE)]
@@ -134,9 +134,9 @@ def test_listing_takes_little_memory(listing: Listing) -> None:
 
 JOB = """
 import os, signal, sys
-from entrypoints.fetching.listing import Store
-from entrypoints.fetching.pages import Listed
-from entrypoints.fetching.shared_listing import shared_listing
+from sagemaker_channels.fetching.listing import Store
+from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.fetching.shared_listing import shared_listing
 assert len(shared_listing(["store"], Store("", lambda token: ([Listed("a", 1)], None)))) == 1
 if sys.argv[1] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
@@ -179,11 +179,11 @@ def test_keys_that_are_not_unicode_are_kept() -> None:
 
 FULL = """
 import io
-from entrypoints.errors import ChannelError
-from entrypoints.fetching.listing import Store
-from entrypoints.fetching.pages import Listed
-from entrypoints.fetching.shared_listing import shared_listing
-from entrypoints.records.seeking import SeekableFile
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.listing import Store
+from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.fetching.shared_listing import shared_listing
+from sagemaker_channels.records.seeking import SeekableFile
 def page(token):
     start = int(token or 0)
     return [Listed(f"{n:01000}", 1) for n in range(start, start + 100)], str(start + 100)

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints.errors import ChannelError
-from entrypoints.fetching import agreement, shared_listing
-from entrypoints.fetching.key_ranges import pages_after
-from entrypoints.fetching.listing import FAR, Listing, Store
-from entrypoints.fetching.pages import Listed, Page, UnsuitableError, page_of, versions_of
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching import agreement, shared_listing
+from sagemaker_channels.fetching.key_ranges import pages_after
+from sagemaker_channels.fetching.listing import FAR, Listing, Store
+from sagemaker_channels.fetching.pages import Listed, Page, UnsuitableError, page_of, versions_of
 
 NAMES = [f"p/{number:05d}" for number in range(3 * FAR)]
 

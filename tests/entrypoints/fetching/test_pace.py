@@ -10,10 +10,10 @@ from contextlib import closing
 
 import pytest
 
-from entrypoints.fetching.pace import REPEATED_SHARE, Pace, pace_of
-from entrypoints.fetching.prefetch import read_ahead
-from entrypoints.fetching.schedule import Fetch, Fetchable, Limits, Schedule
 from patience import PATIENCE, wait_for
+from sagemaker_channels.fetching.pace import REPEATED_SHARE, Pace, pace_of
+from sagemaker_channels.fetching.prefetch import read_ahead
+from sagemaker_channels.fetching.schedule import Fetch, Fetchable, Limits, Schedule
 
 COUNT, SLOW = 40, 10  # objects, and the one whose first answer is late
 USUAL_SECONDS = 0.05

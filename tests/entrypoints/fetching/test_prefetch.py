@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints.errors import ChannelError
-from entrypoints.fetching.pace import pace_of
-from entrypoints.fetching.prefetch import read_ahead
-from entrypoints.fetching.schedule import Limits
 from patience import PATIENCE, wait_for
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.pace import pace_of
+from sagemaker_channels.fetching.prefetch import read_ahead
+from sagemaker_channels.fetching.schedule import Limits
 
 SMALL = Limits(held_bytes=64, piece_bytes=16, objects=8, threads=5)
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.fetching import silence
-from entrypoints.readers import s3, s3_client
-from entrypoints.readers.s3_errors import cause_of
 from faulty_s3 import RESET, Store, channel_of
 from object_channels import streams_of
 from patience import PATIENCE
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching import silence
+from sagemaker_channels.readers import s3, s3_client
+from sagemaker_channels.readers.s3_errors import cause_of
 
 MIB = 1 << 20
 REPOSITORY = Path(__file__).parents[3]
@@ -285,8 +285,8 @@ def test_silent_store_is_reported_and_raises(
 
 SILENT = """
 from pathlib import Path
-from entrypoints.job.environment import Channel
-from entrypoints.readers import s3
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.readers import s3
 channel = Channel("train", "S3Connector", None, "FullyReplicated", "None", Path("/none"), "s3://bucket/")
 for _, stream in s3.open_objects(channel, s3.objects(channel)):
     print("read", len(stream.read()), flush=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.fetching.prefetch import read_ahead
-from entrypoints.fetching.schedule import Limits
-from entrypoints.readers.remote_file import RemoteFile, file_system, is_remote
+from sagemaker_channels.fetching.prefetch import read_ahead
+from sagemaker_channels.fetching.schedule import Limits
+from sagemaker_channels.readers.remote_file import RemoteFile, file_system, is_remote
 
 
 def test_remote_file_is_fetched_in_pieces(tmp_path: Path) -> None:

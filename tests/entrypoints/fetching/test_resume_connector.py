@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import load_environment
-from entrypoints.order.merging import merge_states
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
 from object_channels import fill
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.order.merging import merge_states
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
 from served_bucket import served_bucket
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from entrypoints.fetching import schedule as module
-from entrypoints.fetching.schedule import Fetchable, Limits, Schedule
+from sagemaker_channels.fetching import schedule as module
+from sagemaker_channels.fetching.schedule import Fetchable, Limits, Schedule
 
 
 class Piece(bytes):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from entrypoints import contract
 from launcher import demo
+from sagemaker_channels import contract
 from train_runs import CHANNELS, REPOSITORY, SPLIT
 
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 from PIL import Image
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.image_training.image_channel import ImageChannel, ImageForm, Loading
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.records.archives import tar_write
-from entrypoints.samples.labels import read_labels
 from patience import wait_for
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.image_training.image_channel import ImageChannel, ImageForm, Loading
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.samples.labels import read_labels
 
 COUNT = 40
 GREY = ImageForm("L")

@@ -18,10 +18,11 @@ import pytest
 
 import channel_specs
 import launcher
-from entrypoints import Checkpoints, contract
-from entrypoints.image_training.model import small_cnn
-from entrypoints.records.archives import tar_write
+from launcher.code.archive import SCRIPTS
 from patience import PATIENCE
+from sagemaker_channels import Checkpoints, contract
+from sagemaker_channels.image_training.model import small_cnn
+from sagemaker_channels.records.archives import tar_write
 from train_runs import REPOSITORY, assert_same, result, run
 
 
@@ -154,8 +155,8 @@ def run_as_a_job(workers: str) -> int:
         "users_model:make",
         "--num-workers",
     ]
-    environ = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests/data", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "entrypoints.train", *options, workers]
+    environ = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/entrypoints:{REPOSITORY}/tests/data", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, SCRIPTS / "train.py", *options, workers]
     return subprocess.run(command, env=environ, timeout=PATIENCE, check=False).returncode
 
 

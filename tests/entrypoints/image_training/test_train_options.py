@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrypoints.image_training import options as train_options
+from sagemaker_channels.image_training import options as train_options
 
 
 def test_options_accept_underscores() -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import entrypoints.train
-from entrypoints import Checkpoints, contract
 from launcher import demo
+from launcher.code.archive import SCRIPTS
 from local_jobs import EFS
 from patience import PATIENCE
+from sagemaker_channels import Checkpoints, contract
+from train import main
 
 REPOSITORY = Path(__file__).parents[3]
 SPLIT = (33, 9, 1)  # 17 and 16 images of train: three batches of eight and two; one image of test
@@ -24,7 +25,7 @@ SPLIT = (33, 9, 1)  # 17 and 16 images of train: three batches of eight and two;
 def torchrun(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run two ranks of a script or `-m module`, as one host's torchrun starts them."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    paths = [str(REPOSITORY), str(REPOSITORY / "tests/data")]  # users_model
+    paths = [str(REPOSITORY / "entrypoints"), str(REPOSITORY / "tests/data")]  # users_model
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **variables}
     return subprocess.run(
         [*launcher, *command], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
@@ -36,10 +37,11 @@ def test_ranks_with_uneven_shards_train_one_model(tmp_path: Path) -> None:
         """
         import os
         import torch
-        from entrypoints.samples.digest import Tally
-        from entrypoints.image_training.image_channel import Batch
-        from entrypoints.image_training.model import small_cnn
-        from entrypoints.image_training.training import StopRequest, finish_epoch, gather, make_training, rank, ranks, train_epoch
+        from sagemaker_channels.samples.digest import Tally
+        from sagemaker_channels.image_training.image_channel import Batch
+        from sagemaker_channels.image_training.model import small_cnn
+        from sagemaker_channels.image_training.training import StopRequest, finish_epoch, gather, make_training
+        from sagemaker_channels.image_training.training import rank, ranks, train_epoch
 
         def batches(count):
             for number in range(count):
@@ -97,7 +99,7 @@ OPTIONS = ["--image-mode", "L", "--batch-size", "8", "--epochs", "3", "--model",
 
 
 def train(root: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return torchrun(root.parent, "-m", "entrypoints.train", *OPTIONS, SAGEMAKER_BASE_DIR=str(root), **variables)
+    return torchrun(root.parent, str(SCRIPTS / "train.py"), *OPTIONS, SAGEMAKER_BASE_DIR=str(root), **variables)
 
 
 def test_stop_of_one_rank_stops_all_and_any_number_resumes(
@@ -113,7 +115,7 @@ def test_stop_of_one_rank_stops_all_and_any_number_resumes(
     monkeypatch.setenv(contract.BASE_DIR_VARIABLE, str(root))
     monkeypatch.setenv("STOP_AT", "train 3")  # the one that the second epoch has left, and two of the third's five
     with pytest.raises(SystemExit):
-        entrypoints.train.main([*OPTIONS, "--num-threads", "1"])
+        main([*OPTIONS, "--num-threads", "1"])
     printed = capsys.readouterr().out
     assert "1 epoch(s) and 25 image(s) are done" in printed
     assert "stopped in epoch 3, after 16 image(s) of it" in printed

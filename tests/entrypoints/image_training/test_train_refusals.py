@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from entrypoints import contract
+from launcher.code.archive import SCRIPTS
 from local_jobs import EFS
+from patience import PATIENCE
+from sagemaker_channels import contract
 from train_runs import own, refusal, run
 
 
@@ -34,6 +38,15 @@ def test_channels_with_other_samples_end_the_job(make_root: Callable[..., Path],
         r"'images' \(90 samples, digest \w{16}\) does not hold the same samples as 'train'",
         refusal("--compare-channel", "images"),
     )
+
+
+def test_users_own_train_module_makes_the_model(make_root: Callable[..., Path], tmp_path: Path) -> None:
+    """The bundled script has the name of a module that many users have."""
+    make_root("ml")
+    (tmp_path / "train.py").write_text("raise ImportError('the own train.py')")
+    command = [sys.executable, SCRIPTS / "train.py", "--image-mode", "L", "--model", "train:make"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, "model 'train:make': the own train.py" in done.stderr) == (1, True), done.stderr
 
 
 def test_image_without_a_line_is_refused(make_root: Callable[..., Path]) -> None:

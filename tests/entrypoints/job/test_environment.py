@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ConfigError
-from entrypoints.job.environment import Channel, InstanceGroup, host_order, load_environment
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ConfigError
+from sagemaker_channels.job.environment import Channel, InstanceGroup, host_order, load_environment
 
 REPOSITORY = Path(__file__).parents[3]
 # As SageMaker writes it today, of a job with one host.
@@ -230,12 +230,17 @@ def test_root_is_the_variables_or_the_contracts(tmp_path: Path) -> None:
 def test_files_are_utf8_in_any_locale_with_only_the_standard_library(tmp_path: Path) -> None:
     write(tmp_path, hyperparameters={"city": "Zürich 東京"}, inputdataconfig={"bücher": {}})
     script = (
-        "import sys; from entrypoints.job.environment import load_environment as load\n"
+        "import sys; from sagemaker_channels.job.environment import load_environment as load\n"
         "e = load(); print(ascii([e.hyperparameters['city'], *e.channels]))\n"
         "foreign = {n.partition('.')[0] for n in sys.modules} - sys.stdlib_module_names\n"
         "print(sorted(n for n in foreign if not n.startswith('_')))"
     )
-    environ = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(REPOSITORY)}
+    environ = {
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONPATH": str(REPOSITORY / "entrypoints"),
+    }
     environ |= {contract.BASE_DIR_VARIABLE: str(tmp_path), "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-S", "-c", script], env=environ, check=True, capture_output=True, text=True)
-    assert done.stdout.splitlines() == [ascii(["Zürich 東京", "bücher"]), "['entrypoints']"]
+    assert done.stdout.splitlines() == [ascii(["Zürich 東京", "bücher"]), "['sagemaker_channels']"]

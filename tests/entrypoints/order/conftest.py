@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrypoints.job.environment import Environment
+from sagemaker_channels.job.environment import Environment
 from shuffled_channels import make_environment
 
 

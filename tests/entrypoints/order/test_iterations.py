@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from entrypoints.order import iterations
-from entrypoints.order.iterations import ENDED, FINISHED, FRESH, OFFERED, OWN, PARTLY, SKIPPED, Iterations, Start
+from sagemaker_channels.order import iterations
+from sagemaker_channels.order.iterations import ENDED, FINISHED, FRESH, OFFERED, OWN, PARTLY, SKIPPED, Iterations, Start
 
 PHASES = {"fresh": FRESH, "offered": OFFERED, "finished": FINISHED, "own": OWN, "ended": ENDED}
 PHASES |= {"partly": PARTLY, "skipped": SKIPPED}

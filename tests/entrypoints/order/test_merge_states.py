@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment
-from entrypoints.order.merging import merge_states
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.mixed import MixedDataset
-from entrypoints.torch_data.ranks import load_state
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.merging import merge_states
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.mixed import MixedDataset
+from sagemaker_channels.torch_data.ranks import load_state
 from shuffled_channels import EVERY, SHUFFLED, as_stored, make_environment, text_of, texts
 
 

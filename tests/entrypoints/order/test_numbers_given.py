@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entrypoints.job.environment import Environment
-from entrypoints.order.sampling import Reading
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from format_channels import lines_channel
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 
 @pytest.fixture

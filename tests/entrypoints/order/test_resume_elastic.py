@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-import entrypoints
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment
-from entrypoints.order.merging import merge_states
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
-from entrypoints.torch_data.mixed import MixedDataset
-from entrypoints.torch_data.ranks import gather_state, load_state
+import sagemaker_channels
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.merging import merge_states
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.mixed import MixedDataset
+from sagemaker_channels.torch_data.ranks import gather_state, load_state
 from shuffled_channels import CHANNELS, EVERY, SHUFFLED, as_stored, text_of, texts
 
 pytestmark = [
@@ -355,5 +355,5 @@ def test_host_that_had_finished_stays_finished_whichever_of_its_readers_begin_ag
 def test_names_are_public(environment: Environment) -> None:
     dataset = ChannelDataset("tar", transform=text_of, environment=environment)
     next(iter(dataset))
-    assert entrypoints.merge_states([dataset.state_dict()]) == entrypoints.gather_state(dataset)
+    assert sagemaker_channels.merge_states([dataset.state_dict()]) == sagemaker_channels.gather_state(dataset)
     assert texts(environment, "tar") == sorted(EVERY)

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment
-from entrypoints.order.sharding import Shard
-from entrypoints.order.work import Position
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.mixed import MixedDataset
-from entrypoints.torch_data.ranks import load_state
 from format_channels import lines_channel
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.order.work import Position
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.mixed import MixedDataset
+from sagemaker_channels.torch_data.ranks import load_state
 from stateful_loaders import LOADERS, SHUFFLED, dataset_of, given, read, text_of
 
 pytestmark = [

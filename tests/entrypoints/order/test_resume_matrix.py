@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from delivered_channels import recordio_of
-from entrypoints import contract
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.mounts import programs
-from entrypoints.mounts.programs import TOOLS, View
-from entrypoints.readers import mounted
-from entrypoints.records import format_of
 from pipe_feeder import feeding
 from resume_matrix import EPOCHS, FORMATS, NAMES, READINGS, Job, any_layout, write_objects
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.mounts import programs
+from sagemaker_channels.mounts.programs import TOOLS, View
+from sagemaker_channels.readers import mounted
+from sagemaker_channels.records import format_of
 from served_bucket import serve
 
 pytestmark = [

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.errors import ChannelError
-from entrypoints.order.sharding import EVERYTHING, Placement, Shard, placement_from, shard_for
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.order.sharding import EVERYTHING, Placement, Shard, placement_from, shard_for
 
 small = st.integers(1, 4)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints.order.work import Part, Piece, Position, Work
+from sagemaker_channels.order.work import Part, Piece, Position, Work
 
 
 def numbers_of(work: Work, index: int, shards: int, most: int = 12) -> list[int]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from entrypoints import Checkpoints, ConnectorMapDataset, contract
-from entrypoints.job.environment import load_environment
-from entrypoints.readers import s3_client, s3_pages
 from expiring_keys import Keys, issued_keys
+from sagemaker_channels import Checkpoints, ConnectorMapDataset, contract
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.readers import s3_client, s3_pages
 from served_bucket import serve
 
 

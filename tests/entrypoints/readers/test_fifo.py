@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Channel
-from entrypoints.readers.fifo import open_fifo, wait_seconds
 from object_channels import on_disk
 from patience import PATIENCE
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.readers.fifo import open_fifo, wait_seconds
 
 
 def read_fifo(pipe: Channel, epoch: int = 0) -> bytes:

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.errors import ChannelError
-from entrypoints.fetching import agreement
-from entrypoints.job.environment import load_environment
-from entrypoints.order.sharding import Shard
-from entrypoints.readers import mounted
-from entrypoints.readers.remote_file import RemoteFile
-from entrypoints.samples.channel import open_channel
 from object_channels import fill, on_disk, read
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching import agreement
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.readers import mounted
+from sagemaker_channels.readers.remote_file import RemoteFile
+from sagemaker_channels.samples.channel import open_channel
 
 KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]
 

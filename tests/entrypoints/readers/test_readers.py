@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.errors import ChannelError
-from entrypoints.readers import READERS, reader_of
 from object_channels import on_disk
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.readers import READERS, reader_of
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -23,8 +23,8 @@ def test_unknown_mode_names_the_nearest(tmp_path: Path) -> None:
 
 def test_importing_the_readers_needs_only_the_standard_library() -> None:
     code = (
-        "import sys, entrypoints.samples.channel, entrypoints.checkpoint, entrypoints.read_channels, entrypoints.samples.lst\n"
+        "import sys, read_channels, sagemaker_channels.checkpoint, sagemaker_channels.samples.lst\n"
         "third = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)\n"
-        "assert third <= {'entrypoints', '__main__'}, third\n"
+        "assert third <= {'sagemaker_channels', 'read_channels', '__main__'}, third\n"
     )
-    subprocess.run([sys.executable, "-S", "-c", code], check=True, cwd=REPOSITORY)
+    subprocess.run([sys.executable, "-S", "-c", code], check=True, cwd=REPOSITORY / "entrypoints")

@@ -14,13 +14,13 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from entrypoints.errors import ChannelError
-from entrypoints.order.sharding import Shard
-from entrypoints.readers import s3, s3_client
-from entrypoints.readers.s3_settings import place
-from entrypoints.records import format_of
-from entrypoints.records.archives import tar_write, zip_write
 from object_channels import connector, fill, on_disk, read, streams_of
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.readers import s3, s3_client
+from sagemaker_channels.readers.s3_settings import place
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.archives import tar_write, zip_write
 from served_bucket import served_bucket
 
 KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]

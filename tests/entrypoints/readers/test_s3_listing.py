@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import open_channel
-from entrypoints.errors import ChannelError
-from entrypoints.fetching.pages import UnsuitableError, version_of
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.readers import s3, s3_pages
 from faulty_s3 import channel_of, environment_of
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from object_listings import listing_of
 from patience import PATIENCE
+from sagemaker_channels import open_channel
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.pages import UnsuitableError, version_of
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.readers import s3, s3_pages
 from served_bucket import serve
 
 OnHost = Callable[[int], None]
@@ -160,8 +160,8 @@ import os, sys
 from pathlib import Path
 import torch.distributed
 from torch.utils.data import DataLoader
-from entrypoints.errors import ChannelError
-from entrypoints.torch_data.dataset import ChannelDataset
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 from faulty_s3 import environment_of
 rank, root, store, workers = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 os.environ["SM_CURRENT_HOST"] = f"algo-{rank + 1}"

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints import contract, reshard
-from entrypoints.readers.sidecars import split
-from entrypoints.records import format_of
-from entrypoints.sample import Sample
+import reshard
 from faulty_s3 import Store, faulty_s3
+from sagemaker_channels import contract
+from sagemaker_channels.readers.sidecars import split
+from sagemaker_channels.records import format_of
+from sagemaker_channels.sample import Sample
 
 Host = Callable[..., None]
 KEYS = st.from_regex(r"([a-c]/)?[a-c.-]{1,4}(\.[xy]{1,2})?", fullmatch=True)

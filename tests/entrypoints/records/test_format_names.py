@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from entrypoints.errors import ChannelError
-from entrypoints.records import CONTENT_TYPES, SHORT_NAMES, format_of, objects
-from entrypoints.records.archives import tar
 from launcher.checks.channels.content_types import BOUNDED, MIME_TYPES, READ_FROM_END
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.records import CONTENT_TYPES, SHORT_NAMES, format_of, objects
+from sagemaker_channels.records.archives import tar
 
 
 @pytest.mark.parametrize("name", CONTENT_TYPES)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from entrypoints.errors import CorruptError
-from entrypoints.records import CONTENT_TYPES, FORMATS, SHORT_NAMES, Format, format_of, objects
-from entrypoints.records.cursor import Cursor
-from entrypoints.records.recordio.protobuf_record import Blob
-from entrypoints.sample import Sample
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records import CONTENT_TYPES, FORMATS, SHORT_NAMES, Format, format_of, objects
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.recordio.protobuf_record import Blob
+from sagemaker_channels.sample import Sample
 
 ATTRIBUTES = format_of("augmented; attributes=x")  # the format augmented needs names
 FORMS = {**SHORT_NAMES, "augmented": ATTRIBUTES}

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.job.environment import load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.records.recordio import recordio
-from entrypoints.records.recordio.protobuf_record import Blob
-from entrypoints.records.shards import write_shards
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
 from format_channels import job, piped
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.records.recordio.protobuf_record import Blob
+from sagemaker_channels.records.shards import write_shards
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
 
 KINDS = {
     "zip": ("application/zip", None),

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.records import format_of
-from entrypoints.records.archives import tar_write
-from entrypoints.records.recordio import recordio
-from entrypoints.records.tfrecord import tfrecord
-from entrypoints.records.window import CHUNK
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.records.tfrecord import tfrecord
+from sagemaker_channels.records.window import CHUNK
 
 MOST = 2 << 20
 LARGE = 48 << 20  # in a test's object; what a format holds must be far less

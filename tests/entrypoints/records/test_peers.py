@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import CorruptError
-from entrypoints.job.environment import load_environment
-from entrypoints.records import format_of
-from entrypoints.records.cursor import Cursor
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
 from peer_files import MAKERS, Made, gnu_tar, python_zip
+from sagemaker_channels import contract
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
 
 every_file = pytest.mark.parametrize("name", MAKERS)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.records import SHORT_NAMES, format_of, gunzip
-from entrypoints.records.recordio.protobuf_record import Blob
-from entrypoints.records.shards import write_shards
-from entrypoints.sample import Sample
+from sagemaker_channels.records import SHORT_NAMES, format_of, gunzip
+from sagemaker_channels.records.recordio.protobuf_record import Blob
+from sagemaker_channels.records.shards import write_shards
+from sagemaker_channels.sample import Sample
 
 COUNT = 100
 ENDINGS = {name: form.ending for name, form in SHORT_NAMES.items() if form.ending}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import contract
 from faulty_s3 import Store, faulty_s3
 from resharded import COUNT, set_up
+from sagemaker_channels import contract
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
 from shuffled_channels import CHANNELS, EVERY, make_environment, texts
 
 
@@ -26,7 +26,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 @pytest.fixture
 def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Let the channels be on a remote file system; the list of files that are opened there."""
-    from entrypoints.readers import mounted
+    from sagemaker_channels.readers import mounted
 
     opened: list[str] = []
     original = mounted.open_objects
@@ -34,7 +34,7 @@ def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
     def noting(channel: Any, paths: Any) -> Any:
         return original(channel, (opened.append(path) or path for path in paths))
 
-    monkeypatch.setattr("entrypoints.samples.channel.is_remote", lambda path: True)
+    monkeypatch.setattr("sagemaker_channels.samples.channel.is_remote", lambda path: True)
     monkeypatch.setattr(mounted, "open_objects", noting)
     return opened
 
@@ -66,7 +66,7 @@ def test_objects_not_read_to_their_end_are_not_kept(environment: Environment, fa
 def test_full_disk_ends_caching_but_not_reading(
     environment: Environment, far: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("entrypoints.samples.object_cache._KEPT_FREE", 1.1)
+    monkeypatch.setattr("sagemaker_channels.samples.object_cache._KEPT_FREE", 1.1)
     assert texts(environment, "tar", reading=Reading(cache_dir=tmp_path)) == texts(environment, "tar")
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 

@@ -13,10 +13,10 @@ import torch.distributed
 import torch.multiprocessing
 
 from delivered_channels import config, feed, job, recordio_of
-from entrypoints import ChannelDataset, MountedMapDataset, class_index, contract, find_classes, load_environment
-from entrypoints.errors import ChannelError
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
+from sagemaker_channels import ChannelDataset, MountedMapDataset, class_index, contract, find_classes, load_environment
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
 from served_bucket import serve
 from tar_archives import archive
 

@@ -19,18 +19,18 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.fetching.prefetch import read_ahead
-from entrypoints.fetching.schedule import Limits
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
 from patience import PATIENCE, wait_for
 from pipe_feeder import brokers, make_root
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.prefetch import read_ahead
+from sagemaker_channels.fetching.schedule import Limits
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 
 @pytest.fixture
@@ -200,8 +200,8 @@ def test_ctrl_c_while_a_thread_starts_leaves_no_error_at_exit() -> None:
     """Thread.start can be interrupted before the thread runs; the exit handler then joined a thread that was never started."""
     program = """
         import threading
-        from entrypoints.fetching.prefetch import read_ahead
-        from entrypoints.fetching.schedule import Limits
+        from sagemaker_channels.fetching.prefetch import read_ahead
+        from sagemaker_channels.fetching.schedule import Limits
 
         class Source:
             key, size, ranges = "a", 1, True
@@ -219,7 +219,7 @@ def test_ctrl_c_while_a_thread_starts_leaves_no_error_at_exit() -> None:
         next(streams).read(1)
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "entrypoints")}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in done.stderr and "Exception ignored" not in done.stderr

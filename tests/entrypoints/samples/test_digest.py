@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.sample import Sample
-from entrypoints.samples.digest import MODULUS, Tally
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.digest import MODULUS, Tally
 
 samples = st.lists(
     st.dictionaries(st.text(max_size=3).filter(lambda name: name != "__key__"), st.binary(max_size=4)), max_size=6

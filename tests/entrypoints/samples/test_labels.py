@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.samples.labels import check_seen, class_of, read_labels
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.samples.labels import check_seen, class_of, read_labels
 
 
 @pytest.fixture

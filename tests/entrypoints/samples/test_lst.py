@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.errors import ChannelError
-from entrypoints.sample import Sample
-from entrypoints.samples.lst import Line, add_labels, parse_lst, read_lst, sample_paths, write_lst
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.lst import Line, add_labels, parse_lst, read_lst, sample_paths, write_lst
 
 LINES = {"a/1.png": Line(0, (3.0,), "a/1.png"), "2.png": Line(1, (0.5, 2.0), "2.png")}
 IMAGES: list[Sample] = [{"__key__": "2.png", "data": b"two"}, {"__key__": "a/1.png", "data": b"one"}]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.samples.mixing import Mixture
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.mixed import MixedDataset
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.samples.mixing import Mixture
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.mixed import MixedDataset
 
 SIZES = {"a": 30, "b": 8, "c": 15}
 

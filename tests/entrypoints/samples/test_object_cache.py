@@ -16,18 +16,18 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from entrypoints import open_channel
-from entrypoints.errors import ChannelError
-from entrypoints.fetching import shared_listing
-from entrypoints.job.environment import Channel
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.readers import s3
-from entrypoints.records.archives import tar_write, zip_write
-from entrypoints.samples import object_cache
-from entrypoints.samples.object_cache import ObjectCache
 from faulty_s3 import Store, channel_of, environment_of
 from patience import PATIENCE
+from sagemaker_channels import open_channel
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching import shared_listing
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.readers import s3
+from sagemaker_channels.records.archives import tar_write, zip_write
+from sagemaker_channels.samples import object_cache
+from sagemaker_channels.samples.object_cache import ObjectCache
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 

@@ -15,12 +15,12 @@ from delivered_channels import (
     delivered,
     tally,
 )
-from entrypoints.job.environment import Environment
-from entrypoints.order.sharding import Shard
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
-from entrypoints.samples.digest import Tally
-from entrypoints.torch_data.dataset import ChannelDataset
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.samples.digest import Tally
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 from served_bucket import serve
 
 pytestmark = [

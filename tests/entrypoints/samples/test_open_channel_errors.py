@@ -16,11 +16,11 @@ from delivered_channels import (
     recordio_of,
     tally,
 )
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.order.sharding import Placement
-from entrypoints.samples.channel import default_shard, find_channel, open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from patience import PATIENCE
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.order.sharding import Placement
+from sagemaker_channels.samples.channel import default_shard, find_channel, open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 
 def test_unknown_channel_is_refused_with_the_nearest_name(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from entrypoints import contract, reshard
+import reshard
 from resharded import COUNT, channels, options, samples
+from sagemaker_channels import contract
 
 
 @pytest.fixture

@@ -15,14 +15,16 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract, reshard
-from entrypoints.records import format_of
-from entrypoints.records.shards import writer_of
-from entrypoints.samples.digest import Tally
-from entrypoints.samples.resharding import Target
+import reshard
 from faulty_s3 import Store
+from launcher.code.archive import SCRIPTS
 from patience import wait_for
 from resharded import COUNT, OUTPUT, channels, content, index, options, samples, set_up, shards
+from sagemaker_channels import contract
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.shards import writer_of
+from sagemaker_channels.samples.digest import Tally
+from sagemaker_channels.samples.resharding import Target
 
 Run = Callable[..., None]
 
@@ -117,7 +119,7 @@ def test_two_hosts_killed_and_started_again_write_the_same_shards(
     for stored in (1, 5):
         for number, root in enumerate(roots):
             environ = {**os.environ, contract.BASE_DIR_VARIABLE: str(root), "TMPDIR": str(tmp_path)}  # shards are left
-            command = [sys.executable, "-m", "entrypoints.reshard", *own]
+            command = [sys.executable, SCRIPTS / "reshard.py", *own]
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environ) as process:
                 shard = bucket / f"out/shards/{number:04d}-{stored:06d}.tar"
                 wait_for(lambda shard=shard, process=process: shard.exists() or process.poll() is not None)  # type: ignore[misc]

@@ -12,13 +12,13 @@ from torch.utils.data import DataLoader
 
 from damaged_objects import ALL, CASES, EACH, content_of, delivered, kept, piped, skipped
 from delivered_channels import recordio_of
-from entrypoints import ChannelDataset, Reading
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.order.merging import merge_states
-from entrypoints.order.sharding import Shard
-from entrypoints.records import SHORT_NAMES
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
+from sagemaker_channels import ChannelDataset, Reading
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.order.merging import merge_states
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.records import SHORT_NAMES
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 

@@ -10,10 +10,10 @@ import pytest
 from torch.utils.data import DataLoader
 
 from damaged_objects import ALL, delivered, skipped
-from entrypoints import ChannelDataset, MixedDataset, Reading, ThreadLoader
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.job.environment import Environment
-from entrypoints.sample import Sample
+from sagemaker_channels import ChannelDataset, MixedDataset, Reading, ThreadLoader
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.sample import Sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 

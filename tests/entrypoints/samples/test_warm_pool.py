@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from delivered_channels import config
-from entrypoints import contract, open_channel
-from entrypoints.fetching import shared_listing
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.samples import warm_pool
 from faulty_s3 import Store, environment_of
 from patience import PATIENCE
+from sagemaker_channels import contract, open_channel
+from sagemaker_channels.fetching import shared_listing
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.samples import warm_pool
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
@@ -192,7 +192,7 @@ def test_processes_that_make_room_for_each_other_read_everything(
 def test_files_of_a_mount_are_read_but_not_kept(
     pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from entrypoints.job.environment import Channel, load_environment
+    from sagemaker_channels.job.environment import Channel, load_environment
 
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", tmp_path / "data")
     assert warm_pool.warm_pool(channel, load_environment(tmp_path, {})) is None

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+import boot
 from boot_container import SHOW, Container, shown
-from entrypoints import contract
-from entrypoints.start import boot
-from entrypoints.start.entry_point import StartError, wait_for_hosts
 from patience import PATIENCE
+from sagemaker_channels import contract
+from sagemaker_channels.start.entry_point import StartError, wait_for_hosts
 
 
 def test_constants_of_boot_equal_the_contracts() -> None:
-    names = ("BASE_DIR_VARIABLE", "CODE_ARCHIVE", "CODE_DIR", "BUNDLE_DIR", "BUNDLED_PACKAGE", "FAILURE_FILE")
+    names = ("BASE_DIR_VARIABLE", "CODE_ARCHIVE", "CODE_DIR", "BUNDLE_DIR", "LIBRARY", "FAILURE_FILE")
     assert {name: getattr(boot, name) for name in names} == {name: getattr(contract, name) for name in names}
     place = Path(contract.DATA_DIR, contract.CODE_CHANNEL, contract.BOOT_FILE)
     assert len(place.parents) == 4  # boot.py finds the root by its own place
@@ -116,7 +116,7 @@ def test_binary_can_be_the_entry_point(tmp_path: Path) -> None:
     assert echo is not None
     with tarfile.open(container.archive, "w:gz") as tar:
         tar.add(echo, "train")
-        tar.add(Path(contract.__file__).parent, f"{contract.BUNDLE_DIR}/{contract.BUNDLED_PACKAGE}")
+        tar.add(Path(contract.__file__).parent, f"{contract.BUNDLE_DIR}/{contract.LIBRARY}")
     assert container.run("train").stdout == "--name value\n"
 
 
@@ -131,11 +131,11 @@ def test_variable_that_is_too_long_or_misnamed_is_left_out(tmp_path: Path) -> No
     assert "xxx" not in finished.stderr  # values may be secrets
 
 
-def test_bundled_script_runs_as_a_module(tmp_path: Path) -> None:
+def test_bundled_script_runs_with_the_library(tmp_path: Path) -> None:
     container = Container(tmp_path / "ml", {"notes.txt": ""})
     bundle = tmp_path / "ml-bundle"  # a bundle with one script more, so that this test depends on no other script
     (bundle / "entrypoints").mkdir(parents=True)
-    (bundle / "entrypoints" / "show.py").write_text("import entrypoints.contract\n" + SHOW)
+    (bundle / "entrypoints" / "show.py").write_text("import sagemaker_channels.contract\n" + SHOW)
     archive = container.archive
     with tarfile.open(archive) as tar:
         members = [(member, tar.extractfile(member)) for member in tar.getmembers()]
@@ -150,7 +150,9 @@ def test_bundled_script_runs_as_a_module(tmp_path: Path) -> None:
 
 
 def test_code_folder_holds_only_the_users_files(tmp_path: Path) -> None:
-    script = "import os, entrypoints; print(sorted(os.listdir()), entrypoints.load_environment().current_host)"
+    script = (
+        "import os, sagemaker_channels; print(sorted(os.listdir()), sagemaker_channels.load_environment().current_host)"
+    )
     container = Container(tmp_path / "ml", {"train.py": script, "sub/data.txt": ""})
     for _ in range(2):  # a container that is started again finds the bundle of its first start
         finished = container.run("train.py")
@@ -159,7 +161,7 @@ def test_code_folder_holds_only_the_users_files(tmp_path: Path) -> None:
 
 def test_user_files_named_like_modules_do_not_break_the_start(tmp_path: Path) -> None:
     broken = "raise RuntimeError('the wrong module')"
-    code = {"train.py": "print('ran')"} | dict.fromkeys(("json.py", "entrypoints.py", "signal.py"), broken)
+    code = {"train.py": "print('ran')"} | dict.fromkeys(("json.py", "sagemaker_channels.py", "signal.py"), broken)
     finished = Container(tmp_path / "ml", code).run("train.py")
     assert (finished.returncode, finished.stdout) == (0, "ran\n"), finished.stderr
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from boot_container import Container
-from entrypoints import contract
-from entrypoints.start import requirements
+from sagemaker_channels import contract
+from sagemaker_channels.start import requirements
 
 SRC_LAYOUT = {
     "pyproject.toml": '[build-system]\nrequires = ["setuptools>=40"]\nbuild-backend = "setuptools.build_meta"\n'
@@ -92,8 +92,8 @@ def wheel(folder: Path, name: str, content: str) -> None:
 def test_requirements_are_installed_in_the_runs_folder(tmp_path: Path) -> None:
     wheel(tmp_path, "brought", "def command(): print('command ran')")
     script = (
-        "import subprocess, brought, entrypoints\n"
-        "from entrypoints import load_environment\n"
+        "import subprocess, brought\n"
+        "from sagemaker_channels import load_environment\n"
         "print(brought.__file__, load_environment().root)\n"
         "subprocess.run(['brought-command'], check=True)\n"
     )
@@ -111,7 +111,10 @@ def test_requirements_are_installed_in_the_runs_folder(tmp_path: Path) -> None:
 
 def test_required_entrypoints_module_works_beside_ours(tmp_path: Path) -> None:
     wheel(tmp_path, "entrypoints", "def get_group_all(group): return ['old', group]")
-    script = "import entrypoints\nprint(entrypoints.get_group_all('x'), entrypoints.load_environment().current_host)\n"
+    script = (
+        "import entrypoints, sagemaker_channels as ours\n"
+        "print(entrypoints.get_group_all('x'), ours.load_environment().current_host)\n"
+    )
     requirements = f"--no-index\n--find-links {tmp_path}\nentrypoints\n"
     container = Container(tmp_path / "ml", {"train.py": script, "needs.txt": requirements})
     finished = container.run("train.py", "--requirements", "needs.txt")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
 from launcher.code.archive import read_code
 from patience import PATIENCE
+from sagemaker_channels import contract
 
 
 def start(root: Path, script: str, *arguments: str, environ: dict[str, str], **files: Any) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.start.boot import BootError, unpack
+from boot import BootError, unpack
 
 
 def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:

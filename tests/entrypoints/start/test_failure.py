@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.start.failure import failure_text, fit_to_limit, how_it_ended, own_frame, write_failure
 from launcher.jobs.failures.reasons import headline
+from sagemaker_channels import contract
+from sagemaker_channels.start.failure import failure_text, fit_to_limit, how_it_ended, own_frame, write_failure
 
 
 def stderr_of(script: str, folder: Path) -> str:

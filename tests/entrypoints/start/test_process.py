@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.start.process import TAIL_BYTES
 from patience import PATIENCE
+from sagemaker_channels.start.process import TAIL_BYTES
 
 REPOSITORY = Path(__file__).parents[3]
 DRIVER = """
 import json, os, sys
 from pathlib import Path
-from entrypoints.start.process import run_program
+from sagemaker_channels.start.process import run_program
 result = run_program(json.loads(sys.argv[1]), dict(os.environ), Path(sys.argv[3]), float(sys.argv[2]))
 print(json.dumps([result.exit_code, result.stderr, result.stopped_by]))
 """
@@ -46,7 +46,7 @@ time.sleep(600)
 
 
 def start(program: list[str], directory: Path, grace: float = 30) -> subprocess.Popen[str]:
-    environ = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    environ = os.environ | {"PYTHONPATH": str(REPOSITORY / "entrypoints")}
     command = [sys.executable, "-c", DRIVER, json.dumps(program), str(grace), str(directory)]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from entrypoints import contract
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.job.hyperparameters import command_line_arguments
-from entrypoints.start.variables import Machine, count_machine, sagemaker_variables
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.hyperparameters import command_line_arguments
+from sagemaker_channels.start.variables import Machine, count_machine, sagemaker_variables
 
 CASES = json.loads((Path(__file__).parents[2] / "data" / "toolkit_variables.json").read_text(encoding="utf-8"))["cases"]
 # SDK v3's variables for hyperparameters of the toolkit itself, which the toolkit does not pass to scripts.

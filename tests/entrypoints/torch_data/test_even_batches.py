@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from entrypoints.torch_data.ranks import even_batches
 from patience import PATIENCE
+from sagemaker_channels.torch_data.ranks import even_batches
 
 
 def test_even_batches_of_one_process_all_count() -> None:
@@ -20,7 +20,7 @@ def test_even_batches_of_one_process_all_count() -> None:
 RANK = """
 import json, os, sys
 import torch.distributed as dist
-from entrypoints.torch_data.ranks import even_batches
+from sagemaker_channels.torch_data.ranks import even_batches
 
 rank, store, lengths = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=len(lengths))
@@ -35,7 +35,7 @@ os._exit(0)  # gloo's threads abort one exit in some ten
 
 def ranks(folder: Path, lengths: list[int]) -> list[Any]:
     command = [sys.executable, "-c", RANK]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"}
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "entrypoints"), "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
             [*command, str(rank), str(folder / "store"), json.dumps(lengths)],

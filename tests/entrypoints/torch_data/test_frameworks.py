@@ -13,14 +13,14 @@ import pytest
 from torch.utils.data import DataLoader, DistributedSampler
 
 import framework_data
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import load_environment
-from entrypoints.torch_data.even_loader import LightningLoader
-from entrypoints.torch_data.loader import ThreadLoader
-from entrypoints.torch_data.map import MountedMapDataset
-from entrypoints.torch_data.ranks import gather_state, load_state
 from framework_channels import make_job
 from framework_ranks import RankError, ranks
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.torch_data.even_loader import LightningLoader
+from sagemaker_channels.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.map import MountedMapDataset
+from sagemaker_channels.torch_data.ranks import gather_state, load_state
 
 SAMPLES = {"objects": [*range(61)], "map": [*range(61)], "lines": [*range(65)], "mixed": [*range(61), *range(65)]}
 PREPARED = [
@@ -113,7 +113,7 @@ def test_lightning_has_each_sample_once(root: Path, count: int, kind: str, loade
 )
 def test_loader_that_lightning_would_lose_samples_of_is_refused(root: Path, count: int, loader: str) -> None:
     with pytest.raises(
-        RankError, match=re.escape("give it entrypoints.LightningLoader(loader) in place of the loader")
+        RankError, match=re.escape("give it sagemaker_channels.LightningLoader(loader) in place of the loader")
     ):
         ranks(count, "framework_loops.by_lightning", root, "lines", loader, False)
 

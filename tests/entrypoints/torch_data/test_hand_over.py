@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader, IterableDataset
 
-from entrypoints.torch_data import shared_memory as hand_over
-from entrypoints.torch_data.shared_memory import LEAST_BYTES, SharedBytes, shared
+from sagemaker_channels.torch_data import shared_memory as hand_over
+from sagemaker_channels.torch_data.shared_memory import LEAST_BYTES, SharedBytes, shared
 
 
 def sample(index: int, step: int = 3000) -> dict[str, Any]:

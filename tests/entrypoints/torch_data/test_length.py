@@ -13,15 +13,15 @@ from pyarrow import parquet
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.readers import mounted
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
-from entrypoints.torch_data.mixed import MixedDataset
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.readers import mounted
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.mixed import MixedDataset
 
 FORMATS = {"objects": None, "zip": "application/zip", "parquet": "application/x-parquet", "lines": "text/plain"}
 

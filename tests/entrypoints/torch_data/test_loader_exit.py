@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints import contract
 from faulty_s3 import Store
 from patience import PATIENCE
+from sagemaker_channels import contract
 
 REPOSITORY = Path(__file__).parents[3]
 
 # Exit handlers run in reverse order: that of the loader, the one below, that of prefetch.
 READ = """
 import atexit, threading
-from entrypoints.fetching import prefetch
+from sagemaker_channels.fetching import prefetch
 atexit.register(lambda: print("left:", sum(thread.name == "loader" for thread in threading.enumerate())))
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 for batch in ThreadLoader(ChannelDataset("train"), threads=2, collate=list):
     print("read", len(batch[0]["data"]), flush=True)
 """

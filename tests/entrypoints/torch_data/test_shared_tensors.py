@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from entrypoints.torch_data import shared_memory
-from entrypoints.torch_data.shared_memory import LEAST_BYTES, shared
-from entrypoints.torch_data.shared_tensors import collated
+from sagemaker_channels.torch_data import shared_memory
+from sagemaker_channels.torch_data.shared_memory import LEAST_BYTES, shared
+from sagemaker_channels.torch_data.shared_tensors import collated
 
 SIZE = LEAST_BYTES
 TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int16, torch.uint8, torch.bool, torch.complex64)

@@ -19,15 +19,15 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
-from entrypoints.torch_data.mixed import MixedDataset
-from entrypoints.torch_data.ranks import uneven_ranks
 from patience import PATIENCE
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.map import ConnectorMapDataset, MountedMapDataset
+from sagemaker_channels.torch_data.mixed import MixedDataset
+from sagemaker_channels.torch_data.ranks import uneven_ranks
 
 pytestmark = [
     # How many workers torch thinks this machine can bear is not what is tested,
@@ -215,8 +215,8 @@ def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environm
             import torch.distributed as dist
             from torch.utils.data import DataLoader
             from torch.nn.parallel import DistributedDataParallel
-            from entrypoints.torch_data.dataset import ChannelDataset
-            from entrypoints.torch_data.ranks import uneven_ranks
+            from sagemaker_channels.torch_data.dataset import ChannelDataset
+            from sagemaker_channels.torch_data.ranks import uneven_ranks
 
             rank = int(sys.argv[1])
             dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
@@ -240,7 +240,12 @@ def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environm
             """
         )
     )
-    environ = {**os.environ, "SAGEMAKER_BASE_DIR": str(tmp_path), "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    environ = {
+        **os.environ,
+        "SAGEMAKER_BASE_DIR": str(tmp_path),
+        "PYTHONPATH": str(REPOSITORY / "entrypoints"),
+        "OMP_NUM_THREADS": "1",
+    }
     ranks = [
         subprocess.Popen(
             [sys.executable, script, str(rank), tmp_path / "store"],

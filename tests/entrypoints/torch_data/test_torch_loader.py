@@ -14,13 +14,13 @@ import pytest
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints import MountedMapDataset
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.loader import ThreadLoader
-from entrypoints.torch_data.mixed import MixedDataset
+from sagemaker_channels import MountedMapDataset
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.mixed import MixedDataset
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 

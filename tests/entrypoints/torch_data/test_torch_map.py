@@ -12,13 +12,13 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.start.failure import failure_text
-from entrypoints.torch_data.dataset import ChannelDataset
-from entrypoints.torch_data.map import ConnectorMapDataset, MountedMapDataset
-from entrypoints.torch_data.mixed import MixedDataset
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.start.failure import failure_text
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.map import ConnectorMapDataset, MountedMapDataset
+from sagemaker_channels.torch_data.mixed import MixedDataset
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivered_channels import job
-from entrypoints.errors import ConfigError
-from entrypoints.measure import main, progress
-from entrypoints.ways import WAYS, ways_of
-from entrypoints.ways.card import Need, Source, Way
-from entrypoints.ways.measuring import intervals, measure, step_of
-from entrypoints.ways.results import mark_different, summary, table
+from measure import main, progress
+from sagemaker_channels.errors import ConfigError
+from sagemaker_channels.ways import WAYS, ways_of
+from sagemaker_channels.ways.card import Need, Source, Way
+from sagemaker_channels.ways.measuring import intervals, measure, step_of
+from sagemaker_channels.ways.results import mark_different, summary, table
 
 
 def run(name: str, seconds: float, samples: int = 100) -> dict[str, Any]:

@@ -15,12 +15,12 @@ import pytest
 
 from delivered_channels import CHANNELS, PAIRS, feed, recordio_of, tally, tar_of
 from delivered_channels import config as write_config
-from entrypoints import contract
-from entrypoints.job.environment import load_environment
-from entrypoints.ways import REMOVED, WAYS
-from entrypoints.ways.card import ARRIVALS, Source, Way
-from entrypoints.ways.fuse import WAYS as FUSE
-from entrypoints.ways.measuring import batches_of, digest
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.ways import REMOVED, WAYS
+from sagemaker_channels.ways.card import ARRIVALS, Source, Way
+from sagemaker_channels.ways.fuse import WAYS as FUSE
+from sagemaker_channels.ways.measuring import batches_of, digest
 from served_bucket import served_bucket
 
 OBJECTS = {

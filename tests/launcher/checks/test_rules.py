@@ -10,7 +10,6 @@ from datetime import date, timedelta
 
 import pytest
 
-from entrypoints.job.hyperparameters import argument, decoded, hyperparameter_variables
 from launcher import checks, parse_spec
 from launcher.checks import RULES, check_spec
 from launcher.checks.built_in.rules import built_ins
@@ -19,6 +18,7 @@ from launcher.checks.rule import Rule
 from launcher.request.aws_model import shapes
 from launcher.request.image_uris import resolve_image
 from launcher.request.instance_types import instance_type
+from sagemaker_channels.job.hyperparameters import argument, decoded, hyperparameter_variables
 
 EXAMPLES = examples()
 TODAY = date(2026, 11, 26)  # by which the examples with AWS's images are judged

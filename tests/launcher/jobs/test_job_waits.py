@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from aws_stand_in import StandIn
-from entrypoints.waits import line_of
 from followed_job import job
 from launcher.cli import main
 from launcher.jobs.logs.loop_waits import ChannelWaits, waits_in
+from sagemaker_channels.waits import line_of
 
 PARTS = ("source", "parse", "transform", "handover")
 
 
 def line(channel: str, share: float, cause: str = "source", **changes: Any) -> str:
-    """The line of 100 steps of 0.1 seconds each, as entrypoints writes it."""
+    """The line of 100 steps of 0.1 seconds each, as sagemaker_channels writes it."""
     record = {
         "channel": channel,
         "mode": "S3Connector",
@@ -149,7 +149,7 @@ def test_workers_of_an_untimed_loop_are_reported_if_they_are_busy() -> None:
     }
     shares = {"source_share": 0.9, "parse_share": 0.07, "transform_share": 0.0}
     text = "the workers of channel train are busy 97 % of the time (S3), so the loop may wait for them;"
-    assert reported(line_of(record | shares)) == [f"{text} entrypoints.timed(loader) records how long"]
+    assert reported(line_of(record | shares)) == [f"{text} sagemaker_channels.timed(loader) records how long"]
     assert not reported(line_of(record | shares | {"busy_share": 0.5}))
 
 

@@ -12,9 +12,9 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from entrypoints.samples.lst import read_lst
 from list_command import Launch
 from patience import PATIENCE
+from sagemaker_channels.samples.lst import read_lst
 
 PAGE = Path(launcher.__file__).parent / "README.md"
 

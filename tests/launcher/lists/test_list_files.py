@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.samples.lst import read_lst
 from list_command import Launch
 from patience import PATIENCE
+from sagemaker_channels.samples.lst import read_lst
 
 INTERRUPTED = """
 import os, sys

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from entrypoints.samples.lst import Line
 from launcher.errors import InputError
 from launcher.lists.classes import columns
 from launcher.lists.comparing import compare
 from launcher.lists.editing import DataSet, merge_classes, relabel, split_class
 from launcher.lists.files import Lines
 from launcher.lists.making import by_path, divide, make_lines, merge
+from sagemaker_channels.samples.lst import Line
 
 SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.5, 0.5), (0.7, 0.2, 0.1), (1 / 3, 1 / 3, 1 / 3), (0.05, 0.95)])
 LISTS = st.dictionaries(

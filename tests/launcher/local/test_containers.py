@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from container_engines import ENGINES, IMAGE, CannotStartError, Engine, running
-from entrypoints.sample import DATA
-from entrypoints.samples.digest import Tally
 from launcher.checks.examples import laid_over_base
 from launcher.local.runners.leftovers import LABEL
 from local_jobs import EFS, FSX, assert_nothing_is_left, command, launch, result, write_job
 from patience import PATIENCE, wait_for
+from sagemaker_channels.sample import DATA
+from sagemaker_channels.samples.digest import Tally
 from terminals import on_terminal
 
 # Prints a line, then waits to be stopped.
@@ -169,8 +169,8 @@ def test_each_mode_yields_the_same_samples_in_each_runner_on_one_host_and_two(
 ) -> None:
     script = """
 import dataclasses, json
-from entrypoints import open_channel
-from entrypoints.samples.digest import Tally
+from sagemaker_channels import open_channel
+from sagemaker_channels.samples.digest import Tally
 for name in ("file", "fast", "pipe", "efs", "fsx", "connector"):
     tally = Tally()
     with open_channel(name) as samples:

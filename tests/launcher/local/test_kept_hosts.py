@@ -41,7 +41,7 @@ def test_kept_hosts_have_what_the_job_wrote_until_they_are_removed(
     for folder in folders.values():
         assert [file.parent.name for file in sorted(folder.rglob("note"))] == ["checkpoints", "home", "tmp"]
         assert sorted(file.name for file in (folder / "tmp").iterdir()) == ["link", "note"]
-        assert (folder / "ml/launcher_bundle/entrypoints").is_dir()
+        assert (folder / "ml/launcher_bundle/sagemaker_channels").is_dir()
         assert sorted(path.name for path in (folder / "ml/input/data").iterdir()) == ["launcher_code"]
     subprocess.run(output.partition("remove   ")[2].splitlines()[0], shell=True, check=True)
     logs = [f"{host}.log" for host in folders]

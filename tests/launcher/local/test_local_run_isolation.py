@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import launcher
-from entrypoints import contract
 from launcher.checks.examples import laid_over_base
 from launcher.console import Console
 from launcher.local.hosts import write_code
@@ -19,6 +18,7 @@ from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
 from local_jobs import command, launch, namespaces, write_job
 from patience import PATIENCE
+from sagemaker_channels import contract
 
 READS_S3 = """
 import os, urllib.error, urllib.request

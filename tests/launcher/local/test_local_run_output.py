@@ -259,7 +259,7 @@ def test_closed_stdout_does_not_stop_the_job(here: Path) -> None:
 def test_end_of_a_run_reports_what_its_loops_waited_for(here: Path) -> None:
     script = """
 import time
-from entrypoints import timed
+from sagemaker_channels import timed
 def slow():
     for number in range(20):
         time.sleep(0.02)

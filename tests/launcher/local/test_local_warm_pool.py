@@ -12,8 +12,8 @@ from local_jobs import launch, write_job
 SCRIPT = """
 import os
 from pathlib import Path
-from entrypoints import Reading, open_channel
-from entrypoints.readers import s3_client
+from sagemaker_channels import Reading, open_channel
+from sagemaker_channels.readers import s3_client
 
 fetch, fetched = s3_client.fetch, []
 s3_client.fetch = lambda *arguments: fetched.append(arguments) or fetch(*arguments)

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.job.environment import Channel
-from entrypoints.readers.fifo import open_fifo
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Store
 from launcher.local.data.object_stores import RemoteObjects
@@ -21,6 +19,8 @@ from launcher.local.providers.fifo import provide
 from patience import PATIENCE, wait_for
 from pipe_deliveries import Deliver, epochs, fifo
 from s3_objects import client_of_job
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.readers.fifo import open_fifo
 
 
 def test_every_epoch_sends_all_objects_and_reports_its_bytes(deliver: Deliver, folder: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from entrypoints.records.text.augmented import of_attributes
 from launcher.errors import RefusedError
 from launcher.local.providers.fifo import provide
 from pipe_deliveries import Deliver, epochs
+from sagemaker_channels.records.text.augmented import of_attributes
 
 
 @pytest.mark.parametrize(

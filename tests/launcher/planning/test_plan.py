@@ -15,13 +15,13 @@ import yaml
 from botocore.validate import ParamValidator
 
 import launcher
-from entrypoints import contract
-from entrypoints.job.environment import load_environment
 from launcher import SpecError
 from launcher.checks.examples import BASE, laid_over_base
 from launcher.request import serialization
 from launcher.spec.model import aws_name, spec_name
 from launcher.spec.names import job_name
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import load_environment
 
 
 def test_unset_keys_are_absent_from_the_request() -> None:

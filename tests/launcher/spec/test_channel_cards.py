@@ -13,7 +13,6 @@ import pytest
 
 import channel_specs
 import launcher
-from entrypoints import contract
 from launcher.aws.account import Account, AwsError
 from launcher.errors import SpecPath
 from launcher.importing import from_request
@@ -23,6 +22,7 @@ from launcher.preflight.runner import subject_of
 from launcher.request.aws_model import shapes
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.channels.base import BaseChannel
+from sagemaker_channels import contract
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CARD = ("MEMBER", "DATA", "PROVIDERS", "PREFLIGHT")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from aws_stand_in import StandIn
-from entrypoints.records import format_of as form
 from launcher.aws.account import Account
 from launcher.errors import RefusedError
 from launcher.local.data.object_stores import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, objects_of
 from launcher.survey.inventory import format_of, take_inventory
+from sagemaker_channels.records import format_of as form
 
 TRAIN = S3Location("mine", "train/")
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints.errors import CorruptError
-from entrypoints.records.archives import tar
-from entrypoints.records.cursor import Cursor
-from entrypoints.sample import Sample
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records.archives import tar
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.sample import Sample
 from tar_archives import BLOCK, FILES, Dribble, archive, patched, read, timed_archive
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import tarfile
 
-from entrypoints.records.archives import tar
-from entrypoints.records.cursor import Cursor
-from entrypoints.sample import Sample
+from sagemaker_channels.records.archives import tar
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.sample import Sample
 from tar_archives import BLOCK, FILES, SAMPLES, archive, read
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from entrypoints.errors import CorruptError
-from entrypoints.records.archives import zip_members, zip_write
-from entrypoints.records.cursor import Cursor
-from entrypoints.sample import Sample
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records.archives import zip_members, zip_write
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.sample import Sample
 
 FILES = [
     ("a/1.jpg", b"\xff" * 700),

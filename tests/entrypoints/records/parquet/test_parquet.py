@@ -15,13 +15,13 @@ import pyarrow
 import pytest
 from pyarrow import parquet as pq
 
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.records import format_of
-from entrypoints.records.cursor import Cursor
-from entrypoints.records.format import Format
-from entrypoints.records.parquet import parquet_write
-from entrypoints.records.parquet.parquet import FORMAT
-from entrypoints.sample import Sample
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.format import Format
+from sagemaker_channels.records.parquet import parquet_write
+from sagemaker_channels.records.parquet.parquet import FORMAT
+from sagemaker_channels.sample import Sample
 
 COUNT = 1000
 TABLE = {
@@ -191,9 +191,9 @@ def test_cut_anywhere_is_an_error() -> None:
 
 FLIPS = """
 import io, sys
-from entrypoints.errors import CorruptError
-from entrypoints.records.parquet import parquet_write
-from entrypoints.records.parquet.parquet import FORMAT
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records.parquet import parquet_write
+from sagemaker_channels.records.parquet.parquet import FORMAT
 stream = io.BytesIO()
 parquet_write.write(stream, ({"a": number, "b": b"x" * number} for number in range(20)))
 data = bytearray(stream.getvalue())

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.records import format_of
-from entrypoints.records.recordio import recordio, recordio_protobuf
-from entrypoints.records.recordio.recordio_protobuf_batches import as_tensors
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from format_channels import job, piped
 from pipe_feeder import Feeder, brokers
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.recordio import recordio, recordio_protobuf
+from sagemaker_channels.records.recordio.recordio_protobuf_batches import as_tensors
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 BATCHES = "application/x-recordio-protobuf; batch=100"
 

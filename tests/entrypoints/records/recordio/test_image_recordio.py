@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.errors import CorruptError
-from entrypoints.records import format_of
-from entrypoints.records.recordio import image_recordio, recordio
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.recordio import image_recordio, recordio
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.errors import CorruptError
-from entrypoints.records.recordio import recordio
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records.recordio import recordio
 from stream_pieces import Pieces
 
 MAGIC = struct.pack("<I", 0xCED7230A)

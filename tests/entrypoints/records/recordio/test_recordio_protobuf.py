@@ -16,14 +16,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints.errors import CorruptError
-from entrypoints.records import format_of
-from entrypoints.records.cursor import Cursor
-from entrypoints.records.protobuf import encode, encode_varint
-from entrypoints.records.recordio import recordio, recordio_protobuf
-from entrypoints.records.recordio.protobuf_record import Blob, Sparse
-from entrypoints.records.recordio.recordio_protobuf_batches import SparseRows, as_tensors
-from entrypoints.sample import Sample
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.protobuf import encode, encode_varint
+from sagemaker_channels.records.recordio import recordio, recordio_protobuf
+from sagemaker_channels.records.recordio.protobuf_record import Blob, Sparse
+from sagemaker_channels.records.recordio.recordio_protobuf_batches import SparseRows, as_tensors
+from sagemaker_channels.sample import Sample
 
 CASES = json.loads((Path(__file__).parents[3] / "data/sdk_records.json").read_text())
 every_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])

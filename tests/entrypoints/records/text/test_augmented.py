@@ -16,20 +16,20 @@ import pytest
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from entrypoints import contract
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.job.environment import Environment, load_environment
-from entrypoints.order.sampling import Reading
-from entrypoints.order.sharding import Shard
-from entrypoints.records import format_of
-from entrypoints.records.cursor import Cursor
-from entrypoints.records.recordio import recordio
-from entrypoints.records.text.augmented import of_attributes
-from entrypoints.sample import Sample
-from entrypoints.samples.channel import open_channel
-from entrypoints.torch_data.dataset import ChannelDataset
 from patience import PATIENCE
 from pipe_feeder import brokers
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.order.sampling import Reading
+from sagemaker_channels.order.sharding import Shard
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.records.text.augmented import of_attributes
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:This DataLoader will create",

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.errors import ChannelError, CorruptError
-from entrypoints.records import format_of
-from entrypoints.records.cursor import Cursor
-from entrypoints.records.format import Format
-from entrypoints.records.text.csv_rows import FORMAT
-from entrypoints.sample import Sample
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.format import Format
+from sagemaker_channels.records.text.csv_rows import FORMAT
+from sagemaker_channels.sample import Sample
 from stream_pieces import Pieces
 
 NAMED = format_of("csv; header=present")

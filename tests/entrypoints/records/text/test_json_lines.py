@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrypoints.errors import CorruptError
-from entrypoints.records.cursor import Cursor
-from entrypoints.records.text import json_lines
-from entrypoints.sample import Sample
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.text import json_lines
+from sagemaker_channels.sample import Sample
 from stream_pieces import Pieces
 
 JSON = st.recursive(

@@ -8,8 +8,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrypoints.records import gunzip
-from entrypoints.records.text import lines
+from sagemaker_channels.records import gunzip
+from sagemaker_channels.records.text import lines
 from stream_pieces import Pieces
 
 

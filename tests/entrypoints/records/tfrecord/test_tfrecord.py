@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tfrecord.reader import example_loader, tfrecord_iterator
 from tfrecord.writer import TFRecordWriter
 
-from entrypoints.errors import CorruptError
-from entrypoints.records.protobuf import encode, encode_varint, encode_varints, varint, varints
-from entrypoints.records.tfrecord import example, tfrecord
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.records.protobuf import encode, encode_varint, encode_varints, varint, varints
+from sagemaker_channels.records.tfrecord import example, tfrecord
 from stream_pieces import Pieces
 
 

@@ -1,4 +1,0 @@
-"""Checkpoints that exist whole or not at all, of models on any number of ranks, in a folder or a bucket.
-
-Not here: single files and objects (`entrypoints.checkpoint`), and when to save (the training script).
-"""

@@ -1,0 +1,117 @@
+"""An object that is being prefetched, as a stream for the record formats (see prefetch.py)."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Protocol
+
+from sagemaker_channels.fetching.schedule import Slot
+
+_NEAR_BYTES = 8 << 20  # A seek at most so far ahead reads the bytes between: they have been requested already.
+
+
+class Pieces(Protocol):
+    """What fetches the pieces of slots; prefetch.py's pipeline."""
+
+    def next_piece(self, slot: Slot) -> bytes | None: ...
+    def seek(self, slot: Slot, place: int) -> None: ...
+    def size(self, slot: Slot) -> int: ...
+    def close_slot(self, slot: Slot) -> None: ...
+
+
+class ReadStream:
+    """A ByteStream with `seek`, which zip and Parquet need.
+
+    A seek before the first read costs nothing; one far back or ahead drops what was fetched. It is not an io.RawIOBase, which
+    calls `close` in its finalizer: Python drops exceptions there, also that of Ctrl-C.
+    """
+
+    def __init__(self, key: str, pipeline: Pieces, slot: Slot) -> None:
+        self.key = key
+        self.closed = False
+        self._pipeline = pipeline
+        self._slot = slot
+        self._rest = memoryview(b"")  # the unread part of the piece that is being read
+        self._place = 0
+        self._begun = False
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            return self.readall()
+        if not self._fill():
+            return b""
+        return self._take(size).tobytes()
+
+    def readall(self) -> bytes:
+        """Return all remaining bytes: one piece without a copy, more joined one by one, to hold none of them twice."""
+        whole = self._rest.tobytes() if self._rest else self._next_piece()
+        self._rest = memoryview(b"")
+        self._begun = True
+        if whole and (piece := self._next_piece()):
+            self._slot.joined = True
+            # All memory at once, if the size is known: memory that grows is copied now and then.
+            joined = io.BytesIO(bytes((self._slot.end or self._place) - self._place))
+            joined.write(whole)
+            del whole
+            while piece:
+                joined.write(piece)
+                piece = self._next_piece()
+            joined.truncate()
+            whole = joined.getvalue()  # shares the buffer's memory
+        self._place += len(whole)
+        return whole
+
+    def _next_piece(self) -> bytes:
+        return b"" if self.closed else self._pipeline.next_piece(self._slot) or b""
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not self._fill():
+            return 0
+        view = memoryview(buffer).cast("B")
+        piece = self._take(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence == io.SEEK_CUR:
+            offset += self._place
+        elif whence == io.SEEK_END:
+            offset += self._pipeline.size(self._slot)
+        if offset < 0:
+            raise ValueError(f"negative seek position {offset}")
+        ahead = offset - self._place
+        if 0 <= ahead <= len(self._rest):
+            self._rest = self._rest[ahead:]
+        elif 0 < ahead <= _NEAR_BYTES and self._begun:
+            while self._place < offset and self._fill():
+                self._take(offset - self._place)
+        else:
+            self._rest = memoryview(b"")
+            self._pipeline.seek(self._slot, offset)
+        self._place = offset
+        return offset
+
+    def close(self) -> None:
+        """Close the stream, at any position; later reads return nothing."""
+        if not self.closed:
+            self._rest = memoryview(b"")
+            self._pipeline.close_slot(self._slot)
+            self.closed = True
+
+    def _fill(self) -> bool:
+        self._begun = True
+        if not self._rest:
+            self._rest = memoryview(self._next_piece())
+        return bool(self._rest)
+
+    def _take(self, size: int) -> memoryview:
+        piece = self._rest[:size]
+        self._rest = self._rest[size:]
+        self._place += len(piece)
+        return piece

@@ -1,0 +1,82 @@
+"""The client's messages for failed requests: what they mean, whether the error may be transient, and what to do.
+
+The client raises one exception type for everything; only its text shows whether an error is permanent or transient. Permanent
+errors are raised immediately, transient ones are retried.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from sagemaker_channels import contract
+
+
+class Cause(NamedTuple):
+    """Why a request failed."""
+
+    passes: bool  # perhaps
+    what: str
+    remedy: str
+
+
+_UNCHANGED = "do not change a job's objects while it runs"
+_AGAIN = "start the job again from its checkpoint; see AWS Health if it stays"
+
+# By a regular expression for the client's message, whose groups are inserted in ours.
+_CAUSES = {
+    r"Forbidden: (.*)": Cause(
+        False,
+        "access is denied (403: {})",
+        "give the job's role s3:GetObject and s3:ListBucket there, s3:PutObject to save a checkpoint, and kms:Decrypt of the"
+        " key that encrypts it; without s3:ListBucket S3 also answers so for objects that do not exist, and a Requester Pays bucket"
+        f" unless {contract.REQUEST_PAYER_VARIABLE}=requester is in the job's environment",
+    ),
+    r"(?:key does not exist|object was not found)": Cause(False, "it no longer exists (404 NoSuchKey)", _UNCHANGED),
+    r"bucket does not exist": Cause(False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri"),
+    r"XML parsing error: .*Invalid character (U\+[0-9A-F]+)": Cause(
+        False,
+        "a key there has the control character {}, which the connector cannot read in S3's listing",
+        "rename that object, or use an s3_uri that leaves it out",
+    ),
+    r"preconditions? .* not hold": Cause(False, "it was replaced after it was listed (412)", _UNCHANGED),
+    r"response_status: 416": Cause(False, "it is shorter than it was listed (416 InvalidRange)", _UNCHANGED),
+    r"response_status: (30\d)": Cause(
+        False, "the bucket is in another region ({})", "set AWS_REGION to the bucket's own"
+    ),
+    r"No signing credentials": Cause(
+        False, "there are no credentials", "give the job a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    ),
+    r"TLS trust store not found": Cause(
+        False,
+        "there are no certificates of authorities",
+        "install them in the image (`apt-get install ca-certificates`)",
+    ),
+    r"Failed to construct request: (.*)": Cause(
+        False, "no request can be made ({})", "correct s3_uri, AWS_REGION or AWS_ENDPOINT_URL"
+    ),
+    r"TOKEN_EXPIRED": Cause(True, "the credentials have expired (ExpiredToken)", "renew the credentials"),
+    r"TIME_TOO_SKEWED": Cause(True, "this machine's clock is wrong (403 RequestTimeTooSkewed)", "set the clock"),
+    r"throttled": Cause(
+        True,
+        "S3 asks to slow down, or is busy (503)",
+        "read with fewer workers, join small objects to shards, or spread them over more prefixes",
+    ),
+    r"INTERNAL_ERROR": Cause(True, "S3 had an internal error (500)", _AGAIN),
+    r"response_status: (5\d\d|408|429)": Cause(True, "S3 had an internal error ({})", _AGAIN),
+    r"response_status: (\d+)": Cause(
+        False, "S3 refuses the request ({})", "check the bucket's and the object's settings"
+    ),
+    r"AWS_ERROR_\w+, (.*)|AWS_IO_\w+, (.*)": Cause(
+        True, "no connection ({})", "check that the job's network reaches S3"
+    ),
+}
+_OTHER = Cause(True, "{}", "see the client's message")
+
+
+def cause_of(message: str) -> Cause:
+    """Return the cause that one of the client's messages means."""
+    for pattern, cause in _CAUSES.items():
+        if found := re.search(pattern, message):
+            return cause._replace(what=cause.what.format(next(filter(None, found.groups()), "").rstrip(".")))
+    return _OTHER._replace(what=message[:300])

@@ -1,0 +1,250 @@
+"""tar as a stream: groups of neighbouring members, as in WebDataset, are the samples (the rule is in `members.py`).
+
+Names keep their case. Directories, links and devices are skipped. The first skipped link is logged: it has no bytes in a stream,
+only the name of a file, which may have passed long ago. Python's tarfile is not used: it is four times slower than a FIFO, reads
+only the first of joined archives (a Pipe joins them) and stops silently at damage. Here every header's checksum is verified, and
+an archive without its end marker is an error. Read: ustar, pax (path, size), GNU long names, gzip around all of it; refused:
+sparse files and volumes, which a stream cannot restore.
+
+Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar_write.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeAlias
+
+from sagemaker_channels.errors import CorruptError, corrupt
+from sagemaker_channels.records import gunzip, signatures
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.archives.members import encoded, grouped, sample_key
+from sagemaker_channels.records.archives.tar_headers import SPARSE, TIME, is_header, parse, pax, text
+from sagemaker_channels.records.archives.tar_write import BLOCK
+from sagemaker_channels.records.cursor import Cursor, go_to
+from sagemaker_channels.records.format import Format
+from sagemaker_channels.records.sizes import max_sample_bytes, too_large
+from sagemaker_channels.records.window import Window
+from sagemaker_channels.sample import KEY, ByteStream, Sample
+
+Member: TypeAlias = tuple[str | None, bytes, int, int]  # as `_members` yields them
+_log = logging.getLogger(__name__)
+_logged: set[str] = set()  # the link that has been logged
+_ZEROS = bytes(BLOCK)
+_CHECKED = 16  # extended headers that are remembered
+_PLAIN = b"0"  # a file
+_LINKS = b"12"
+_NO_DATA = b"123456V"  # links, devices, directories, FIFOs, a volume's label: no content follows, whatever their size
+_EXTENDED = b"xX"  # pax records; the second as Solaris writes them
+_DESCRIBING_ONE = _EXTENDED + b"LK"  # their content describes the next member
+_DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
+_LONE = "a single block of zeros, but an archive ends with two: a header was overwritten"
+_NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
+_DUMP_DIR = b"D"  # GNU: a directory's listing
+_REFUSED = {
+    b"S": SPARSE,
+    b"M": "the continuation of a file from another volume, which cannot be read from a stream: write it as a plain file",
+}
+
+
+def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+    """Yield the samples of one or more joined archives, gzip-compressed or not; see the module for what a sample is.
+
+    Positions are bytes, negative if they can be reached only by reading from the beginning. Offsets in errors are those in the
+    uncompressed stream.
+    """
+    start = cursor.start
+    if start > 0:
+        go_to(stream, start, key)
+    window = Window(stream, max(start, 0))
+    compressed = start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC
+    if compressed:
+        window = Window(gunzip.Gunzip(window, key))
+    head = window.peek(BLOCK) if start <= 0 else b""
+    if head and not is_header(head) and not head.startswith(b"ustar", 257):  # or of before 1988
+        signatures.check(head, key)
+    read = partial(_members, window, compressed, key, start)
+    return grouped(read() if cursor.skips is None else _undamaged(read, window, cursor), key, cursor)
+
+
+def _undamaged(read: Callable[[], Iterator[Member]], window: Window, cursor: Cursor) -> Iterator[Member]:
+    """Yield what `read` yields, again after each skipped damage, without the samples around it: they may lack members."""
+    last, torn = "", ""  # the sample of the last member, and the one whose members are left out
+    damaged = False  # the next member is the first one after the damage
+    while True:
+        ends: list[Member] = []  # of archives, until the next member shows that they are not an overwritten header
+        try:
+            for member in read():
+                if member[0] is None:
+                    ends.append(member)
+                    continue
+                yield from ends
+                last = sample_key(member[0]) or last
+                torn = last if torn == last or (damaged and not ends) else ""
+                damaged, ends = False, []
+                if not torn:
+                    yield member
+            yield from ends
+            return
+        except CorruptError as error:
+            cursor.skip(error)
+            window.scan(partial(_is_member, window), BLOCK, BLOCK)
+            damaged = True
+            yield None, encoded(last), 0, 0
+
+
+def _is_member(window: Window) -> bool:
+    """Return whether the next block is a member's header."""
+    return is_header(bytes(window.view[window.position : window.position + BLOCK]))
+
+
+def _members(window: Window, compressed: bool, key: str | None, start: int) -> Iterator[Member]:
+    """Yield every file of a stream of archives from a position on: name, content, offset of its header, and its position.
+
+    A name of None marks the end of an archive, with the position of what follows.
+    """
+    every: dict[str, str] = {}  # pax records for the rest of the archive
+    own: dict[str, str] = {}  # for the next member, with GNU's long name
+    inside = False  # of an archive: its end marker is still to come
+    is_lone = False  # the last block was zeros, and the one before was not: the first half of an end marker
+    begin = -1  # of the headers that describe the next member
+    # Extended headers that have been checked, with their content's size, and how it begins if it is nothing but the time. Most are
+    # equal to one before, but webdataset's have a few sizes, since the fractions of its times have as many digits as they need.
+    checked: dict[bytes, tuple[int, bytes]] = {}
+    kind = b""
+    view, take, most = window.view, window.take, max_sample_bytes()
+    while True:
+        # Plain files that are whole in the window, and described by nothing but their time: nearly all, so without a call for each
+        # block.
+        place, end = window.position, window.end
+        while begin < 0 and not (own or every or is_lone):
+            header = place
+            block = view[header : header + BLOCK].tobytes()
+            if described := checked.get(block):
+                size, time_alone = described
+                content = view[header + BLOCK : header + BLOCK + size].tobytes()
+                if not (content.startswith(time_alone) and content.endswith(b"\n")):
+                    break
+                header += 2 * BLOCK
+                block = view[header : header + BLOCK].tobytes()
+            if header + BLOCK > end or block[156] != _PLAIN[0]:
+                break
+            window.position = header + BLOCK  # After a damaged header, reading continues there.
+            kind, size, name = parse(block, key, window.before + header)
+            stop = header + BLOCK + size
+            after = stop + (-size % BLOCK)
+            if after > end or name.endswith("/"):
+                window.position = place
+                break
+            inside, begin = True, window.before + place
+            window.position = place = after
+            if begin >= -start:
+                data = view[header + BLOCK : stop].tobytes()
+                yield name, data, window.before + header, -begin if compressed else begin
+            begin = -1
+        offset = window.offset
+        block = take(BLOCK)
+        if block in checked and not is_lone:
+            kind, size = b"x", checked[block][0]
+        elif len(block) < BLOCK:
+            _check_end(block, offset, inside, -start, key)
+            return
+        elif block == _ZEROS:
+            if inside and kind in _DESCRIBING_ONE:
+                raise corrupt(key, offset, _NO_MEMBER)
+            offset += BLOCK
+            is_lone = inside
+            if inside:
+                yield None, b"", offset, -offset if compressed else offset
+            inside, every, begin = False, {}, -1
+            continue
+        else:
+            kind, size, name = parse(block, key, offset)
+            if is_lone:
+                raise corrupt(key, offset - BLOCK, _LONE)
+            if kind == _PLAIN:
+                pass
+            elif kind == b"x":
+                if len(checked) == _CHECKED:
+                    checked.clear()
+                if 0 < size <= BLOCK:
+                    checked[block] = size, TIME % size
+            elif kind in _REFUSED:
+                raise corrupt(key, offset, _REFUSED[kind])
+        inside = True
+        if begin < 0:
+            begin = offset
+        is_plain = kind == _PLAIN
+        if not is_plain and kind in _NO_DATA:
+            if kind in _LINKS:
+                _log_link(key, offset, own.get("path") or name)
+            own, begin = {}, -1
+            offset += BLOCK
+            continue
+        describes = not is_plain and kind in _DESCRIBING
+        if (own or every) and not describes:
+            size = int(own.get("size") or every.get("size") or size)
+            name = own.get("path") or every.get("path") or name
+        if size > most:
+            raise too_large(key, offset, f"member {name!r} has {size:,} bytes", most)
+        padding = -size % BLOCK
+        data = take(size, padding)
+        header, offset = offset, offset + BLOCK + size + padding
+        if window.before + window.position != offset:
+            raise corrupt(key, header, f"the stream ends at byte {window.offset}, inside this member of {size} bytes")
+        if describes:
+            if kind in _EXTENDED:
+                if records := pax(data, key, header):
+                    own |= records
+            elif kind == b"g":
+                every |= pax(data, key, header)
+            elif kind == b"L":
+                own["path"] = text(data)
+            continue
+        if name.endswith("/"):  # so archives older than ustar mark directories
+            if size and kind != _DUMP_DIR:
+                raise corrupt(key, header, f"member {name!r} has a directory's name, but {size} bytes: it is damaged")
+        elif kind != _DUMP_DIR and begin >= -start:
+            # A reader that starts in the middle would miss the records for the rest of the archive.
+            yield name, data, header, -begin if compressed or every else begin
+        if own:
+            own = {}
+        begin = -1
+
+
+def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | None) -> None:
+    """Raise CorruptError if a stream of at least `least` bytes must not end here, with `rest`, less than a block."""
+    if inside:
+        raise corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
+    if rest and not offset:
+        raise corrupt(key, offset, f"{len(rest)} bytes are not a tar: it has at least {BLOCK}")
+    if rest.strip(b"\0"):
+        raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are not a tar header")
+    if offset < least:
+        raise corrupt(key, offset, f"the stream is shorter than {least} bytes, where reading should resume")
+
+
+def _log_link(key: str | None, offset: int, name: str) -> None:
+    """Log the first link that this process skips: data with one link has many."""
+    if not _logged:
+        _logged.add(name)
+        _log.warning(
+            "%sbyte %d: %r is a link, which holds no bytes: this and all other links are skipped; to store the files "
+            "instead, write the archive with tar --dereference --hard-dereference",
+            "" if key is None else f"object {key!r}, ",
+            offset,
+            name,
+        )
+
+
+FORMAT = Format(
+    name="tar",
+    content_types=("application/x-tar",),
+    sample="a field for each extension of a group of members",
+    read=_read,
+    write=tar_write.write,
+    ending=".tar",
+    after_damage="the next member; the samples around the damage, which may lack members, are left out",
+    example=lambda number, data: {KEY: f"{number:06d}", "bin": data},
+)

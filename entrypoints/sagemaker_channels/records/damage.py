@@ -1,0 +1,80 @@
+"""`skip_damaged`: a budget of damaged samples that a reader skips instead of raising an error.
+
+A sample is damaged if its format says so (CorruptError), or if the transform raises an error that may be due to the data: any
+error but those that say that the program or the machine is at fault. Decoders raise nearly everything: Pillow raises OSError
+without a number, SyntaxError without a file and ZeroDivisionError, others have classes of their own.
+
+Each skipped sample is a line on stderr and in `skipped-<host>-<rank>.jsonl` among the job's outputs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.waits import RecordWriter
+
+_FIRST = 3  # damaged samples in the error of an exhausted budget
+_REASON_CHARACTERS = 500
+_FAULTS = (
+    *(ImportError, NameError, AttributeError, TypeError, NotImplementedError, StopIteration),
+    *(MemoryError, RecursionError, ReferenceError, SystemError),
+)
+
+
+class Damage:
+    """What one reader skips of a channel in one epoch.
+
+    Args:
+        most: How many damaged samples it may skip; 0: the first is an error.
+        channel: The channel's name.
+        epoch: The epoch.
+        root: The job's base directory, whose output gets the records.
+        host: This host's name; SM_CURRENT_HOST if None.
+    """
+
+    def __init__(self, most: int, channel: str, epoch: int, root: Path, host: str | None = None) -> None:
+        self.most, self._channel, self._epoch = most, channel, epoch
+        self._write = RecordWriter(root, host, "skipped", seconds=0.0)
+        self._count = 0
+        self._first: list[str] = []
+
+    def skip(self, error: Exception, key: str | None = None, place: str = "") -> None:
+        """Count, log and record a damaged sample.
+
+        Args:
+            error: What is wrong with it; a CorruptError of a format names its object and byte.
+            key: The sample's key, if the error does not name it.
+            place: Its position, if the error does not name it.
+
+        Raises:
+            ChannelError: It is one too many; the message has the first ones.
+        """
+        self._count += 1
+        reason = " ".join(f"{'' if isinstance(error, CorruptError) else type(error).__name__ + ': '}{error}".split())
+        reason = reason[:_REASON_CHARACTERS] + (place and f" ({place})")
+        self._first += [reason] if self._count <= _FIRST else []
+        about = {"channel": self._channel, "epoch": self._epoch, "rank": int(os.environ.get("RANK", "0"))}
+        found = {"object": getattr(error, "key", None) or key, "byte": getattr(error, "offset", None)}
+        self._write({**about, "count": self._count, "budget": self.most, **found, "reason": reason})
+        if self._count > self.most:
+            raise ChannelError(
+                f"channel {self._channel!r}: {self._count:,} damaged samples in epoch {self._epoch}, but skip_damaged is"
+                f" {self.most:,}: {'; '.join(self._first)}{'; ...' if self._count > _FIRST else ''}; the job's output"
+                " skipped-*.jsonl lists all of them: repair the data, or raise skip_damaged"
+            ) from error
+
+    def allows(self, error: Exception) -> bool:
+        """Return whether an error of a transform counts as a damaged sample."""
+        return self.most > 0 and _may_be_the_data(error)
+
+
+def _may_be_the_data(error: Exception) -> bool:
+    if isinstance(error, ChannelError):
+        return isinstance(error, CorruptError)
+    if isinstance(error, OSError):
+        return error.errno is None
+    if isinstance(error, SyntaxError):
+        return error.lineno is None
+    return not isinstance(error, _FAULTS) and type(error).__name__ != "OutOfMemoryError"  # CUDA's, which is torch's

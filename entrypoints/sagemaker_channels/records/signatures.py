@@ -1,0 +1,84 @@
+"""File signatures: the first bytes that show that an object is not in the format that the channel's content type says.
+
+A format asks when it begins an object, or when the object turns out not to be in the format. Only signatures that cannot be text
+are here, since lines and CSV may begin with any text.
+
+Source: each format's specification, and the IANA registry of media types.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sagemaker_channels.errors import corrupt
+
+SIZE = 512  # bytes from the beginning of an object in which all signatures are
+_DELETE = "delete the channel's content_type (or format=), and each object is one sample"
+_SET = "set the channel's content_type to {}"
+_ZIP = "application/zip; for files such as .npz, .pt or .xlsx delete it, and each object is one sample"
+_UNZIP = "store the objects uncompressed, or compressed by gzip"
+
+
+class Signature(NamedTuple):
+    """What an object is that has these bytes at this offset."""
+
+    offset: int
+    start: bytes
+    what: str
+    remedy: str
+    has_samples: bool = False  # certainly many, in one of our formats
+
+
+_SIGNATURES = tuple(
+    Signature(*each)
+    for each in (
+        (0, b"\x89PNG\r\n\x1a\n", "a PNG image", _DELETE),
+        (0, b"\xff\xd8\xff", "a JPEG image", _DELETE),
+        (0, b"GIF87a", "a GIF image", _DELETE),
+        (0, b"GIF89a", "a GIF image", _DELETE),
+        (0, b"II*\0", "a TIFF image", _DELETE),
+        (0, b"MM\0*", "a TIFF image", _DELETE),
+        (8, b"WEBPVP8", "a WebP image", _DELETE),
+        (8, b"WAVEfmt ", "a WAV file", _DELETE),
+        (0, b"fLaC\0", "a FLAC file", _DELETE),
+        (0, b"OggS\0", "an Ogg file", _DELETE),
+        (0, b"ID3\3\0", "an MP3 file", _DELETE),
+        (0, b"ID3\4\0", "an MP3 file", _DELETE),
+        (4, b"ftypisom", "an MP4 file", _DELETE),
+        (4, b"ftypmp42", "an MP4 file", _DELETE),
+        (4, b"ftypavif", "an AVIF image", _DELETE),
+        (4, b"ftypheic", "a HEIC image", _DELETE),
+        (0, b"\x93NUMPY", "a NumPy file", _DELETE),
+        (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file", _DELETE),
+        (0, b"ARROW1\0\0", "an Arrow file", _DELETE),
+        (257, b"ustar\0", "a tar", _SET.format("application/x-tar"), True),
+        (257, b"ustar  \0", "a tar", _SET.format("application/x-tar"), True),
+        (0, b"PK\3\4", "a zip archive", _SET.format(_ZIP)),
+        (0, b"\x0a\x23\xd7\xce", "RecordIO", _SET.format("application/x-recordio"), True),
+        (0, b"PAR1\x15", "a Parquet file", _SET.format("application/x-parquet"), True),
+        (0, b"\x1f\x8b\x08", "compressed by gzip", "store the objects uncompressed"),
+        (0, b"\x28\xb5\x2f\xfd", "compressed by Zstandard", _UNZIP),
+        (0, b"\xfd7zXZ\0", "compressed by xz", _UNZIP),
+        (0, b"BZh91AY&SY", "compressed by bzip2", _UNZIP),
+    )
+)
+_AT = {each.offset: tuple(other.start for other in _SIGNATURES if other.offset == each.offset) for each in _SIGNATURES}
+
+
+def found_in(head: bytes) -> Signature | None:
+    """Return the signature in an object's first bytes; None if they have none that is known."""
+    if not any(head.startswith(starts, offset) for offset, starts in _AT.items()):  # nearly always
+        return None
+    return next(each for each in _SIGNATURES if head.startswith(each.start, each.offset))
+
+
+def problem_of(head: bytes) -> str | None:
+    """Return what an object with these first bytes is that is not in its format, and the remedy; None if that is unknown."""
+    found = found_in(head)
+    return found and f"these bytes are {found.what}, which its format is not; {found.remedy}"
+
+
+def check(head: bytes, key: str | None, own: bytes = b"") -> None:
+    """Raise CorruptError if an object's first bytes have a signature other than the format's own."""
+    if not (own and head.startswith(own)) and (problem := problem_of(head)):
+        raise corrupt(key, 0, problem)

@@ -1,0 +1,68 @@
+"""What all writers share: the loop over samples, and the errors of samples that a format cannot hold.
+
+What would be lost, or not read back the same, is refused when it is written, where the author of the samples sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, BinaryIO
+
+from sagemaker_channels.sample import DATA, KEY, Sample
+
+
+class SampleError(ValueError):
+    """A sample that cannot be written: its number, counted from 0, its `__key__` or None, and the reason."""
+
+    def __init__(self, number: int, key: object, reason: str) -> None:
+        super().__init__(number, key, reason)
+
+    def __str__(self) -> str:
+        number, key, reason = self.args
+        return f"sample {number}{'' if key is None else f' (__key__ {key!r})'}: {reason}"
+
+
+def refusal(number: int, sample: Mapping[str, Any], reason: object) -> SampleError:
+    """Return the error of a sample."""
+    return SampleError(number, sample.get(KEY), str(reason))
+
+
+def write_each(encode: Callable[[Sample], Iterable[bytes]], stream: BinaryIO, samples: Iterable[Sample]) -> int:
+    """Write the pieces that `encode` returns for each sample, and return the number of samples.
+
+    Raises:
+        SampleError: `encode` raised ValueError for a sample.
+    """
+    count = 0
+    for count, sample in enumerate(samples, 1):
+        try:
+            pieces = encode(sample)
+        except ValueError as error:
+            raise refusal(count - 1, sample, error) from error.__cause__
+        stream.writelines(pieces)
+    return count
+
+
+def content(sample: Mapping[str, Any], field: str) -> bytes:
+    """Return a field's bytes. Raises ValueError if the field is missing or is not bytes."""
+    value = sample.get(field)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if field not in sample:
+        raise ValueError(f"field {field!r} is missing; the sample has {', '.join(map(repr, sample)) or 'none'}")
+    remedy = "; encode the text: .encode()" if isinstance(value, str) else ""
+    raise ValueError(f"field {field!r}: expected bytes, got {type(value).__name__}{remedy}")
+
+
+def refuse_others(sample: Mapping[str, Any], known: Container[str]) -> None:
+    """Raise ValueError if a sample has fields that the format leaves out, except for a `__key__`, which names its object."""
+    for field in sample:
+        if field not in known and field != KEY:
+            raise ValueError(f"field {field!r} would be lost in this format; leave it out, or choose another format")
+
+
+def data_of(sample: Sample) -> bytes:
+    """Return the `data` of a sample with no other field. Raises ValueError for other samples."""
+    data = content(sample, DATA)
+    refuse_others(sample, (DATA,))
+    return data

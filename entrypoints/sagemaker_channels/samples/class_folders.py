@@ -1,0 +1,96 @@
+"""Classes of samples whose objects are in one folder per class, as torchvision's ImageFolder has them: `cat/1.png`, `dog/x/2.png`.
+
+    classes = find_classes("train")                       # {"cat": 0, "dog": 1}
+    label = class_index(sample, classes)                  # 0 for the sample with the key cat/1.png
+
+The class is the first folder of the key, relative to the channel's s3_uri or directory_path.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel, Environment
+from sagemaker_channels.readers import Reader, mounted, reader_of
+from sagemaker_channels.sample import KEY, Sample
+from sagemaker_channels.samples.channel import find_channel, known_environment
+
+_NAMED = (
+    "if its samples' keys have the folders, as members of a tar may have, name the classes: "
+    'classes = {"cat": 0, "dog": 1}'
+)
+
+
+def find_classes(name: str, *, environment: Environment | None = None) -> dict[str, int]:
+    """Return the number of each class folder of a channel, from 0, in the order of their names: the same on all ranks.
+
+    It lists a channel of the S3 Connector, and only the first level of one that is a folder. With ShardedByS3Key and several hosts,
+    every rank must call it, and after `torch.distributed.init_process_group`, because each host has other objects.
+
+    Args:
+        name: The channel.
+        environment: The job; this container's if not given.
+
+    Raises:
+        ChannelError: The channel cannot be listed (a Pipe), or an object is not in a folder.
+    """
+    channel = find_channel(known_environment(environment), name)
+    reader = reader_of(channel)
+    if reader is None:
+        reason = "a Pipe cannot be listed and sends objects without their names; use another input mode"
+        raise ChannelError(f"channel {name!r}: {reason}, or, {_NAMED}")
+    found = set()
+    keys: Iterable[str] = mounted.top_names(channel) if reader is mounted else _keys(channel, reader)
+    for key in keys:
+        folder, slash, _ = key.partition("/")
+        if not slash:
+            raise ChannelError(
+                f"channel {name!r}: object {key!r} is not in a class folder; keep it out of the channel, or, {_NAMED}"
+            )
+        found.add(folder)
+    if channel.distribution == contract.SHARDED and channel.hosts != 1:
+        found = _of_all_hosts(channel, found)
+    return {folder: number for number, folder in enumerate(sorted(found))}
+
+
+def _keys(channel: Channel, reader: Reader) -> Iterator[str]:
+    return (reader.key_of(channel, item) for item in reader.objects(channel, 0))
+
+
+def class_index(sample: Sample, classes: Mapping[str, int]) -> int:
+    """Return the number of a sample's class by the first folder of its `__key__`.
+
+    Raises:
+        ChannelError: The sample has no key, or the folder is not one of `classes`.
+    """
+    if KEY not in sample:
+        raise ChannelError(
+            "a sample without __key__ has no class folder: in a Pipe, SageMaker sends the objects' bytes without their names;"
+            " use input_mode: FastFile, or tar shards whose members are in class folders"
+        )
+    key: str = sample[KEY]
+    folder, slash, _ = key.removeprefix("./").partition("/")
+    if not slash or folder not in classes:
+        known = ", ".join(map(repr, sorted(classes)[:5])) + (
+            f" and {len(classes) - 5:,} more" if len(classes) > 5 else ""
+        )
+        raise ChannelError(f"sample {key!r} is not in a folder of one of the classes {known}")
+    return classes[folder]
+
+
+def _of_all_hosts(channel: Channel, found: Iterable[str]) -> set[str]:
+    """Return the folders that any rank has found, by the torch process group."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    is_grouped = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    if not is_grouped or channel.host_shard is not None:
+        raise ChannelError(
+            f"channel {channel.name!r}: with ShardedByS3Key each host has other objects, and may lack a class; call"
+            f" torch.distributed.init_process_group before, use FullyReplicated, or {_NAMED}"
+        )
+    gathered: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(gathered, sorted(found))
+    return {folder for folders in gathered for folder in folders}

@@ -1,0 +1,122 @@
+"""The samples of channel `data`, with labels and sidecars if asked for, as shards: `launch reshard` and `entrypoints/reshard.py`.
+
+`resharding.py` writes the shards; here is what they are made of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.job.environment import Channel, Environment
+from sagemaker_channels.order.samples import Samples
+from sagemaker_channels.order.sampling import Order, Reading
+from sagemaker_channels.order.sharding import Placement
+from sagemaker_channels.readers import mounted, reader_of, s3
+from sagemaker_channels.readers.sidecars import FORMAT, Sidecars
+from sagemaker_channels.records import format_of
+from sagemaker_channels.samples.channel import default_shard, find_channel, open_channel, placement_of
+from sagemaker_channels.samples.fitting import LABELLED, NAMED
+from sagemaker_channels.samples.lst import Line, parse_lst
+from sagemaker_channels.samples.pipeline import Pipeline
+from sagemaker_channels.samples.resharding import Target, finish, write_host
+
+_BLOCK_BYTES = 32 << 20  # that are shuffled together
+
+
+def reason(error: Exception, output: str) -> str:
+    """Return the message of an error, in which the epoch is that of the shards."""
+    return str(error).replace("restart the epoch", f"remove everything below {output}")
+
+
+def reshard(options: argparse.Namespace, environment: Environment) -> None:
+    """Write the shards of channel `data`.
+
+    Args:
+        options: Those of `entrypoints/reshard.py`; a folder as `output` needs no S3 client.
+        environment: The job.
+
+    Raises:
+        ChannelError: Something cannot be read or written.
+    """
+    channel = find_channel(environment, "data")
+    lines, digests = _labels(environment.channels.get("labels"))
+    read = format_of(channel.content_type).name
+    endings = frozenset(filter(None, re.split(r"[\s,.]+", options.sidecars)))
+    labelled = lines is not None or endings or read in LABELLED.values()
+    format = LABELLED.get(options.format, options.format) if labelled else options.format
+    placement = placement_of(environment)
+    settings = {
+        "source": options.source,
+        "format": format,
+        "shard-size": options.shard_bytes,
+        "shuffle-seed": options.seed,
+        "hosts": placement.world_size,
+        "content-type": channel.content_type,
+        "labels": lines is not None,
+        "sidecars": ",".join(sorted(endings)),
+        **digests,
+    }
+    uri = options.output.rstrip("/") + "/"
+    host, hosts = placement.rank, placement.world_size
+    listed = partial(_listed, channel, options.source) if options.source else None
+    target = Target(uri, format, options.shard_bytes, settings, host, hosts, read in NAMED, listed)
+    reading = Reading(seed=options.seed, block_bytes=_BLOCK_BYTES)
+    samples = _joined(channel, endings, placement, reading) if endings else None
+    write_host(samples or open_channel("data", environment=environment, reading=reading), target, lines, _say)
+    index: dict[str, Any] = finish(target, _say) or {}
+    total = {name: value for name, value in index.items() if name != "shards"}
+    environment.model_dir.mkdir(parents=True, exist_ok=True)
+    (environment.model_dir / "reshard.json").write_text(json.dumps(total) + "\n", encoding="utf-8")
+
+
+def _listed(channel: Channel, source: str) -> Sequence[Listed]:
+    """Return all objects of the prefix or folder that the channel reads, those of other hosts too."""
+    if source.startswith("s3://"):
+        return s3.objects(replace(channel, s3_uri=source))
+    found = [(path, (channel.path / path).stat()) for path in mounted.objects(channel)]
+    return [Listed(path, state.st_size, state.st_mtime_ns) for path, state in found]
+
+
+def _labels(channel: Channel | None) -> tuple[dict[str, Line] | None, dict[str, str]]:
+    """Return the lines of all lists, and the lists' digests. Raises ChannelError if two lists have the same image."""
+    if channel is None:
+        return None, {}
+    lines: dict[str, Line] = {}
+    digests = {}
+    for name in mounted.objects(channel):
+        if name.endswith(".lst"):
+            data = (channel.path / name).read_bytes()
+            found, problems = parse_lst(data, name)
+            if problems:
+                raise ChannelError(problems[0])
+            if twice := lines.keys() & found.keys():
+                raise ChannelError(f"{name}: {min(twice)!r} is in another list, too; remove one of its lines")
+            lines |= found
+            digests[f"labels {name}"] = sha256(data).hexdigest()[:16]
+    return lines, digests
+
+
+def _joined(channel: Channel, endings: frozenset[str], placement: Placement, reading: Reading) -> Samples:
+    """Return this host's samples of objects and their sidecars."""
+    reader = reader_of(channel)
+    if reader is None or (
+        reader is not s3 and placement.world_size > 1
+    ):  # SageMaker could assign them to different hosts.
+        raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars; use source: S3Connector")
+    shard = default_shard(channel, placement)
+    pipeline = Pipeline(channel, 0, Sidecars(endings, reader), FORMAT, shard, reading, None)
+    about = {"channel": channel.name, "format": str(FORMAT)}
+    return Samples(pipeline.samples, Order(0, shard, reading, assigned=False, unrepeatable=False), about)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

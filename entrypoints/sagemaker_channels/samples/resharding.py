@@ -1,0 +1,275 @@
+"""A channel's samples as shards in S3 or in a folder, written by each host for itself.
+
+    <output>shards/<host>-<number>.<ending>   the shards
+    <output>progress/<host>.json              after each shard: the shards so far, and the position of the next sample
+    <output>index.json, manifest.json         last: name, count, bytes and digest of each shard; the manifest for SageMaker
+
+A shard is complete when S3 has it, it was read back with the digest of its samples, and the progress has it. A host that starts
+again continues there, and the shards are those of a run without a break; objects that follow later become further shards. The last
+host to finish writes index and manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from hashlib import sha256
+from itertools import chain, count, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from sagemaker_channels.errors import ChannelError, no_room
+from sagemaker_channels.fetching.background import in_background
+from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.order.samples import Samples
+from sagemaker_channels.records import format_of
+from sagemaker_channels.records.shards import write_shard, writer_of
+from sagemaker_channels.records.writing import SampleError, refusal
+from sagemaker_channels.sample import KEY, Sample
+from sagemaker_channels.samples.digest import MODULUS, Tally
+from sagemaker_channels.samples.fitting import fitted
+from sagemaker_channels.samples.lst import Line, line_of
+from sagemaker_channels.samples.shard_store import ShardStore, store_of
+
+Say = Any  # prints a line
+_REPORT_SECONDS = 30.0  # between lines about an incomplete shard
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a host writes, and where."""
+
+    uri: str  # s3://bucket/folder/, or a folder's path
+    format: str
+    shard_bytes: int
+    settings: Mapping[
+        str, Any
+    ]  # the options that decide which samples a shard has; a run with others must not continue it
+    host: int = 0
+    hosts: int = 1
+    named: bool = True  # each sample of the channel has a `__key__` of its own
+    objects: Callable[[], Sequence[Listed]] | None = None  # lists the channel's objects, those of other hosts too
+
+    @property
+    def store(self) -> ShardStore:
+        """What is at `uri`."""
+        return store_of(self.uri)
+
+    def read(self, name: str) -> Any:
+        """Return the value of a JSON object; None if there is none."""
+        data = self.store.content(name)
+        return None if data is None else json.loads(data)
+
+    def write(self, name: str, value: Any) -> None:
+        """Replace a JSON object."""
+        data = (json.dumps(value, indent=1) + "\n").encode()
+        self.store.write(name, lambda stream: stream.write(data))
+
+    def shards(self) -> dict[str, int]:
+        """Return the sizes of all objects below `shards/`, by name."""
+        return self.store.sizes("shards")
+
+
+@dataclass
+class Progress:
+    """What a host has written."""
+
+    settings: Mapping[str, Any]
+    shards: list[dict[str, Any]] = field(default_factory=list)  # name, count, bytes, digest
+    state: dict[str, Any] | None = None  # of the samples behind the last shard
+    complete: bool = False
+    objects: dict[str, str] | None = None  # the last key, and the digest of all keys, sizes and ETags
+
+
+def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | None, say: Say) -> None:
+    """Write the shards of this host, from where an earlier run ended.
+
+    Args:
+        samples: The host's samples, from the beginning.
+        target: Where they go.
+        lines: The lines of `.lst` lists, whose labels the samples get; None without labels.
+        say: Prints a line.
+
+    Raises:
+        ChannelError: A sample does not fit the format or has no label, S3 refuses, the disk is full, or the prefix has other
+            shards.
+    """
+    progress = _begin(samples, target, say)
+    with TemporaryDirectory(prefix="reshard-") as folder, closing(samples):
+        storing = None
+        before = sum(shard["count"] for shard in progress.shards)
+        for number in count(len(progress.shards)):
+            file, tally = Path(folder, str(number % 2)), Tally()  # the other one is being stored
+            rest = iter(samples)
+            first = list(islice(rest, 1))
+            if first:
+                prepared = _prepared(
+                    chain(first, rest),
+                    target,
+                    lines,
+                    before,
+                    _reported(tally, f"shards/{target.host:04d}-{number:06d}", say),
+                )
+                try:
+                    before += write_shard(prepared, file, target.format, target.shard_bytes)
+                except SampleError as error:
+                    raise ChannelError(
+                        f"{target.format}: {SampleError(before + error.args[0], *error.args[1:])}"
+                    ) from error
+                except OSError as error:
+                    raise no_room(f"two shards of {target.shard_bytes / 1e6:,} MB", folder, error.strerror) from error
+            state = samples.state_dict()
+            if storing is not None:
+                storing.result()
+            if not first:
+                progress.complete, progress.state = True, state
+                target.write(_progress_name(target.host), asdict(progress))
+                return
+            storing = in_background(partial(_store, file, number, tally, state, (target, progress, say)), "shard")
+
+
+def _begin(samples: Samples, target: Target, say: Say) -> Progress:
+    """Return the progress of an earlier run, at which the samples then continue, or that of a new run."""
+    found = target.read(_progress_name(target.host))
+    remedy = "write to an empty prefix, or remove everything below this one"
+    # A list that the earlier run did not have may have the labels of further objects.
+    for name, value in found["settings"].items() if found else ():
+        if value != target.settings.get(name):
+            differs = f"{name} {value}, not {target.settings.get(name)}"
+            raise ChannelError(
+                f"{target.uri} has shards of a run with {differs}; continue with the same options, {remedy}"
+            )
+    ending = str(writer_of(target.format).ending)
+    own = tuple(f"{host:04d}-" for host in range(target.hosts))
+    if foreign := [name for name in target.shards() if not (name.startswith(own) and name.endswith(ending))]:
+        raise ChannelError(f"{target.uri} has shards/{foreign[0]}, which is not a shard of this run; {remedy}")
+    progress = Progress(**{**(found or {}), "settings": target.settings})
+    if target.objects is not None:
+        known = progress.objects or {"last": "", "digest": _digest(())}
+        objects = target.objects()
+        if _digest(each for each in objects if each.key <= known["last"]) != known["digest"]:
+            changed = f"of the objects up to {known['last']}, some have been changed, added or removed since"
+            raise ChannelError(f"{target.uri} has shards of an earlier run, and {changed}; {remedy}")
+        progress.objects = {"last": max(each.key for each in objects), "digest": _digest(objects)}
+    if progress.state is not None:
+        samples.load_state_dict({**progress.state, "ended": []})
+        say(f"{target.uri}: continues after {_counted(len(progress.shards))} of an earlier run")
+    else:
+        target.write(_progress_name(target.host), asdict(progress))  # S3 refuses now what it would refuse later
+    return progress
+
+
+def _digest(objects: Iterable[Listed]) -> str:
+    texts = (f"{each.key}\0{each.size}\0{each.version}".encode("utf-8", "surrogateescape") for each in objects)
+    return f"{sum(int.from_bytes(sha256(text).digest(), 'big') for text in texts) % MODULUS:064x}"
+
+
+def _progress_name(host: int) -> str:
+    return f"progress/{host:04d}.json"
+
+
+def _store(file: Path, number: int, tally: Tally, state: dict[str, Any], about: tuple[Target, Progress, Say]) -> None:
+    """Upload a shard, read it back, and add it to the progress. Raises ChannelError if S3 does not return its samples."""
+    target, progress, say = about
+    name = f"{target.host:04d}-{number:06d}{writer_of(target.format).ending}"
+
+    def write(stream: Any) -> None:
+        with file.open("rb") as content:
+            shutil.copyfileobj(content, stream, 1 << 20)
+
+    target.store.write(f"shards/{name}", write)
+    stored = Tally()
+    with target.store.opened(f"shards/{name}") as stream:
+        for sample in writer_of(target.format).split(stream, f"shards/{name}"):
+            stored.add(sample)
+    if stored != tally:
+        raise ChannelError(
+            f"{target.uri}shards/{name} has {stored.count:,} samples with digest {stored.hex}, but {tally.count:,} with"
+            f" {tally.hex} were written; start the job again"
+        )
+    size = file.stat().st_size
+    progress.shards.append({"name": name, "count": tally.count, "bytes": size, "digest": tally.hex})
+    progress.state = state
+    target.write(_progress_name(target.host), asdict(progress))
+    say(f"shards/{name}: {tally.count:,} samples, {size / 1e6:,.1f} MB, digest {tally.hex[:16]}")
+
+
+def finish(target: Target, say: Say) -> dict[str, Any] | None:
+    """Write index and manifest if all hosts are complete, and return the index; None if another host will do it.
+
+    Raises:
+        ChannelError: The objects below `shards/` are not those that the hosts wrote.
+    """
+    found = [target.read(_progress_name(host)) for host in range(target.hosts)]
+    if not all(each and each["complete"] for each in found):
+        say(f"{target.uri}: this host is complete; the last one writes the index")
+        return None
+    shards = [shard for each in found for shard in each["shards"]]
+    there, expected = target.shards(), {shard["name"]: shard["bytes"] for shard in shards}
+    if there != expected:
+        name = min(name for name in {**there, **expected} if there.get(name) != expected.get(name))
+        raise ChannelError(
+            f"{target.uri}shards/{name} has {there.get(name)} bytes, expected {expected.get(name)}; do not change the prefix "
+            "while the job runs; remove everything below it and start again"
+        )
+    index = {
+        "format": target.format,
+        "count": sum(shard["count"] for shard in shards),
+        "bytes": sum(shard["bytes"] for shard in shards),
+        "digest": f"{sum(int(shard['digest'], 16) for shard in shards) % MODULUS:064x}",
+        "shards": shards,
+    }
+    target.write("index.json", index)
+    if target.uri.startswith("s3://"):  # SageMaker's manifests name a prefix in S3
+        target.write("manifest.json", [{"prefix": f"{target.uri}shards/"}, *expected])
+    say(
+        f"{target.uri}: {_counted(len(shards))} with {index['count']:,} samples, {index['bytes'] / 1e6:,.1f} MB, "
+        f"digest {index['digest'][:16]}, verified"
+    )
+    types = format_of(target.format).content_types  # none for a format that a script chooses
+    how = f"content_type: {types[0]}" if types else f"format={target.format!r} in the script"
+    say(f"train on {target.uri}shards/ with {how}")
+    return index
+
+
+def _counted(shards: int) -> str:
+    return "1 shard" if shards == 1 else f"{shards:,} shards"
+
+
+def _prepared(
+    samples: Iterable[Sample],
+    target: Target,
+    lines: Mapping[str, Line] | None,
+    before: int,
+    add: Callable[[Sample], None],
+) -> Iterator[Sample]:
+    """Yield the samples as the format holds them, and add each. Raises SampleError."""
+    for number, sample in enumerate(samples, before):
+        line = None if lines is None else line_of(sample, lines)
+        key = (target.named and sample.get(KEY)) or f"{target.host:04d}-{number:010d}"
+        try:
+            fitting = fitted(sample, target.format, line, key)
+        except TypeError as error:
+            raise refusal(number - before, sample, error) from error
+        add(fitting)
+        yield fitting
+
+
+def _reported(tally: Tally, shard: str, say: Say) -> Callable[[Sample], None]:
+    """Return a function that adds a sample to the tally of a shard, and now and then prints how far it is."""
+    reported = time.monotonic()
+
+    def add(sample: Sample) -> None:
+        nonlocal reported
+        tally.add(sample)
+        if time.monotonic() > reported + _REPORT_SECONDS:
+            reported = time.monotonic()
+            say(f"{shard}: {tally.count:,} samples, {tally.bytes / 1e6:,.1f} MB so far")
+
+    return add

@@ -1,0 +1,268 @@
+"""Run the user's entry point like the sagemaker-training toolkit, and report its exit code and the reason of a failure.
+
+A `.py` file is run by this Python, in a package as its module (`python -m`); another file by itself, or by bash without a #! line.
+It starts in the code folder, with the hyperparameters as arguments and all SM_* variables; by torchrun, if requested, on all hosts.
+No shell is involved, so quotes, newlines and `$` in hyperparameters stay as they are. Nothing here prints a value, because
+hyperparameters and variables can hold secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from pathlib import Path, PurePosixPath
+
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ConfigError
+from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.hyperparameters import command_line_arguments
+from sagemaker_channels.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
+from sagemaker_channels.start.outputs import lost_checkpoints, lost_model
+from sagemaker_channels.start.process import ProgramResult, run_program
+from sagemaker_channels.start.requirements import install, install_package, is_package, packages_folder
+from sagemaker_channels.start.variables import Machine, count_machine, sagemaker_variables
+
+_GRACE_SECONDS = contract.STOP_SECONDS - 5  # leaves time to write the reason before SageMaker kills this process, too
+_HOST_SECONDS = 300  # A cluster's names do not resolve before all its hosts are up.
+_VARIABLE_BYTES = 128 * 1024  # Linux's limit on `NAME=value` with its NUL, and on one argument
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """The options in ContainerArguments."""
+
+    entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
+    launcher: str = "python"  # python | torchrun
+    requirements: str | None = None  # a path in the code
+    shell: bool = False  # in place of the entry point
+    argument_style: str = "toolkit"  # or "json": see job/hyperparameters.py
+
+
+class StartError(Exception):
+    """The entry point cannot be started; one line with the reason and the remedy."""
+
+
+def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOptions) -> int:
+    """Run the job from the unpacked code to the end of the training, and return the container's exit code.
+
+    If it fails, `output/failure` gets the reason, unless the script wrote its own.
+    """
+    failure_file = root / contract.FAILURE_FILE
+    try:
+        environment = load_environment(root, environ)
+        bundled = _check(environment, options)
+        for directory in (environment.model_dir, environment.output_data_dir):
+            directory.mkdir(parents=True, exist_ok=True)  # Scripts expect them to exist.
+        packages = root / contract.PACKAGES_DIR
+        for what, pip in _installations(environment, environ, options, packages):
+            if pip.exit_code != 0:
+                write_failure(failure_file, _pip_failure(what, pip))
+                return pip.exit_code
+        machine = count_machine(environment.current_instance_type)
+        variables = sagemaker_variables(environment, environ, machine, options.entry_point, options.argument_style)
+        child = _child_environ(environment, environ, variables, packages)
+        if options.shell:
+            os.chdir(environment.code_dir)
+            shell = shutil.which("bash", path=child.get("PATH")) or "/bin/sh"
+            os.execve(shell, [shell], child)
+        command = _program(environment, options, packages, bundled=bundled)
+        if options.launcher == "torchrun":
+            _check_torch(packages)
+            if len(environment.hosts) > 1 and contract.MASTER_ADDR_VARIABLE not in environ:
+                wait_for_hosts(environment.hosts, _HOST_SECONDS)
+            command[1:1] = _torchrun(variables, machine)
+        command += command_line_arguments(environment.hyperparameters, options.argument_style)
+        begun, has_checkpoints = time.time(), environment.checkpoint_dir.exists()
+        result = _run(command, child, environment.code_dir)
+        lost = [] if has_checkpoints else [lost_checkpoints(environment)]
+        if result.exit_code == 0:
+            lost.append(lost_model(environment, begun))
+        for warning in filter(None, lost):
+            print(f"boot: warning: {warning}", file=sys.stderr, flush=True)
+    except (StartError, ConfigError) as error:
+        print(f"boot: {error}", file=sys.stderr, flush=True)
+        write_failure(failure_file, fit_to_limit(str(error), ""))
+        return 1
+    if result.stopped_by is not None and result.exit_code != 0:
+        reason = fit_to_limit(f"{options.entry_point} was stopped by {result.stopped_by.name}", result.stderr)
+        write_failure(failure_file, reason)
+    elif result.exit_code != 0:
+        write_failure(failure_file, failure_text(options.entry_point, result.exit_code, result.stderr))
+    return result.exit_code
+
+
+def _installations(
+    environment: Environment, environ: Mapping[str, str], options: StartOptions, packages: Path
+) -> Iterator[tuple[str, ProgramResult]]:
+    """Install the script's requirements, then its package; yield what was installed and how pip ended."""
+    if options.requirements is not None:
+        print(f"boot: installing {options.requirements}", flush=True)
+        wanted = ["-r", options.requirements]
+        yield options.requirements, install(wanted, packages, environment.code_dir, environ, _GRACE_SECONDS)
+    if is_package(environment.code_dir) and not options.entry_point.endswith(".sh"):  # the toolkit's exception
+        print("boot: installing the package in the code folder", flush=True)
+        yield "the package in the code folder", install_package(packages, environment.code_dir, environ, _GRACE_SECONDS)
+
+
+def wait_for_hosts(hosts: Iterable[str], seconds: float) -> None:
+    """Wait until every host's name resolves. Raises StartError, with those that do not, after `seconds`."""
+    until = time.monotonic() + seconds
+    if missing := [host for host in hosts if not _resolves(host)]:
+        print(f"boot: waiting for {', '.join(missing)}", flush=True)
+    while missing := [host for host in missing if not _resolves(host)]:
+        if time.monotonic() > until:
+            raise StartError(
+                f"{', '.join(missing)}: the name did not resolve within {seconds:.0f} s, and torchrun needs every host; "
+                "see that host's log, or run on one host"
+            )
+        time.sleep(1)
+
+
+def _resolves(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
+
+
+def _check(environment: Environment, options: StartOptions) -> bool:
+    """Return whether the entry point is one of the bundled scripts. Raises StartError if a file is missing."""
+    for name in (options.entry_point, options.requirements):
+        if name is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
+            raise StartError(f"{name!r} is not a path inside the code; name a file of code.directory")
+    if options.requirements is not None and not (environment.code_dir / options.requirements).is_file():
+        raise StartError(f"requirements {options.requirements!r} are not in the code; check code.requirements")
+    if options.launcher == "torchrun" and not options.entry_point.endswith(".py"):
+        raise StartError(f"torchrun runs .py files only, not {options.entry_point!r}; use launcher python for it")
+    if (environment.code_dir / options.entry_point).is_file():
+        return False
+    path = PurePosixPath(options.entry_point)
+    of_bundle = path.parent == PurePosixPath(contract.SCRIPTS_DIR) and path.suffix == ".py"
+    if of_bundle and (environment.root / contract.BUNDLE_DIR / path).is_file():
+        return True
+    raise StartError(
+        f"entry point {options.entry_point!r} is not in the code; check code.entry_point and code.directory"
+    )
+
+
+def _check_torch(packages: Path) -> None:
+    if PathFinder.find_spec("torch", [str(packages_folder(packages)), *sys.path]) is None:
+        raise StartError(
+            f"launcher torchrun needs the Python module torch, which {sys.executable} does not have; "
+            "use an image with PyTorch or add torch to the requirements"
+        )
+
+
+def _program(environment: Environment, options: StartOptions, packages: Path, *, bundled: bool) -> list[str]:
+    """Return the command that runs the entry point, without its arguments."""
+    if bundled:
+        return [sys.executable, str(environment.root / contract.BUNDLE_DIR / options.entry_point)]
+    file = environment.code_dir / options.entry_point
+    if options.entry_point.endswith(".py"):
+        module = _module(environment.code_dir, file, packages) if is_package(environment.code_dir) else None
+        return [sys.executable, *(["-m", module] if module else [options.entry_point])]
+    with file.open("rb") as opened:
+        line, _, _ = opened.read(4096).partition(b"\n")
+    if not line.startswith(b"#!") and b"\0" not in line:  # neither a script with an interpreter nor a binary
+        return [shutil.which("bash") or "sh", options.entry_point]
+    if line.startswith(b"#!") and line.endswith(b"\r"):
+        raise StartError(
+            f"{options.entry_point} has Windows line ends, so its first line names no program; save it with LF"
+        )
+    interpreter = os.fsdecode(line[2:].split()[0]) if line.startswith(b"#!") and line[2:].split() else None
+    if interpreter is not None and not Path(interpreter).is_file():
+        raise StartError(
+            f"{options.entry_point} is to be run by {interpreter}, which is not here; correct its first line"
+        )
+    file.chmod(file.stat().st_mode | 0o111)
+    return [f"./{options.entry_point}"]
+
+
+def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
+    """Return the dotted name of a file of the installed package, under which its relative imports work."""
+    names, folder = [file.stem], file.parent
+    while folder != code_dir and (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    found = PathFinder.find_spec(names[0], [str(code_dir), str(packages_folder(packages))])
+    return ".".join(names) if len(names) > 1 and found is not None else None
+
+
+def _torchrun(variables: Mapping[str, str], machine: Machine) -> list[str]:
+    """torchrun with a static rendezvous, since every host knows its rank; by options that all versions of torch have."""
+    several = variables["SM_HOST_COUNT"] != "1"
+    return [
+        *("-m", "torch.distributed.run"),
+        f"--nnodes={variables['SM_HOST_COUNT']}",
+        f"--node_rank={variables['SM_CURRENT_HOST_RANK']}",
+        f"--nproc_per_node={machine.gpus or machine.neurons or 1}",
+        f"--master_addr={variables['SM_MASTER_ADDR'] if several else '127.0.0.1'}",
+        f"--master_port={variables['SM_MASTER_PORT']}",
+    ]
+
+
+def _child_environ(
+    environment: Environment, environ: Mapping[str, str], variables: Mapping[str, str], packages: Path
+) -> dict[str, str]:
+    """Return the entry point's environment: the container's, SM_*, module and command search paths, and network settings."""
+    child = {
+        "MASTER_ADDR": variables["SM_MASTER_ADDR"],
+        "MASTER_PORT": variables["SM_MASTER_PORT"],
+        "PYTHONUNBUFFERED": "1",  # Lines appear in the log when they are written.
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(_GRACE_SECONDS - 5),  # torchrun's 30 s is short for a checkpoint
+    }
+    if environment.network_interface_name in [name for _, name in socket.if_nameindex()]:
+        child["GLOO_SOCKET_IFNAME"] = child["NCCL_SOCKET_IFNAME"] = environment.network_interface_name
+    child |= environ  # The job's own Environment has priority.
+    child |= variables
+    if str(environment.root) != contract.BASE_DIR:
+        child[contract.BASE_DIR_VARIABLE] = str(environment.root)
+    modules = [environment.code_dir, environment.root / contract.BUNDLE_DIR]
+    if packages.is_dir():
+        modules.append(packages_folder(packages))
+        child["PATH"] = os.pathsep.join([child.get("PATH", os.defpath), str(packages / "bin")])
+    inherited = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
+    child["PYTHONPATH"] = os.pathsep.join([*map(str, modules), *inherited])
+    return child
+
+
+def _run(command: list[str], environ: Mapping[str, str], directory: Path) -> ProgramResult:
+    variables = {}
+    for name, value in environ.items():
+        entry = _bytes(f"{name}={value}")
+        if "=" in name or b"\0" in entry or len(entry) >= _VARIABLE_BYTES:
+            # The toolkit fails here. The script can still read the value from hyperparameters.json.
+            print(f"boot: {name[:80]!r} is left out: Linux cannot pass such a variable", file=sys.stderr, flush=True)
+        else:
+            variables[_bytes(name)] = _bytes(value)
+    try:
+        return run_program([_bytes(argument) for argument in command], variables, directory, _GRACE_SECONDS)
+    except ValueError as error:  # a NUL in an argument
+        raise StartError(f"a hyperparameter cannot be an argument of the entry point: {error}; remove it") from error
+    except OSError as error:
+        raise StartError(f"{command[0]} cannot be started: {error.strerror}") from error
+
+
+def _bytes(text: str) -> bytes:
+    """Return text in the locale's encoding, or in UTF-8 if that cannot encode it."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _pip_failure(what: str, pip: ProgramResult) -> str:
+    if pip.stopped_by is not None:
+        return f"installing {what} was stopped by {pip.stopped_by.name}"
+    of_build = re.search(r"^ +(\S.*)\n +\[end of output\]", pip.stderr, re.MULTILINE)  # the failed build's last line
+    lines = [line for line in pip.stderr.splitlines() if line.startswith("ERROR: ")]
+    reason = of_build[1] if of_build else lines[0] if lines else "pip gave no reason"
+    return fit_to_limit(f"installing {what} {how_it_ended(pip.exit_code)}: {reason}", pip.stderr)

@@ -1,0 +1,142 @@
+"""Why a training failed, in 1,024 characters: so many of `output/failure` become the job's FailureReason.
+
+The exception comes first, then the traceback; of a long one, the script's own frame and as much of its end as fits. The only input
+is the end of stderr. Under torchrun the last traceback is its own, which only says that a worker failed. The root cause is that of
+the rank which torchrun names, whose lines torch marks with `[rank1]:` once the process group exists.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from itertools import takewhile
+from pathlib import Path
+
+from sagemaker_channels import contract
+
+_TRACEBACK = "Traceback (most recent call last):"
+# With exit codes other than these two a traceback in stderr is not the reason.
+_UNCAUGHT = 1  # Python's after an exception
+_ABORTED = 128 + signal.SIGABRT  # possible after an exception in a process group: gloo does not join its threads
+_ABORT_LINE = re.compile(r"$|terminate called |  what\(\):")  # libstdc++'s lines about an abort
+_EXCEPTION = re.compile(
+    r"[A-Za-z_][\w.<>]*(:|$)"
+)  # `ValueError: ...`, `torch.OutOfMemoryError: ...`, `KeyboardInterrupt`
+_FRAME = re.compile(
+    r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?(?:\n +(?P<code>.+))?', re.MULTILINE
+)
+# Python's files, those of packages, and those of this package that run a script.
+_NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/ml/packages/|/launcher_(code|bundle)/")
+_RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
+_ROOT_CAUSE = re.compile(
+    r"Root Cause \(first observed failure\):.*?\brank\s*: (?P<rank>\d+).*?\bexitcode\s*: (?P<code>-?\d+)", re.DOTALL
+)
+
+
+def failure_text(program: str, exit_code: int, stderr: str) -> str:
+    """Return why a program failed, in at most 1,024 characters: its exception's line and the end of the traceback.
+
+    `exit_code` is 128 + n if signal n ended it. Without a traceback at the end of `stderr`, the text is how it ended, and its last
+    lines.
+    """
+    lines = re.split(r"\r\n?|\n", stderr)  # A progress bar ends its lines with \r, and a traceback may follow it.
+    root = _ROOT_CAUSE.search(stderr)
+    if root is not None:
+        program, exit_code = f"rank {root['rank']} of {program}", shell_code(int(root["code"]))
+        lines = _without_torchrun(lines)
+        marked = [line for line in lines if line.startswith(f"[rank{root['rank']}]:")]
+        lines = marked if any(_TRACEBACK in line for line in marked) else lines
+    lines = [_RANK_MARK.sub("", line) for line in lines]
+    if found := _last_exception(lines):
+        start, exception = found
+        if exit_code == _UNCAUGHT or (exit_code == _ABORTED and all(map(_ABORT_LINE.match, lines[exception + 1 :]))):
+            return fit_to_limit(lines[exception], "\n".join(lines[start:]))
+    printed = [line for line in lines if line.strip()] if exit_code == _UNCAUGHT else []  # by sys.exit("text"), perhaps
+    return fit_to_limit(": ".join([f"{program} {how_it_ended(exit_code)}", *printed[-1:]]), "\n".join(lines))
+
+
+def shell_code(exit_code: int) -> int:
+    """Return a subprocess's exit code as shells count it: 128 + n if signal n ended it."""
+    return exit_code if exit_code >= 0 else 128 - exit_code
+
+
+def how_it_ended(exit_code: int) -> str:
+    """Return an exit code in words."""
+    if exit_code > 128:
+        try:
+            name = signal.Signals(exit_code - 128).name
+        except ValueError:
+            return f"ended with exit code {exit_code}"
+        memory = "; the machine may have run out of memory" if name == "SIGKILL" else ""
+        return f"was ended by {name} (exit code {exit_code}){memory}"
+    return f"ended with exit code {exit_code}"
+
+
+def fit_to_limit(headline: str, details: str) -> str:
+    """Return the headline and the last whole lines of the details that fit into SageMaker's limit."""
+    headline = headline.strip()[: contract.FAILURE_LIMIT]
+    room = contract.FAILURE_LIMIT - len(headline) - 2
+    details = details.strip("\n")
+    if len(details) > room:
+        own = f"{frame[0]}\n" if (frame := _own_frame(details)) and len(frame[0]) < room // 2 else ""
+        end = details[-max(room - 4, 0) :].partition("\n")[2]
+        if own not in end:
+            end = own + "...\n" + details[-max(room - 4 - len(own), 0) :].partition("\n")[2]
+        else:
+            end = "...\n" + end
+        details = end
+    return f"{headline}\n\n{details}" if details and len(details) <= room else headline
+
+
+def own_frame(reason: str) -> str | None:
+    """Return where the script's own code last was in a traceback: `train.py:12, in main: loss.backward()`; None if unknown."""
+    frame = _own_frame(reason)
+    if frame is None:
+        return None
+    file = frame["file"].rpartition("/code/")[2].removeprefix(f"{contract.BASE_DIR}/")
+    within = f", in {frame['name']}" if frame["name"] and frame["name"] != "<module>" else ""
+    return f"{file}:{frame['line']}{within}" + (f": {frame['code'][:120]}" if frame["code"] else "")
+
+
+def _own_frame(traceback: str) -> re.Match[str] | None:
+    frames = [frame for frame in _FRAME.finditer(traceback) if not _NOT_OWN.search(frame["file"])]
+    return frames[-1] if frames else None
+
+
+def write_failure(path: Path, text: str) -> None:
+    """Write the reason, unless the script has written its own; if that fails, as on a full disk, print it."""
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        reason = text.partition("\n\n")[0]
+        print(f"boot: {path} cannot be written: {error.strerror}; the reason is: {reason}", file=sys.stderr, flush=True)
+
+
+def _without_torchrun(lines: list[str]) -> list[str]:
+    """Return the workers' lines: those before torchrun's report, which begins with its log line or its traceback."""
+    for number, line in enumerate(lines):
+        if "torch/distributed/elastic/" in line and " failed (exitcode" in line:
+            return lines[:number]
+        frames = takewhile(lambda later: later.startswith(" "), lines[number + 1 :])
+        if line == _TRACEBACK and any("torch/distributed/run.py" in frame for frame in frames):
+            return lines[:number]
+    return lines
+
+
+def _last_exception(lines: list[str]) -> tuple[int, int] | None:
+    """Return the numbers of the last traceback's first line and of its exception's line.
+
+    A SyntaxError of the script itself has no line `Traceback`: it begins with the position in the file.
+    """
+    for frame in range(len(lines) - 1, -1, -1):
+        if lines[frame] == _TRACEBACK or lines[frame].startswith('  File "'):
+            for number in range(frame + 1, len(lines)):
+                if not lines[number].startswith(" ") and _EXCEPTION.match(lines[number]):
+                    start = frame
+                    while start > 0 and lines[start].startswith(" "):
+                        start -= 1
+                    return (start if lines[start] == _TRACEBACK else frame), number
+    return None

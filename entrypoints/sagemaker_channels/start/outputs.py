@@ -1,0 +1,79 @@
+"""Models and checkpoints that a script has written where SageMaker does not keep them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from sagemaker_channels import contract
+from sagemaker_channels.job.environment import Environment
+
+_MODELS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".onnx", ".pkl", ".joblib", ".h5", ".keras", ".npz")
+_MOST = 100_000  # files that are looked at: a script may have unpacked a data set
+_NAMED = 3
+
+
+def lost_model(environment: Environment, since: float) -> str | None:
+    """Return a warning if the model folder is empty and the script has written a model elsewhere below /opt/ml.
+
+    Args:
+        environment: The job's.
+        since: The time at which the script began; older files are the code's or the image's.
+    """
+    try:
+        return _lost_model(environment, since)
+    except (OSError, RecursionError):  # such as folders that are nested too deeply; a warning must not fail the job
+        return None
+
+
+def lost_checkpoints(environment: Environment) -> str | None:
+    """Return a warning if there are files in a checkpoint folder that the script has made, since SageMaker made none."""
+    try:
+        count = sum(len(files) for _, _, files in os.walk(environment.checkpoint_dir))
+    except (OSError, RecursionError):  # as below
+        return None
+    if not count:
+        return None
+    return (
+        f"{environment.checkpoint_dir} did not exist before the script, so this job seems to have no checkpoint_config, and"
+        f" {count:,} file(s) there are lost; add checkpoint_config: {{s3_uri: s3://bucket/prefix}} to the spec"
+    )
+
+
+def _lost_model(environment: Environment, since: float) -> str | None:
+    if any(path.is_file() for path in environment.model_dir.rglob("*")):
+        return None
+    kept = (environment.input_dir, environment.output_data_dir, environment.checkpoint_dir)
+    ours = (environment.root / name for name in (contract.BUNDLE_DIR, contract.PACKAGES_DIR))
+    sizes: dict[Path, int] = {}
+    for file in islice(_files(environment, {*kept, *ours}), _MOST):
+        if file.suffix.lower() in _MODELS:
+            with suppress(OSError):  # a link to nothing, or another process has just removed it
+                state = file.stat()
+                if state.st_mtime >= since:
+                    sizes[file] = state.st_size
+    if not sizes:
+        return None
+    largest = sorted(sizes, key=lambda file: -sizes[file])
+    named = ", ".join(f"{file} ({sizes[file]:,} bytes)" for file in largest[:_NAMED])
+    more = f" and {len(largest) - _NAMED} more" * (len(largest) > _NAMED)
+    what = "this job has no model" if len(environment.hosts) == 1 else "this host adds nothing to the model"
+    return (
+        f"{environment.model_dir} is empty, so {what}, and what the script has written elsewhere is lost: "
+        f"{named}{more}; save the model below os.environ['SM_MODEL_DIR']"
+    )
+
+
+def _files(environment: Environment, left_out: set[Path]) -> Iterator[Path]:
+    """Yield the files below /opt/ml, without these folders and other mounts, such as a LocalPath of checkpoints."""
+    for parent, names, files in os.walk(environment.root):
+        folders = [Path(parent, name) for name in names]
+        names[:] = [
+            path.name
+            for path in folders
+            if path not in left_out and (path == environment.code_dir or not path.is_mount())
+        ]
+        yield from (Path(parent, name) for name in files)

@@ -1,0 +1,72 @@
+"""What the torch process group knows: this process's rank, and by its store listings, so that no rank waits for another."""
+
+# ruff: noqa: TID253 - its name says that this file imports torch
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch.distributed
+from torch.utils.data import get_worker_info
+
+from sagemaker_channels.fetching.silence import warn
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.order.sharding import Placement, placement_of_rank
+
+T = TypeVar("T")
+
+_SECONDS = 20.0  # until an answer of the store, which is in the process of rank 0 or of torchrun
+_stores: dict[int, Any] = {}  # by process: a worker that was forked must not use its parent's connection
+
+
+def exchange(name: str, text: str) -> str | None:
+    """Store a text unless the job has one under its name; return the one that is stored, None without a process group."""
+    return _asked(name, lambda store, key: str(store.compare_set(key, "", text).decode()))
+
+
+def is_stored(name: str) -> bool:
+    """Return whether the job has a text under this name."""
+    return bool(_asked(name, lambda store, key: store.check([key])))
+
+
+def _asked(name: str, ask: Callable[[Any, str], T]) -> T | None:
+    """Return what the job's store answers about a name; None if there is no store, or it does not answer."""
+    process, attempt = os.getpid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    try:
+        if process not in _stores:
+            _stores[process] = _store()
+        store = _stores[process]
+        return None if store is None else ask(store, f"launcher/{attempt}/{name}")
+    except RuntimeError as error:
+        _stores[process] = None  # Another attempt might wait as long.
+        warn(f"{name.partition(' from ')[0]}: is not compared with what other ranks read: {str(error)[:200]}")
+        return None
+
+
+def _store() -> Any:
+    """Return a connection to the job's store; None if there is none, or this release of torch cannot make a second one."""
+    if not torch.distributed.is_available():
+        return None
+    distributed: Any = torch.distributed
+    if distributed.is_initialized():
+        default = distributed.distributed_c10d._get_default_store()
+        if not hasattr(default, "clone"):
+            return None if get_worker_info() else default
+        store = default.clone()
+        store.set_timeout(timedelta(seconds=_SECONDS))
+        return store
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return distributed.TCPStore(*place, is_master=False, timeout=timedelta(seconds=_SECONDS))
+
+
+def group_placement(environment: Environment) -> Placement | None:
+    """Return this process's placement by the torch process group, or None if there is no group."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return None
+    rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return placement_of_rank(rank, world_size, len(environment.hosts), os.environ)

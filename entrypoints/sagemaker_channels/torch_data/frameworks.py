@@ -1,0 +1,131 @@
+"""What the frameworks around a dataset or loader do with it: accelerate, HF's Trainer, Lightning and torch's own loaders.
+
+They ask an iterable dataset nothing, and none of their hooks leaves one alone, so a dataset looks at who calls it:
+
+- accelerate (1.15; its issues 3547 and 4199) puts an IterableDatasetShard or a DataLoaderDispatcher around every iterable dataset,
+  also for HF's Trainer. Both expect the same samples on each rank and divide them. Each fetches one batch ahead.
+- Lightning (2.6) fetches one batch ahead of a loader without a length, stores the loader's state of rank 0 only, and waits forever
+  for a rank that has run out of batches.
+- A DataLoader divides `len(dataset)` by the batch size, but each of its workers may end with an incomplete batch.
+
+Forked workers see their parent's stack. Spawned ones get what the dataset found when it was pickled.
+"""
+
+# ruff: noqa: TID253 - its name says that this file needs torch
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader, DistributedSampler
+
+from sagemaker_channels.errors import ChannelError
+
+DISPATCHER = "DataLoaderDispatcher"  # rank 0 reads for all ranks
+_DIVIDERS = (DISPATCHER, "IterableDatasetShard")
+_ACCELERATE = "accelerate.data_loader"
+_FITS, _EVALUATES = ("fit_loop", "training_epoch_loop"), ("evaluation_loop", "prediction_loop")
+
+
+def _callers() -> Iterator[tuple[Any, str, str]]:
+    """Yield the object whose method each frame of the stack runs, or None, its module and its name, the innermost first."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        yield frame.f_locals.get("self"), frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def divider() -> str | None:
+    """Return the class of accelerate that divides among the ranks what is read here, or None if there is none."""
+    names = (type(caller).__name__ for caller, module, _ in _callers() if module == _ACCELERATE)
+    return next((name for name in names if name in _DIVIDERS), None)
+
+
+def is_fetched_ahead() -> bool:
+    """Return whether accelerate iterates here, which fetches a batch before it yields the last one."""
+    return any(module == _ACCELERATE for _, module, _ in _callers())
+
+
+def is_asked_by_torchdata() -> bool:
+    """Return whether a StatefulDataLoader calls, which knows how far its own loop is."""
+    return any(module.startswith("torchdata.") for _, module, _ in _callers())
+
+
+def is_loop_resumed() -> bool:
+    """Return whether a StatefulDataLoader begins what is left of a loop; after the state of a whole one it begins twice."""
+    for caller, module, name in _callers():
+        if module.startswith("torchdata.") and name == "_get_iterator":
+            return caller.next_iter_state is not None and not caller.next_iter_state.get("_iterator_finished")
+    return False
+
+
+def loader_that_counts() -> DataLoader[Any] | None:
+    """Return the DataLoader with several workers that asks a dataset for its length, if one does.
+
+    Raises:
+        TypeError: It asks through something that divides the length itself.
+    """
+    for depth, (caller, _, name) in enumerate(_callers()):
+        if name != "__len__":
+            break
+        if isinstance(caller, DataLoader) and caller.num_workers > 1 and caller.batch_size is not None:
+            if depth > 1:  # 0 is the dataset itself.
+                raise TypeError(
+                    f"the number of batches of {caller.num_workers} workers is unknown, since each may add an incomplete one; use"
+                    " num_workers=1 or a ThreadLoader"
+                )
+            return caller
+    return None
+
+
+def check_lightning(ranks: int) -> None:
+    """Raise ChannelError if Lightning trains on batches of which it would lose some, or wait for those of another rank forever."""
+    loader: Any = None  # the innermost
+    for caller, module, _ in _callers():
+        package, _, name = module.rpartition(".loops.")
+        if type(caller).__name__ == "LightningLoader" or name in _EVALUATES:
+            return
+        loader = caller if loader is None and isinstance(caller, DataLoader) else loader
+        if package in ("lightning.pytorch", "pytorch_lightning") and name in _FITS:
+            if ranks > 1 or loader is None or hasattr(loader, "state_dict"):
+                raise ChannelError(
+                    "Lightning would store the position of rank 0 alone, one batch late, and wait forever for a rank that has run"
+                    " out of batches; give it sagemaker_channels.LightningLoader(loader) in place of the loader"
+                )
+            return
+
+
+def check_not_prepared(loader: Any) -> None:
+    """Raise ChannelError if accelerate has prepared a loader, since its state is of one rank and may be a batch ahead."""
+    if type(loader).__module__ == _ACCELERATE:
+        raise ChannelError(
+            "a DataLoader that accelerate has prepared has no position from which all ranks can resume; use a ThreadLoader, which"
+            " accelerate leaves as it is"
+        )
+
+
+def check_stateful(loader: Any) -> None:
+    """Raise ChannelError if a loader does not know its position, or only that of one rank."""
+    check_not_prepared(loader)
+    if not hasattr(loader, "state_dict"):
+        raise ChannelError(
+            f"a {type(loader).__name__} does not know its position; use a ThreadLoader or torchdata's StatefulDataLoader"
+        )
+
+
+def check_sampler(ranks: int, local_ranks: int) -> None:
+    """Raise ChannelError if a sampler divides one host's objects among the ranks of all hosts, which would leave some unread."""
+    for caller, module, _ in _callers():
+        divided = 1
+        if isinstance(caller, DistributedSampler):
+            divided = caller.num_replicas
+        elif module == _ACCELERATE and type(caller).__name__ == "BatchSamplerShard":
+            divided = caller.num_processes
+        if divided > local_ranks:
+            raise ChannelError(
+                f"each host has other objects (ShardedByS3Key), but they are divided among all {ranks} ranks, so that"
+                f" some are never read; divide them among the {local_ranks} of this host:"
+                " DistributedSampler(dataset, num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK), or use a ChannelDataset"
+            )

@@ -1,0 +1,199 @@
+"""Channels as PyTorch's map-style datasets: random access to whole objects, each a sample with its `data`.
+
+An index is a whole number as in a list, negative from the end. DataLoader requests the indices of a batch at once; the objects are
+then read in parallel, unless they are files on a disk.
+
+They have neither state nor epoch: torchdata's StatefulDataLoader keeps the sampler's position. Its state from the end of an epoch
+begins the next epoch, while a ChannelDataset's state from there yields no more samples of its epoch.
+"""
+
+# ruff: noqa: TID253 - its name says that this file imports torch
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from typing import Any, TypeAlias
+
+from torch.utils.data import Dataset, get_worker_info
+
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError, expect
+from sagemaker_channels.fetching.agreement import compare_by
+from sagemaker_channels.fetching.items import Keys
+from sagemaker_channels.fetching.shared_listing import keep_in
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.meter import Meter
+from sagemaker_channels.readers import mounted, reader_of, s3
+from sagemaker_channels.sample import KEY, ByteStream, Sample, sample_of
+from sagemaker_channels.samples.channel import find_channel, known_environment, placement_of
+from sagemaker_channels.samples.error_notes import add_key_note
+from sagemaker_channels.torch_data import frameworks
+from sagemaker_channels.torch_data.agreement import exchange, group_placement
+from sagemaker_channels.torch_data.shared_memory import shared
+from sagemaker_channels.torch_data.shared_work import SharedWork
+from sagemaker_channels.waits import are_recorded, timed_transform
+
+Transform: TypeAlias = Callable[[Sample], Any]
+Streams: TypeAlias = Generator[tuple[str | None, ByteStream], None, None]
+
+
+class _MapDataset(Dataset[Any]):
+    """Samples by index, in the order of `keys`."""
+
+    keys: Sequence[str]  # the samples' keys, by index
+    _reader: Any
+    _meter: Meter
+    _used: tuple[int, bool] | None = None  # the meter's process, and whether the loop records its waits elsewhere
+
+    def __init__(
+        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
+    ) -> None:
+        environment = known_environment(environment)
+        self._environment = environment
+        self._channel = find_channel(environment, channel)
+        if reader_of(self._channel) is not self._reader:
+            raise ChannelError(
+                f"channel {channel!r} has input_mode {self._channel.mode}, which this dataset does not read; use ChannelDataset"
+            )
+        expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
+        self._transform = timed_transform(transform)
+        self._is_recorded = are_recorded()
+        self.shared_work = SharedWork([(channel, self._channel.mode)], environment)
+        compare_by(exchange)
+        keep_in(environment.checkpoint_dir, environment.job_name)
+        self.keys = self._list()
+        len(self.keys)  # lists all of them
+
+    def _list(self) -> Keys:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        if self._channel.distribution == contract.SHARDED and len(self._environment.hosts) > 1:
+            placement = group_placement(self._environment) or placement_of(self._environment)
+            frameworks.check_sampler(placement.world_size, placement.local_world_size)
+        return len(self.keys)
+
+    def __getitem__(self, index: int) -> Any:
+        [sample] = self.__getitems__([index])
+        return sample
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Return the samples of a batch, in the order of its indices; DataLoader calls this."""
+        places = [self._place(index) for index in indices]
+        if not self._is_recorded:
+            return self._read(places)
+        meter = self._meter_here()
+        if meter.rests():
+            return self._read(places)
+        samples = self._read(places)
+        meter.stop(len(samples))
+        return samples
+
+    def _meter_here(self) -> Meter:
+        """Return the meter of this process and kind of loop."""
+        used = (os.getpid(), self.shared_work.is_timed)
+        if used != self._used:
+            self._used, (self._meter, _) = used, self.shared_work.meter()
+        return self._meter
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_meter", "_used")}
+
+    def _read(self, places: Sequence[int]) -> list[Any]:
+        samples: list[Any] = []
+        with closing(self._streams(places)) as streams:
+            while (sample := self._next(streams, places[len(samples) :])) is not None:
+                samples.append(self._transformed(sample))
+        return samples
+
+    def _streams(self, places: Sequence[int]) -> Streams:
+        raise NotImplementedError
+
+    def _place(self, index: Any) -> int:
+        """The number of a sample, from 0. Raises TypeError or IndexError."""
+        name, count = type(self).__name__, len(self.keys)
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise TypeError(
+                f"the index of a {name} is {index!r}; give a whole number, or select a part of the dataset by"
+                " torch.utils.data.Subset(dataset, range(...))"
+            ) from None
+        if not -count <= number < count:
+            raise IndexError(f"index {number} is out of range for a {name} of {count:,} samples")
+        return number % count
+
+    def _next(self, streams: Streams, left: Sequence[int]) -> Sample | None:
+        try:
+            key, stream = next(streams, (None, None))
+            if stream is None:
+                return None
+            with closing(stream):
+                return sample_of(stream.read(), key)
+        except OSError as error:
+            raise ChannelError(
+                f"channel {self._channel.name!r} cannot be read at {self.keys[left[0]]!r}: {error}"
+            ) from error
+
+    def _transformed(self, sample: Sample) -> Any:
+        key, transform = sample[KEY], self._transform
+        try:
+            transformed = sample if transform is None else transform(sample)
+        except Exception as error:
+            add_key_note(error, key, self._channel.name)
+            raise
+        return transformed if get_worker_info() is None else shared(transformed)
+
+
+class MountedMapDataset(_MapDataset):
+    """Random access to the files of a File, FastFile, EFS or FSx channel, sorted by path.
+
+    The dataset has all files of this host. Under FullyReplicated a DistributedSampler divides them among the ranks; under
+    ShardedByS3Key it must divide them among the host's ranks (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK).
+
+    Args:
+        channel: The channel's name.
+        transform: A function of a sample.
+        environment: The job; this container's if not given.
+
+    Raises:
+        ChannelError: The job has no such channel, or it does not arrive as files; later: a file cannot be read.
+    """
+
+    _reader = mounted
+
+    def _list(self) -> Keys:
+        return mounted.objects(self._channel)
+
+    def _streams(self, places: Sequence[int]) -> Streams:
+        keys = [self.keys[place] for place in places]
+        if len(keys) > 1:
+            return mounted.open_objects(self._channel, keys)
+        return ((key, mounted.open_file(self._channel, key)) for key in keys)  # One file needs no prefetch.
+
+
+class ConnectorMapDataset(_MapDataset):
+    """Random access to the objects of an S3Connector channel in the order of keys.
+
+    The prefix is listed here, once per host; a DistributedSampler divides it among ranks.
+
+    Args:
+        channel: The channel's name.
+        transform: A function of a sample.
+        environment: The job; this container's if not given.
+
+    Raises:
+        ChannelError: The job has no such channel, or it is not an S3Connector channel; later: S3 refuses an object.
+    """
+
+    _reader = s3
+
+    def _list(self) -> Keys:
+        self._objects = s3.objects(self._channel)
+        return Keys(s3.key_of(self._channel, item) for item in self._objects)
+
+    def _streams(self, places: Sequence[int]) -> Streams:
+        return s3.open_objects(self._channel, [self._objects[place] for place in places])

@@ -1,0 +1,273 @@
+"""Sends large fields from a DataLoader's workers to the training process through shared memory (tensors: shared_tensors.py).
+
+A DataLoader's queue pickles batches into a pipe of 64 KiB: two processes wake each other a hundred times per batch, and move about
+800 MB/s on a small machine. So a worker's datasets yield large fields as `SharedBytes`, which multiprocessing's pickler writes to
+shared memory that the worker reuses; only their position goes through the queue. The training process gets plain bytes of its own.
+
+The memory is a file without a name (memfd), which the training process opens by the worker's entry in /proc. So nothing is left
+however either process ends, and a small /dev/shm is no limit. A counter at its beginning holds how many fields have been read;
+only the training process writes it and only the worker reads it, both by system calls, which keep the order. Without memfd and
+/proc (they are Linux's), or if the memory is full, bytes go through the queue as usual.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+import os
+import struct
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+from sagemaker_channels.torch_data.batch_memory import keep_memory
+
+LEAST_BYTES = 1 << 13  # Smaller fields are pickled as fast.
+_PIECE_BYTES = 1 << 22  # A larger field gets its own piece.
+_MOST_BYTES = 1 << 27  # for all pieces of a worker
+_MOST_TENSORS = 4  # if that is more: a worker's batches in a loader's queue, and the next one
+_HEADER = mmap.PAGESIZE
+_ALIGNMENT = 64  # of tensors
+_COUNT = struct.Struct("<Q")
+
+
+class SharedBytes(bytes):
+    """Bytes that are cheap to send to another process of this machine, which receives plain bytes."""
+
+
+def shared(sample: Any) -> Any:
+    """Return a worker's sample with its large fields as SharedBytes.
+
+    Args:
+        sample: A dict, which is changed in place, or bytes; any other type is returned as it is.
+    """
+    if not _is_ready():
+        return sample
+    if type(sample) is dict:
+        for name, value in sample.items():
+            if type(value) is bytes and len(value) >= LEAST_BYTES:
+                sample[name] = SharedBytes(value)
+    elif type(sample) is bytes and len(sample) >= LEAST_BYTES:
+        return SharedBytes(sample)
+    return sample
+
+
+class Piece:
+    """Shared memory of a worker, which is filled again once all its fields have been read, and none is used here any more."""
+
+    def __init__(self) -> None:
+        # Process numbers and descriptors are reused, so they do not identify a piece.
+        self.token = os.urandom(16)
+        self.owner = os.getpid()
+        self.descriptor = os.memfd_create("hand-over")
+        self.given = 0  # fields that the training process reads
+        self.ended: deque[None] = deque()  # one for each reserved place whose memory nothing here refers to any more
+        self._reserved, self._end = 0, _HEADER
+        self._memory = self._sized(_PIECE_BYTES)
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def is_free(self) -> bool:
+        (taken,) = _COUNT.unpack(os.pread(self.descriptor, _COUNT.size, 0))
+        return bool(taken == self.given) and len(self.ended) == self._reserved
+
+    def begin(self, size: int) -> None:
+        """Start filling it again, with room for `size` bytes at least."""
+        self._end, self._reserved = _HEADER, 0
+        self.ended.clear()
+        if _HEADER + size > len(self._memory):
+            self._memory.close()
+            self._memory = self._sized(_HEADER + size)
+
+    def put(self, data: bytes) -> int | None:
+        """Write the data and return its position; None if it does not fit."""
+        start, end = self._end, self._end + len(data)
+        if end > len(self._memory):
+            return None
+        self._memory[start:end] = data
+        self._end = end
+        self.given += 1
+        return start
+
+    def reserve(self, size: int) -> tuple[Piece, memoryview] | None:
+        """Return this, and memory for so many bytes, aligned for every type of number; None if it does not fit."""
+        start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
+        if start + size > len(self._memory):
+            return None
+        self._end = start + size
+        self._reserved += 1
+        return self, memoryview(self._memory)[start : self._end]
+
+    def _sized(self, size: int) -> mmap.mmap:
+        os.ftruncate(self.descriptor, size)
+        memory = mmap.mmap(self.descriptor, size)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        return memory
+
+
+class _Pieces:
+    """All pieces of a worker."""
+
+    def __init__(self) -> None:
+        self._all: list[Piece] = []
+        self._current: Piece | None = None
+        self._lock = threading.Lock()  # Each queue pickles in its own thread.
+
+    def put(self, data: bytes) -> tuple[Piece, int] | None:
+        """Write the data and return its piece and position; None if there is no room."""
+        with self._lock:
+            if self._current is not None and (start := self._current.put(data)) is not None:
+                return self._current, start
+            self._current = self._begun(len(data), _MOST_BYTES)
+            if self._current is None:
+                return None
+            start = self._current.put(data)
+            assert start is not None
+            return self._current, start
+
+    def reserve(self, size: int) -> tuple[Piece, memoryview] | None:
+        """Return memory for so many bytes, and its piece; None if there is no room."""
+        with self._lock:
+            if self._current is not None and (room := self._current.reserve(size)) is not None:
+                return room
+            self._current = self._begun(size, max(_MOST_BYTES, _MOST_TENSORS * (_HEADER + size)))
+            return None if self._current is None else self._current.reserve(size)
+
+    def sent(self, address: int) -> tuple[bytes, int, int, int] | None:
+        """Return how the training process finds reserved memory, and note that it reads it; None if it is not a piece's."""
+        with self._lock:
+            for piece in self._all:
+                if 0 <= (start := address - piece.address) < len(piece):
+                    piece.given += 1
+                    return piece.token, piece.owner, piece.descriptor, start
+        return None
+
+    def _begun(self, size: int, most: int) -> Piece | None:
+        """Return a free piece, emptied, with room for so many bytes."""
+        room = most - sum(map(len, self._all))
+        for piece in self._all:
+            if _HEADER + size <= len(piece) + room and piece.is_free():
+                break
+        else:
+            if max(_PIECE_BYTES, _HEADER + size) > room:
+                return None
+            piece = Piece()
+            self._all.append(piece)
+        piece.begin(size)
+        return piece
+
+
+def pieces() -> _Pieces:
+    """Return those of this process."""
+    return _pieces
+
+
+def _reduce(data: SharedBytes) -> Any:
+    put = _pieces.put(data)
+    if put is None:
+        return bytes, (bytes(memoryview(data)),)
+    piece, start = put
+    return _take, (piece.token, piece.owner, piece.descriptor, start, len(data))
+
+
+@dataclass
+class _Opened:
+    """A worker's piece, as the training process has opened it."""
+
+    path: str
+    descriptor: int
+    memory: mmap.mmap = field(repr=False)
+    taken: int = 0  # Fields read so far; the worker learns of them when the next piece is read.
+
+    def acknowledge(self) -> None:
+        os.pwrite(self.descriptor, _COUNT.pack(self.taken), 0)
+
+    def close(self) -> None:
+        self.memory.close()
+        os.close(self.descriptor)
+
+
+def _take(token: bytes, worker: int, descriptor: int, start: int, size: int) -> bytes:
+    with _lock:
+        return _memory(token, worker, descriptor, start + size)[start : start + size]
+
+
+def take_into(array: Any, token: bytes, worker: int, descriptor: int, start: int) -> None:
+    """Copy a field of a worker's memory into an array of its size."""
+    end = start + len(array)
+    with _lock:
+        array[:] = memoryview(_memory(token, worker, descriptor, end))[start:end]
+
+
+def _memory(token: bytes, worker: int, descriptor: int, end: int) -> mmap.mmap:
+    """Return a worker's memory, of which one field is copied before the lock is released."""
+    global _last
+    opened = _opened.get(token)
+    if opened is None or len(opened.memory) < end:
+        opened = _open(token, f"/proc/{worker}/fd/{descriptor}")
+    if _last is not opened:  # one system call per batch: it takes as long as copying 10 KB
+        if _last is not None:
+            _last.acknowledge()
+        _last = opened
+    opened.taken += 1
+    return opened.memory
+
+
+def _open(token: bytes, path: str) -> _Opened:
+    """Map a piece, again if it has grown, and unmap those whose worker has ended."""
+    global _last
+    if not _opened:
+        keep_memory()
+    taken = _opened[token].taken if token in _opened else 0
+    for known, each in list(_opened.items()):
+        if known == token or not Path(each.path).exists():
+            _opened.pop(known).close()
+            _last = None if _last is each else _last
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    opened = _opened[token] = _Opened(path, descriptor, mmap.mmap(descriptor, os.fstat(descriptor).st_size), taken)
+    return opened
+
+
+@cache
+def _is_ready() -> bool:
+    """Prepare a worker; return False if there is no memfd, or processes cannot open each other's descriptors."""
+    with suppress(AttributeError, OSError):
+        descriptor = os.memfd_create("hand-over")
+        try:
+            os.close(os.open(f"/proc/{os.getpid()}/fd/{descriptor}", os.O_RDWR))
+            any(Path(f"/proc/{os.getppid()}/fd").iterdir())
+        finally:
+            os.close(descriptor)
+        keep_memory()
+        from sagemaker_channels.torch_data import shared_tensors
+
+        shared_tensors.install()
+        return True
+    return False
+
+
+def _forget() -> None:
+    """Drop the parent's memory in a forked process."""
+    global _pieces, _lock, _last
+    _pieces, _lock, _last = _Pieces(), threading.Lock(), None
+    for each in _opened.values():
+        os.close(each.descriptor)  # Not the memory: another thread of the parent may have been copying from it.
+    _opened.clear()
+
+
+_pieces = _Pieces()
+_opened: dict[bytes, _Opened] = {}
+_last: _Opened | None = None  # the one of these that was read last
+_lock = threading.Lock()  # A DataLoader with pin_memory reads batches in its own thread.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+    # A collection of what a worker inherits would copy the pages of all of it: 0.13 s with torch alone.
+    os.register_at_fork(after_in_child=gc.freeze)
+ForkingPickler.register(SharedBytes, _reduce)

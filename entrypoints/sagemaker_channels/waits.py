@@ -1,0 +1,284 @@
+"""How long a training loop waits for its samples, and for what; written as log lines and as JSON lines among the job's outputs.
+
+    waits channel=train mode=FastFile ... steps=100 step_s=0.031 wait_s=0.0127 ... wait_share=0.41 source_share=0.3 ...
+
+Datasets and ThreadLoader record by themselves, and `timed` records any other loader. A dataset in a DataLoader's workers sees how
+busy these are, but not how long the loop waits for them. LAUNCHER_WAITS=0 switches everything off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TypeVar, cast
+
+from sagemaker_channels import contract
+from sagemaker_channels.meter import SHARED_SECONDS, Meter, Work, count_transform, total
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any] | None)
+Record = dict[str, Any]
+Write = Callable[[Mapping[str, Any]], None]
+Publish = Callable[[Sequence[Work]], object]
+
+_FIRST_SECONDS = 1.0  # until the first record of a loop, unless it ends before
+_RECORD_SECONDS = 10.0  # between two; a loop of short steps must not flood the log
+_KEPT = 4096  # waits for the percentile; of more, every second is dropped
+
+
+def are_recorded() -> bool:
+    """Return whether waits are recorded in this process."""
+    return os.environ.get(contract.WAITS_VARIABLE) != "0"
+
+
+def timed_transform(transform: F) -> F:
+    """Return the transform such that its time is counted if waits are recorded; None for None."""
+    if transform is None or not are_recorded():
+        return transform
+    return cast("F", partial(count_transform, transform))  # pickles for workers that are started by spawn
+
+
+class Waits:
+    """The waits of one loop since the last record.
+
+    Args:
+        about: What is read, for each channel: a record's first members.
+        write: Receives the records.
+        done: Returns the work so far, for each channel.
+        publish: Adds to that what the loop's own thread does; without it, only others do.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        about: Sequence[Record],
+        write: Write,
+        done: Callable[[], list[Work]],
+        publish: Publish | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._about, self._write, self._done, self._publish = about, write, done, publish
+        channels, cpu = (len(about), time.thread_time) if publish else (1, None)
+        self.meter = Meter(self._note, channels, clock=clock, cpu=cpu)
+        self._written = False
+        self._before = done()
+        self._ticks = _processor_ticks()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._loop = Work()
+        self._kept: list[float] = []
+        self._every = 1
+
+    def over(self, batches: Iterable[T]) -> Generator[T, None, None]:
+        """Yield the batches, and record how long the caller waits for them."""
+        return self.meter.over(batches, finish=self.flush)
+
+    def _note(self, works: Sequence[Work], waits: Sequence[float]) -> None:
+        if self._publish is not None:
+            self._publish(works)
+        self._loop = total((self._loop, *works))
+        self._kept += waits[:: self._every]
+        if len(self._kept) > _KEPT:
+            self._kept, self._every = self._kept[::2], 2 * self._every
+        least = _RECORD_SECONDS if self._written else _FIRST_SECONDS
+        if self._loop.busy + self._loop.blocked + self._loop.idle >= least:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the records of the steps since the last ones, if there are any."""
+        if self._loop.items:
+            for record in self._records():
+                self._write(record)
+            self._written = True
+            self._begin()
+
+    def _records(self) -> list[Record]:
+        """Return a record for each channel. The loop's waits are divided among them and their causes as the time of the work is."""
+        loop, before, self._before = self._loop, self._before, self._done()
+        works = [_since(now, then) for now, then in zip(self._before, before, strict=True)]
+        waited = loop.busy + loop.blocked
+        seconds = waited + loop.idle or 1e-9
+        making = sum(work.busy + work.blocked for work in works)
+        workers = self._about[0]["workers"]
+        # Workers have to wait while the loop does its own work; if they wait longer, batches are being collated and sent. Without
+        # workers, what the samples do not take is collating, which threads count themselves.
+        rest = sum(work.idle for work in works) - workers * loop.idle if workers else waited - making
+        if self._about[0]["threads"]:
+            rest = 0.0
+        parts = [_parts(work) for work in works]
+        for spent, work in zip(parts, works, strict=True):
+            spent["handover" if workers else "transform"] += (
+                max(0.0, rest) * (work.busy + work.blocked) / (making or 1.0)
+            )
+        every = sum(map(sum, (spent.values() for spent in parts)))
+        mean = fmean(self._kept)
+        then, self._ticks = self._ticks, _processor_ticks()
+        busy, ticks = (now - before for now, before in zip(self._ticks, then, strict=True))
+        cores = {"busy_cores": self._about[0]["cores"] * busy / ticks} if ticks else {}
+        waits = {
+            "wait_variance": fmean((wait - mean) ** 2 for wait in self._kept),
+            "wait_p99_s": sorted(self._kept)[int(0.99 * (len(self._kept) - 1) + 0.5)],
+        }
+        records = []
+        for about, work, spent in zip(self._about, works, parts, strict=True):
+            shares = {name: waited / seconds * part / (every or 1.0) for name, part in spent.items()}
+            share = sum(shares.values()) if every else waited / seconds
+            records.append(
+                {
+                    **about,
+                    "steps": round(loop.items),
+                    "step_s": seconds / loop.items,
+                    "wait_s": share * seconds / loop.items,
+                    **waits,
+                    **cores,
+                    "own_share": loop.idle / seconds,
+                    "wait_share": share,
+                    **{f"{name}_share": part for name, part in shares.items()},
+                    "samples_per_s": work.samples / seconds,
+                    "bytes_per_s": work.bytes / seconds,
+                }
+            )
+        return records
+
+
+class WorkerWaits:
+    """How busy a DataLoader's workers are whose loop is not timed: one of them writes the records of all."""
+
+    def __init__(self, about: Sequence[Record], write: Write, done: Callable[[], list[Work]]) -> None:
+        self._about, self._write, self._done = about, write, done
+        self._before, self._written = done(), time.perf_counter()
+
+    def flush(self, least_seconds: float = 0.0) -> None:
+        """Write the records, unless the last ones are younger than this."""
+        seconds = time.perf_counter() - self._written
+        if seconds < least_seconds:
+            return
+        before, self._before, self._written = self._before, self._done(), time.perf_counter()
+        works = [_since(now, then) for now, then in zip(self._before, before, strict=True)]
+        busy = sum(work.busy + work.blocked for work in works)
+        every = busy + sum(work.idle for work in works)
+        for about, work in zip(self._about, works, strict=True):
+            if work.items:
+                self._write(
+                    {
+                        **about,
+                        "busy_share": busy / every,
+                        **{
+                            f"{name}_share": spent / every for name, spent in _parts(work).items() if name != "handover"
+                        },
+                        "samples_per_s": work.samples / seconds,
+                        "bytes_per_s": work.bytes / seconds,
+                    }
+                )
+
+
+def worker_meter(publish: Publish, channels: int, own: WorkerWaits | None = None) -> Meter:
+    """Return the meter of a thread or process that makes samples or batches for a loop elsewhere."""
+
+    def note(works: Sequence[Work], _: Sequence[float]) -> None:
+        publish(works)
+        if own is not None:
+            own.flush(_RECORD_SECONDS)
+
+    return Meter(note, channels, SHARED_SECONDS, cpu=time.thread_time)
+
+
+def _processor_ticks() -> tuple[int, int]:
+    """Return how long this process's processors have been busy, with whatever, and that plus how long idle; zeros if unknown."""
+    busy = idle = 0
+    with suppress(AttributeError, OSError):  # not Linux
+        usable = {b"cpu%d" % number for number in os.sched_getaffinity(0)}
+        for line in Path("/proc/stat").read_bytes().splitlines():
+            if not line.startswith(b"cpu"):
+                break  # a busy machine's interrupts fill a long line
+            name, *fields = line.split()
+            if name in usable:
+                times = [int(each) for each in fields[:8]]  # user, nice, system, idle, waiting for a disk, ...
+                idle += sum(times[3:5])
+                busy += sum(times) - sum(times[3:5])
+    return busy, busy + idle
+
+
+def _since(now: Work, then: Work) -> Work:
+    return total((now, Work(*(-each for each in then.numbers()))))
+
+
+def _parts(work: Work) -> dict[str, float]:
+    """Return the seconds of a channel's work by what they were spent on."""
+    return {
+        "source": work.blocked + work.files,
+        "parse": max(0.0, work.busy - work.files - work.transform),
+        "transform": work.transform,
+        "handover": 0.0,
+    }
+
+
+def about(channel: str, mode: str, workers: int, threads: int = 0) -> Record:
+    """Return a record's first members; `workers` are processes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "channel": channel,
+        "mode": mode,
+        "rank": int(os.environ.get("RANK", "0")),
+        "workers": workers,
+        "threads": threads,
+        "cores": cores,
+    }
+
+
+def line_of(record: Mapping[str, Any], kind: str = "waits") -> str:
+    """Return a record as a line of the log, in the form that metric definitions match: `wait_share=([0-9.e+-]+)`."""
+    texts = (f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in record.items())
+    return " ".join((kind, *texts))
+
+
+class RecordWriter:
+    """Writes records to `<kind>-<host>-<rank>.jsonl` among a job's outputs and, at most once in `seconds` for a channel, to stderr.
+
+    A full disk or a closed log does not end the training.
+    """
+
+    def __init__(
+        self,
+        root: str | Path | None = None,
+        host: str | None = None,
+        kind: str = "waits",
+        seconds: float = _RECORD_SECONDS,
+    ) -> None:
+        self._kind, self._seconds = kind, seconds
+        self._root = Path(root or os.environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
+        self._host = host or os.environ.get("SM_CURRENT_HOST", "algo-1")
+        self._next_line: dict[str, float] = {}
+        self._has_folder = False
+
+    def __call__(self, record: Mapping[str, Any]) -> None:
+        channel, now = record["channel"], time.monotonic()
+        if now >= self._next_line.get(channel, 0.0):
+            self._next_line[channel] = now + self._seconds
+            with suppress(OSError):
+                sys.stderr.write(f"{line_of(record, self._kind)}\n")
+                sys.stderr.flush()
+        with suppress(OSError):
+            folder = self._root / contract.OUTPUT_DATA_DIR
+            if not self._has_folder and (self._root / contract.CONFIG_DIR).is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                self._has_folder = True
+            if self._has_folder:
+                self._append(folder / f"{self._kind}-{self._host}-{record['rank']}.jsonl", f"{json.dumps(record)}\n")
+
+    @staticmethod
+    def _append(file: Path, text: str) -> None:
+        """Append a text in one piece; `open` takes 20 times as long."""
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)

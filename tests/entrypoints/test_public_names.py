@@ -1,0 +1,49 @@
+"""The names that `import sagemaker_channels` offers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from patience import PATIENCE
+
+ENTRYPOINTS = Path(__file__).parents[2] / "entrypoints"
+
+
+def run(code: str) -> str:
+    environ = {"PYTHONPATH": str(ENTRYPOINTS)}
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, env=environ, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_missing_name_raises_and_modules_are_found() -> None:
+    assert run("from sagemaker_channels import readers, sample; print(sample.__name__)") == "sagemaker_channels.sample"
+    code = "import sagemaker_channels as ours\ntry: ours.get_nothing\nexcept AttributeError as error: print(error)"
+    assert run(code) == "module 'sagemaker_channels' has no attribute 'get_nothing'"
+
+
+def test_importing_the_package_imports_no_module_of_it() -> None:
+    code = "import sys, sagemaker_channels; print([name for name in sys.modules if name.startswith('sagemaker_channels.')])"
+    assert run(code) == "[]"
+    assert run("import sagemaker_channels; print('open_channel' in dir(sagemaker_channels))") == "True"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "open_channel",
+        "load_environment",
+        "ChannelError",
+        "CorruptError",
+        "read_lst",
+        "save_checkpoint",
+        "load_checkpoint",
+    ],
+)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    assert run(f"import sagemaker_channels; print(sagemaker_channels.{name}.__name__)") == name
