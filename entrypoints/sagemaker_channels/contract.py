@@ -53,9 +53,11 @@ LIBRARY = "sagemaker_channels"  # beside them, this package
 #   LAUNCHER_ATTRIBUTE_NAMES_<n>  JSON {channel: [attributes]} of the augmented manifests' channels, the attributes in the order
 #                            in which they are sent; cut where a variable's value is full, and whole again in <n>'s order
 #   LAUNCHER_SHUFFLED_CHANNELS_<n>  JSON [channels]: the Pipes with a ShuffleConfig or from a directory bucket, cut likewise
+#   LAUNCHER_BUCKET_OWNERS_<n>  JSON {bucket: account} of the spec's bucket_owners, cut likewise
 CHANNEL_GROUPS_VARIABLE = "LAUNCHER_CHANNEL_GROUPS"
 ATTRIBUTE_NAMES_VARIABLE = "LAUNCHER_ATTRIBUTE_NAMES_"
 SHUFFLED_CHANNELS_VARIABLE = "LAUNCHER_SHUFFLED_CHANNELS_"
+BUCKET_OWNERS_VARIABLE = "LAUNCHER_BUCKET_OWNERS_"
 CONNECTOR_VARIABLE = "LAUNCHER_CONNECTOR_"
 CONNECTOR_CHANNEL = "channel"
 CONNECTOR_S3_URI = "s3_uri"

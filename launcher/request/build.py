@@ -67,6 +67,9 @@ def build_request(spec: JobSpec, job_name: str) -> Built:
             for name in above:
                 level = level.setdefault(name, {})
             level[member] = as_request(value)
+    if spec.code is not None and (owners := _in_pieces(contract.BUCKET_OWNERS_VARIABLE, spec.bucket_owners)):
+        request.setdefault("Environment", {}).update(owners)
+        keys |= {("Environment", variable): ("bucket_owners",) for variable in owners}
     overlaid: dict[SpecPath, bool] = {}
     request = _merged(request, typed(spec.request or {}, REQUEST), (), overlaid)
     return Built(request, Origin(request, keys, overlaid), image_error)

@@ -5,6 +5,7 @@ The launcher passes them in environment variables: JSON, in pieces that fit into
 - The attributes that an augmented manifest's channel sends: without their names any record could be any attribute of any line.
 - The instance groups that receive a channel, if they are not all: without them samples would be assigned to hosts without the
   channel.
+- The accounts that buckets must belong to, which S3 checks.
 - The Pipes whose order is another in each job, so that a resumed job cannot find the middle of an epoch again: those that SageMaker
   shuffles, since it counts epochs from 0 in every container, and those from a directory bucket, which lists in no defined order.
 """
@@ -15,7 +16,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagemaker_channels.contract import ATTRIBUTE_NAMES_VARIABLE, CHANNEL_GROUPS_VARIABLE, SHUFFLED_CHANNELS_VARIABLE
+from sagemaker_channels.contract import (
+    ATTRIBUTE_NAMES_VARIABLE,
+    BUCKET_OWNERS_VARIABLE,
+    CHANNEL_GROUPS_VARIABLE,
+    SHUFFLED_CHANNELS_VARIABLE,
+)
 from sagemaker_channels.errors import ConfigError
 
 
@@ -39,6 +45,14 @@ def shuffled_channels(environ: Mapping[str, str]) -> tuple[str, ...]:
         return _names(_joined(environ, SHUFFLED_CHANNELS_VARIABLE, []))
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{SHUFFLED_CHANNELS_VARIABLE}0 and following do not name channels: {error}") from error
+
+
+def bucket_owners(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the accounts that buckets must belong to. Raises ConfigError if the variables are damaged, or one is missing."""
+    try:
+        return {str(bucket): str(owner) for bucket, owner in _joined(environ, BUCKET_OWNERS_VARIABLE, {}).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{BUCKET_OWNERS_VARIABLE}0 and following do not name buckets' accounts: {error}") from error
 
 
 def host_shards(

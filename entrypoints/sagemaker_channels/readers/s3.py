@@ -29,6 +29,7 @@ from sagemaker_channels.fetching.schedule import Fetchable, Limits
 from sagemaker_channels.fetching.shared_listing import shared_listing
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.readers import s3_client, s3_pages
+from sagemaker_channels.readers.s3_owners import check_owner
 from sagemaker_channels.readers.s3_settings import place
 from sagemaker_channels.sample import ByteStream
 
@@ -129,7 +130,8 @@ def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[
 
 
 def open_object(bucket: str, key: str, limits: Limits = _LIMITS) -> Generator[ByteStream, None, None]:
-    """Yield the seekable stream of one object; closing the generator ends its reading. Raises ChannelError."""
+    """Yield the seekable stream of an object of the job; closing the generator ends its reading. Raises ChannelError."""
+    check_owner(bucket, is_own=True)
     size, etag = s3_client.head_in_thread(bucket, key)
     source = S3Object(bucket, key, Listed(key, size, version_of(etag)))
     with closing(read_ahead(iter([source]), limits, f"s3://{bucket}/{key}")) as streams:

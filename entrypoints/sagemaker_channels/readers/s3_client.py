@@ -33,6 +33,7 @@ from sagemaker_channels.fetching.background import exit_deadline, in_background
 from sagemaker_channels.fetching.gate import Gate
 from sagemaker_channels.fetching.silence import Silence, remote_silence
 from sagemaker_channels.readers.s3_errors import cause_of
+from sagemaker_channels.readers.s3_owners import check_owner
 from sagemaker_channels.readers.s3_settings import place, requester_pays
 
 _TARGET_GBPS = 50.0  # 65 connections; the client's default, 10, makes 25
@@ -82,6 +83,7 @@ def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[
 
     Begins at the page of `token`. Between pages nothing of the client is held, so the process may fork. Raises ChannelError.
     """
+    check_owner(bucket, is_own=False)
     complete = False
     while not complete:
         failing, request = f"s3://{bucket}/{prefix} cannot be listed", partial(_page, bucket, prefix, token)
@@ -122,7 +124,8 @@ def head_in_thread(bucket: str, key: str) -> tuple[int, str]:
 
 
 def content(bucket: str, key: str) -> bytes:
-    """Return a small object by one request, so that all of it is of one version, and react to Ctrl-C. Raises ChannelError."""
+    """Return a small object of the job by one request, so all of it is of one version, and react to Ctrl-C. Raises ChannelError."""
+    check_owner(bucket, is_own=True)
     return _in_thread(f"s3://{bucket}/{key}", partial(fetch, bucket, key, None, None), "its content")
 
 
@@ -132,6 +135,7 @@ def upload(bucket: str, key: str, write: Callable[[Any], object], gbps: float = 
     Unless everything is stored, an existing object stays as it was. Raises ChannelError, and what `write` raises.
     The client buffers what S3 has not received: 650 MB of 1 GB at the usual target of `gbps`, 200 MB at 2.
     """
+    check_owner(bucket, is_own=True)
     silence = remote_silence(f"s3://{bucket}/{key}")
     given_up = threading.Event()
 
@@ -157,6 +161,7 @@ def upload(bucket: str, key: str, write: Callable[[Any], object], gbps: float = 
 
 def delete(bucket: str, key: str) -> None:
     """Delete an object, if it exists, and react to Ctrl-C. Raises ChannelError."""
+    check_owner(bucket, is_own=True)
     failing, name = f"s3://{bucket}/{key} cannot be deleted", f"s3://{bucket}/{key}"
     _in_thread(name, partial(_patiently, failing, lambda: _client().delete_object(bucket, key)), "its deletion")
 

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from sagemaker_channels.fetching.key_ranges import THREADS, pages_after
 from sagemaker_channels.fetching.pages import Page, UnsuitableError, versions_of
+from sagemaker_channels.readers.s3_owners import owner_of
 from sagemaker_channels.readers.s3_settings import place, requester_pays
 
 _ATTEMPTS = 4
@@ -62,6 +63,8 @@ def _requests(bucket: str, prefix: str) -> Callable[[bytes, str | None], tuple[P
     verify: Any = os.environ.get("AWS_CA_BUNDLE") or True
     session = URLLib3Session(verify, get_environ_proxies(url), _TIMEOUT, THREADS)
     headers = {"x-amz-request-payer": "requester"} if requester_pays(os.environ) else {}
+    if owner := owner_of(bucket, os.environ, is_own=False):
+        headers["x-amz-expected-bucket-owner"] = owner
 
     def send(after: bytes, token: str | None) -> Any:
         query = {"list-type": "2", "encoding-type": "url", "max-keys": "1000", "prefix": prefix}
