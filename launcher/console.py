@@ -38,9 +38,13 @@ _WIPE_LINE = "\r\x1b[K"
 
 
 class Console:
-    """The output of one command. A job's lines go to stdout, ours to stderr; with `as_json`, all go to stderr."""
+    """The output of one command. A job's lines go to stdout, ours to stderr; with `as_json`, all go to stderr.
 
-    def __init__(self, *, as_json: bool = False) -> None:
+    `says_on` is the stream of what is said if that is the command's result, and no comment on it.
+    """
+
+    def __init__(self, *, as_json: bool = False, says_on: Any = None) -> None:
+        self._says_on = says_on
         self._out = sys.stderr if as_json else sys.stdout
         self._lock = threading.Lock()
         self._bars: Any = None  # rich's Progress while one is shown
@@ -51,7 +55,7 @@ class Console:
 
     def say(self, text: str = "", colour: str | None = None) -> None:
         with self._lock:
-            self._write(f"{_styled(text, colour)}\n", sys.stderr)
+            self._write(f"{_styled(text, colour)}\n", self._says_on or sys.stderr)
 
     def warn(self, text: str) -> None:
         """Print a warning, but each text only once."""
@@ -59,7 +63,7 @@ class Console:
             if text in self._warned:
                 return
             self._warned.add(text)
-        self.say(f"warning: {text}", "yellow")
+            self._write(f"{_styled(f'warning: {text}', 'yellow')}\n", sys.stderr)
 
     def log(self, prefix: str, lines: Sequence[str], colour: str, state: str = "") -> None:
         """Print lines of a host's output in one write, each after the coloured `prefix`, which names the host.

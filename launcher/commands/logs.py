@@ -28,7 +28,7 @@ class Logs(JobOptions, Command):
     """Show a job's lines, and follow it to its end.
 
     Show the lines of the training job NAME, those of all hosts by time. With --json, each is a JSON object.
-    With --local, NAME is a local run, whose lines are shown host by host, and have no times.
+    With --local, NAME is a local run, or latest, whose lines are shown host by host, and have no times.
     """
 
     exit_codes = (0, 2, 3, 4, 5)
@@ -44,7 +44,7 @@ class Logs(JobOptions, Command):
 
     def run(self) -> int:
         """Print the lines; with `follow`, the exit code is that of the job's end."""
-        if self.local:
+        if self.is_local(self.name):
             return self._show_local()
         since = int(self.since.timestamp() * 1000) if self.since else None
         selection = Selection(since=since, host=self.host)
@@ -74,19 +74,22 @@ class Logs(JobOptions, Command):
         if self.since:
             raise click.UsageError("--since works only with jobs in AWS; the lines of a local run have no times")
         console, description = Console(as_json=self.as_json), local_run(self.name)
+        name = description["TrainingJobName"]
         check_host(self.host, description)
-        self._show(console, description, lines_of(self.name, self.host, follow=self.follow))
-        ended = local_run(self.name)
+        self._show(console, description, lines_of(name, self.host, follow=self.follow), is_local=True)
+        ended = local_run(name)
         if self.follow and not self.as_json and "Result" in ended:
             show(ended["Result"], console)
         return Outcome(ended).exit_code if self.follow else 0
 
-    def _show(self, console: Console, description: Mapping[str, Any], lines: Iterable[Line]) -> None:
+    def _show(
+        self, console: Console, description: Mapping[str, Any], lines: Iterable[Line], *, is_local: bool = False
+    ) -> None:
         """Print the lines, and what they say of the job."""
-        name = self.name
+        name = description["TrainingJobName"]
         ended = self.follow or description["TrainingJobStatus"] in ENDED
         metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
-        print_json = _print_json_untimed if self.local else _print_json
+        print_json = _print_json_untimed if is_local else _print_json
         show = print_json if self.as_json else line_printer(console)
         waits, count = LoopWaits(), 0
         for line in lines:
@@ -104,7 +107,7 @@ class Logs(JobOptions, Command):
         if not ended:
             console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
         if self.plot:
-            drawn = plot(metrics.panels(), name, self.plot, is_timed=not self.local)
+            drawn = plot(metrics.panels(), name, self.plot, is_timed=not is_local)
             console.say(f"plot {shown_path(self.plot)}" if drawn else f"{self.plot}: not drawn; no metrics were found")
 
 

@@ -248,12 +248,21 @@ class JobOptions(AccountOptions):
 
     local: bool = flag(help="Show local runs of this folder, which are below ./.launch.")
 
-    def account(self) -> Account:
-        """Open the account; a name that is a local run's is probably meant to be that."""
-        name = getattr(self, "name", None)
-        if name and Path(".launch", name).is_dir():
-            say(f".launch/{name} is a local run; --local shows it")
-        return super().account()
+    def is_local(self, name: str) -> bool:
+        """Return whether a name is that of a local run: with `--local`, or if one has it and AWS, as is said, shows no such job."""
+        from launcher.jobs.lookup import describe
+        from launcher.local.runs import RUNS_FOLDER
+
+        if self.local or self.region or self.profile or not Path(RUNS_FOLDER, name).is_dir():
+            return self.local
+        try:
+            describe(self.account(), name)
+        except LaunchError as error:
+            reason, _, _ = str(error).partition(";")
+            say(f"this is the local run ./{RUNS_FOLDER}/{name}: {reason}")
+            return True
+        say(f"./{RUNS_FOLDER}/{name} is a local run of this name; --local shows it")
+        return False
 
 
 def open_account(region: str | None, profile: str | None) -> Account:

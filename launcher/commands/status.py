@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from launcher.commands.card import Command
 from launcher.commands.options import JOB_NAME, JobOptions
 from launcher.console import Console
@@ -16,7 +18,7 @@ class Status(JobOptions, Command):
     """Show what a job is doing, or how it ended.
 
     Show the statuses of the training job NAME, how long each took, and what its training loops wait for; after its end also its
-    cost, outputs and failure. With --local, NAME is a local run.
+    cost, outputs and failure. With --local, NAME is a local run, or latest.
     """
 
     example = "status digits-1"
@@ -25,7 +27,7 @@ class Status(JobOptions, Command):
 
     def run(self) -> int:
         """Show the job; the exit code does not depend on how it ended."""
-        if self.local:
+        if self.is_local(self.name):
             return self._show_local()
         account = self.account()
         description = describe(account, self.name)
@@ -35,7 +37,7 @@ class Status(JobOptions, Command):
         if self.as_json:
             self.print_json(outcome.as_data())
         else:
-            console = Console()
+            console = Console(says_on=sys.stdout)
             Statuses(console.say).show(description)
             outcome.show(console)
         return 0
@@ -44,18 +46,19 @@ class Status(JobOptions, Command):
         from launcher.local.report import show
         from launcher.local.runs import local_run
 
-        run, console = local_run(self.name), Console()
+        run, console = local_run(self.name), Console(says_on=sys.stdout)
+        name = run["TrainingJobName"]
         result = run.get("Result")
         if self.as_json:
             shown = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus", "CreationTime", "Folder")
-            self.print_json(result or {name: run[name] for name in shown})
+            self.print_json(result or {member: run[member] for member in shown})
         elif result:
             show(result, console)
         else:
             began = f"{run['CreationTime'].astimezone():%Y-%m-%d %H:%M}"
-            more = f"`launch logs {self.name} --local --follow` shows its lines"
+            more = f"`launch logs {name} --local --follow` shows its lines"
             if run["TrainingJobStatus"] != "InProgress":
                 more = "its `launch` was killed, so it has no result"
-            console.say(f"{self.name}: {run['TrainingJobStatus']}, began {began}; {more}")
+            console.say(f"{name}: {run['TrainingJobStatus']}, began {began}; {more}")
             console.say(f"  folder   {run['Folder']}")
         return 0

@@ -50,12 +50,14 @@ def run_names() -> list[str]:
 
 
 def local_run(name: str) -> dict[str, Any]:
-    """Return a run as DescribeTrainingJob would, with its `Folder` and, if it has ended, its `Result`.
+    """Return a run as DescribeTrainingJob would, with its `Folder` and, if it has ended, its `Result`; `latest` is the latest.
 
     Raises:
         RefusedError: There is no such run; the message suggests the nearest name.
     """
     folders = _folders()
+    if name == "latest" and folders and name not in folders:
+        return local_runs()[0]
     if name not in folders:
         what = f"there is no local run {name!r} in ./{RUNS_FOLDER}{did_you_mean(name, list(folders))}"
         raise RefusedError(f"{what}; `launch list --local` shows the existing ones")

@@ -66,7 +66,7 @@ def test_status_shows_running_and_failed_job(aws: StandIn, request_of: dict[str,
     )
     aws.log(NAME, ["ModuleNotFoundError: No module named 'timm'"])
     aws.job(NAME, "Failed", reason="AlgorithmError: ExitCode 1")
-    shown = launch("status", NAME).stderr
+    shown = launch("status", NAME).stdout
     assert "AlgorithmError: ExitCode 1" in shown
     assert "timm" in shown
     assert aws.writing_calls() == []
@@ -132,8 +132,8 @@ def test_status_with_json_has_everything_it_prints(aws: StandIn, request_of: dic
     aws.job(NAME, metrics={"loss": 0.25})
     shown = data("status", NAME)
     assert shown["LikelyCause"]["Code"] == "capacity"
-    assert shown["LikelyCause"]["Cause"] in launch("status", NAME).stderr
-    assert shown["LikelyCause"]["Remedy"] in launch("status", NAME).stderr
+    assert shown["LikelyCause"]["Cause"] in launch("status", NAME).stdout
+    assert shown["LikelyCause"]["Remedy"] in launch("status", NAME).stdout
     assert shown["EstimatedCost"]["usd"] > 0.1
     assert [(each["MetricName"], each["Value"]) for each in shown["FinalMetricDataList"]] == [("loss", 0.25)]
 

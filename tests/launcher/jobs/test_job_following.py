@@ -82,7 +82,7 @@ def test_every_command_finds_the_same_cause(
     followed_shown = capsys.readouterr().err.split("likely     ")[1:]
     status = json.loads(launch("status", "cats-1", "--json").stdout)
     assert causes == [status["LikelyCause"]] * 2
-    for text in (*followed_shown, launch("status", "cats-1").stderr.partition("likely     ")[2]):
+    for text in (*followed_shown, launch("status", "cats-1").stdout.partition("likely     ")[2]):
         assert text.startswith(f"{place}: the GPU's memory was full [out-of-memory-gpu]\n")
 
 

@@ -163,7 +163,8 @@ def test_status_and_logs_report_waits(aws: StandIn, capsys: pytest.CaptureFixtur
         with pytest.raises(SystemExit) as ended:
             main(command)
         assert ended.value.code == 0
-        assert text in capsys.readouterr().err
+        shown = capsys.readouterr()
+        assert text in (shown.out if command[0] == "status" else shown.err)
     aws.job("cats-1", "Completed")
     with pytest.raises(SystemExit):
         main(["logs", "cats-1", "--follow"])

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import launcher
+from aws_stand_in import StandIn
 from launching import launch as called
 from local_jobs import command, launch, write_job
 from patience import PATIENCE, wait_for
@@ -63,11 +65,12 @@ def test_ended_and_killed_runs_are_listed_and_shown(ended: Path) -> None:
     assert [run["TrainingJobName"] for run in data("list", "--local", "--since", "1d")] == ["job"]
     assert data("list", "nothing", "--local") == []
     shown = called("status", "job", "--local")
-    assert "job: Completed after" in shown.stderr and "metric   loss = 0.333" in shown.stderr
+    assert "job: Completed after" in shown.stdout and "metric   loss = 0.333" in shown.stdout
+    assert shown.stderr == ""
     assert data("status", "job", "--local") == json.loads((ended / ".launch/job/result.json").read_text()) | {
         "Folder": ".launch/job"
     }
-    assert "old: Stopped, began 2020-02-02" in called("status", "old", "--local").stderr
+    assert "old: Stopped, began 2020-02-02" in called("status", "old", "--local").stdout
     missing = called("status", "jobs", "--local")
     assert (missing.returncode, "did you mean job?" in missing.stderr) == (3, True)
 
@@ -91,7 +94,7 @@ def test_running_run_is_followed_to_its_end_and_not_removed(here: Path, monkeypa
         log = here / ".launch/job/algo-1.log"
         wait_for(lambda: log.exists() and "waits" in log.read_text())
         assert [run["TrainingJobStatus"] for run in data("list", "--local")] == ["InProgress"]
-        assert "job: InProgress" in called("status", "job", "--local").stderr
+        assert "job: InProgress" in called("status", "job", "--local").stdout
         assert "has not ended" in called("clean", "job", "--yes").stderr
         assert data("clean", "--yes") == []
         words = [*command()[:3], "logs", "job", "--local", "--follow"]
@@ -132,7 +135,28 @@ def test_clean_removes_the_chosen_runs_only(ended: Path) -> None:
     assert [path.name for path in (ended / ".launch").iterdir()] == [".gitignore"]
 
 
-def test_job_that_is_a_local_run_is_pointed_to_it(ended: Path, aws: Any) -> None:
+def test_latest_is_the_latest_run(ended: Path) -> None:
+    killed(ended, "old")
+    assert data("status", "latest", "--local") == data("status", "job", "--local")
+    assert called("logs", "latest", "--local").stdout == called("logs", "job", "--local").stdout
+
+
+def test_name_of_a_local_run_alone_shows_it(ended: Path, aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert called("logs", "job").stdout.splitlines()[0] == "algo-1 | begins with 0"
     shown = called("status", "job")
-    assert ".launch/job is a local run; --local shows it" in shown.stderr
-    assert shown.returncode == 3
+    assert "job: Completed after" in shown.stdout
+    assert shown.stderr == "this is the local run ./.launch/job: there is no training job 'job' in us-east-1\n"
+    assert called("status", "job", "--region", "us-east-1").returncode == 3
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    shown = called("logs", "job", "--follow")
+    assert "this is the local run ./.launch/job: no AWS region is configured\n" in shown.stderr
+    assert (shown.returncode, "error" in shown.stderr) == (0, False)
+
+
+def test_job_in_aws_of_the_name_of_a_local_run_is_shown_with_a_hint(ended: Path, aws: StandIn) -> None:
+    request = launcher.plan("job.yaml", name="job").request
+    aws.client("sagemaker").create_training_job(**request)
+    shown = called("status", "job")
+    assert "job: InProgress" in shown.stdout
+    assert shown.stderr == "./.launch/job is a local run of this name; --local shows it\n"
