@@ -71,6 +71,12 @@ _FORMS = tuple(
         ("GitHub token", (b"ghp_", b"gho_", b"ghs_", b"ghu_"), rb"gh[posu]_[A-Za-z0-9]{36,}"),
         ("GitHub token", (b"github_pat_",), rb"github_pat_[A-Za-z0-9_]{22,}"),
         ("GitLab token", (b"glpat-",), rb"glpat-[A-Za-z0-9_.-]{20,}"),
+        # Of a proxy or a package index; not `https://user:${TOKEN}@host` or `https://user:password@host` of a document.
+        (
+            "password in a URL",
+            (b"http://", b"https://"),
+            rb"https?://[^\s/:@'\"]*:(?!pass|secret|token|gh[posu]_|github_pat_|glpat-|hf_)[^\s/:@'\"${}<>*]+(?=@)",
+        ),
         ("Slack token", (b"xoxb-", b"xoxp-"), rb"xox[bp]-[A-Za-z0-9-]{20,}"),
     )
 )

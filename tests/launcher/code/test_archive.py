@@ -117,6 +117,9 @@ MIXED = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xYz0AbCdEfGhIj"
         (f"{'gh' + 'o_' + MIXED[:36]}\n\n{'github' + '_pat_' + MIXED}", ["1 (GitHub token)", "3 (GitHub token)"]),
         (f"GITLAB={'glpat' + '-' + MIXED[:20]}", ["1 (GitLab token)"]),
         (f"x: {'xox' + 'b-123456789012-1234567890123-' + MIXED[:24]}", ["1 (Slack token)"]),
+        (f"--index-url https://me:{MIXED[:12]}@pypi.example/simple", ["1 (password in a URL)"]),
+        (f"torch\nmine @ https://me:{MIXED[:12]}@files.example/mine.whl", ["2 (password in a URL)"]),
+        ("--index-url https://me:${TOKEN}@pypi.example/simple\nhttps://user:password@host http://host:80/a@b", []),
         ("token = '" + "hf_" + 34 * "x" + "'", []),  # stands for a token in documents
         ("self.hf_" + MIXED[:34] + "_name", []),
         ("hf_short", []),
