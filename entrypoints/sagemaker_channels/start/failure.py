@@ -28,6 +28,8 @@ _FRAME = re.compile(
 )
 # Python's files, those of packages, and those of this package that run a script.
 _NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/ml/packages/|/launcher_(code|bundle)/")
+# The note of samples/error_notes.py, up to the position, on a transform's exception.
+_SAMPLE = re.compile(r"\b(in the transform of a sample of channel [^;\n]+)")
 _RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
 _ROOT_CAUSE = re.compile(
     r"Root Cause \(first observed failure\):.*?\brank\s*: (?P<rank>\d+).*?\bexitcode\s*: (?P<code>-?\d+)", re.DOTALL
@@ -51,7 +53,9 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
     if found := _last_exception(lines):
         start, exception = found
         if exit_code == _UNCAUGHT or (exit_code == _ABORTED and all(map(_ABORT_LINE.match, lines[exception + 1 :]))):
-            return fit_to_limit(lines[exception], "\n".join(lines[start:]))
+            details = "\n".join(lines[start:])
+            noted = [f" ({note})" for note in _SAMPLE.findall(details)[-1:]]
+            return fit_to_limit("".join([lines[exception], *noted]), details)
     printed = [line for line in lines if line.strip()] if exit_code == _UNCAUGHT else []  # by sys.exit("text"), perhaps
     return fit_to_limit(": ".join([f"{program} {how_it_ended(exit_code)}", *printed[-1:]]), "\n".join(lines))
 

@@ -41,6 +41,22 @@ def test_failure_begins_with_the_exception_before_its_traceback(script: str, fir
     assert rest.startswith(("Traceback (most recent call last):\n", '  File "')) and head in rest
 
 
+def test_sample_of_a_failed_transform_is_in_the_first_line(tmp_path: Path) -> None:
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from entrypoints.samples.error_notes import add_key_note
+try:
+    raise OSError("Truncated File Read")
+except OSError as error:
+    add_key_note(error, "cat/7.jpg", "train", "; the next one is sample 0 of block 1")
+    raise
+"""
+    first = failure_text("train.py", 1, stderr_of(script, tmp_path)).partition("\n")[0]
+    note = "in the transform of a sample of channel 'train' with the key 'cat/7.jpg'"
+    assert first == f"OSError: Truncated File Read ({note})"
+
+
 def test_message_of_sys_exit_is_in_the_first_line(tmp_path: Path) -> None:
     text = failure_text(
         "train.py", 1, stderr_of("import sys\nprint('slow', file=sys.stderr)\nsys.exit('no image')", tmp_path)
