@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.console import counted
+from launcher.errors import dotted
 from launcher.local.data.delivery import Store
 from launcher.local.runners import HostProcess
 from launcher.local.workspace import Fact, LocalRun, hosts_of
@@ -20,6 +21,17 @@ from launcher.request.image_uris import versions_of
 from launcher.request.instance_types import instance_type
 from launcher.request.view import file_system_source
 
+# What SageMaker does beside or after the training, by members of the request.
+_LEFT_OUT = (
+    *(
+        "DebugHookConfig",
+        "DebugRuleConfigurations",
+        "ProfilerConfig",
+        "ProfilerRuleConfigurations",
+        "RemoteDebugConfig",
+    ),
+    *("ExperimentConfig", "InfraCheckConfig", "MlflowConfig", "ModelPackageConfig", "SessionChainingConfig"),
+)
 _TOOLKIT = "sagemaker-training"
 # Prints the versions of this Python and of the packages that its arguments name, as JSON.
 _PROBE = """
@@ -50,6 +62,9 @@ def note_facts(run: LocalRun, store: Store, host: HostProcess) -> None:
     run.note("hosts", str(len(run.hosts)), str(count), same=len(run.hosts) == count)
     if run.options.sample is not None:
         run.note("objects", f"{run.options.sample} of each channel", "all", same=False)
+    for member in _LEFT_OUT:
+        if member in request:
+            run.note(dotted(run.plan.origin.place((member,))), "left out", "carried out by SageMaker", same=False)
     _note_machine(run, request.get("ResourceConfig", {}).get("VolumeSizeInGB"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def test_run_without_mounts_reports_what_takes_their_place(here: Path) -> None:
         output = launch(here, "--no-namespaces", "-v")
     assert "  differs  channel fast: a copy, not FastFile\n" in output
     assert "  differs  channel efs: a copied folder of this machine, not EFS\n" in output
+
+
+def test_members_without_a_part_in_a_local_run_are_named(here: Path) -> None:
+    members = (
+        "debug_hook_config: {s3_output_path: s3://bucket/debug/}\nexperiment_config: {experiment_name: cats}\n"
+        "request: {RemoteDebugConfig: {EnableRemoteDebug: true}}\nchannels: null\n"
+    )
+    write_job(here, "print('trained')", members)
+    output = launch(here, "--no-namespaces")
+    assert re.search(r"differs  in \d+ ways: .*debug_hook_config, request.RemoteDebugConfig, experiment_config", output)
 
 
 def test_facts_are_grouped_in_lines() -> None:
