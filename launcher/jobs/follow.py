@@ -16,7 +16,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
 from launcher.jobs.logs.job_logs import SETTLING_SECONDS, JobLogs, last_lines
-from launcher.jobs.logs.loop_waits import LoopWaits
+from launcher.jobs.logs.loop_waits import LoopWaits, in_words
 from launcher.jobs.logs.metrics import LiveTable, Metrics, plot
 from launcher.jobs.logs.streams import Line, Selection, check_host, creation_of, hosts_of
 from launcher.jobs.lookup import describe
@@ -103,13 +103,14 @@ def _waiting(error: AwsError, job: str) -> str:
 
 
 def line_printer(console: Console) -> Callable[[Line], None]:
-    """Return a function that prints lines as `algo-1 | ...`, with a colour for each host."""
+    """Return a function that prints lines as `algo-1 | ...`, with a colour for each host, and records of waits as sentences."""
     colours: dict[str, str] = {}
+    told: set[str] = set()
 
     def show(line: Line) -> None:
         colour = colours.setdefault(line.host, _COLOURS[len(colours) % len(_COLOURS)])
         message = last_state(line.message.encode("utf-8", "replace")).decode().rstrip("\n")
-        console.log(f"{line.host} |", [message], colour)
+        console.log(f"{line.host} |", in_words([message], told), colour)
 
     return show
 

@@ -111,6 +111,7 @@ class _Watch:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     waits: LoopWaits = field(default_factory=LoopWaits)
     asked: set[int] = field(default_factory=set)  # processes that have been sent SIGTERM
+    told: set[str] = field(default_factory=set)  # channels of whose workers a line has told
     unlogged: set[str] = field(default_factory=set)  # hosts whose lines can no longer be logged
 
     def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
@@ -147,7 +148,7 @@ class _Watch:
             self.run.console.log(f"{host} |", self._for_people(texts), colour, state.decode("utf-8", "replace"))
 
     def _for_people(self, texts: list[str]) -> list[str]:
-        return texts if self.run.options.verbose else list(map(in_words, texts))
+        return texts if self.run.options.verbose else in_words(texts, self.told)
 
     def running(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self.processes if process.returncode is None]
@@ -223,7 +224,8 @@ def watch(
         failed = any(ended) or bool(failures)
         patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
         is_planned = state.running() and not failed
-        killed = state.stop(patience, say="Ctrl-C again" if interrupted else "Ctrl-C" if is_planned else "")
+        hint = "Ctrl-C again" if signal.SIGINT in stops.received else "Ctrl-C"
+        killed = state.stop(patience, say=hint if interrupted or is_planned else "")
         if not state.asked and not killed:  # they ended before it could stop them
             ended = [process.returncode for process in state.processes]
             failed = any(ended)

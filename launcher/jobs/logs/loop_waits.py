@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -161,13 +161,22 @@ class LoopWaits:
         return tuple(sorted(found, key=lambda each: -each.waited)[:_SHOWN])
 
 
-def in_words(line: str) -> str:
-    """Return a record of waits as a sentence, and other lines as they are."""
-    if not line.startswith("waits channel="):
-        return line
-    waits = LoopWaits()
-    waits.note(line)
-    return next((f"waits: {each}" for each in waits.channels()), line)
+def in_words(lines: Iterable[str], told: set[str]) -> list[str]:
+    """Return the lines with each record of waits as a sentence.
+
+    A loop over a DataLoader's workers is not timed, so its records say the same at the end of each epoch: only the first of each
+    channel is kept. `told` has the channels whose workers a line has told of.
+    """
+    found = []
+    for line in lines:
+        waits = LoopWaits()
+        if line.startswith("waits channel="):
+            waits.note(line)
+        records = waits.channels()
+        if not all(each.channel in told for each in records) or not records:
+            found.append(f"waits: {records[0]}" if records else line)
+        told |= {each.channel for each in records if not each.seconds}
+    return found
 
 
 def waits_in(lines: Any) -> tuple[ChannelWaits, ...]:

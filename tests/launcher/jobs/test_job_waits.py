@@ -10,7 +10,7 @@ import pytest
 from aws_stand_in import StandIn
 from followed_job import job
 from launcher.cli import main
-from launcher.jobs.logs.loop_waits import ChannelWaits, waits_in
+from launcher.jobs.logs.loop_waits import ChannelWaits, in_words, waits_in
 from sagemaker_channels.waits import line_of
 
 PARTS = ("source", "parse", "transform", "handover")
@@ -151,13 +151,17 @@ def test_workers_of_an_untimed_loop_are_reported_if_they_are_busy() -> None:
     text = "the workers of channel train are busy 97 % of the time (S3), so the loop may wait for them;"
     assert reported(line_of(record | shares)) == [f"{text} sagemaker_channels.timed(loader) records how long"]
     assert not reported(line_of(record | shares | {"busy_share": 0.5}))
+    epochs = [line_of(record | shares | {"busy_share": share}) for share in (0.97, 0.5, 0.9)]
+    told: set[str] = set()
+    assert in_words(["a", epochs[0], line("extra", 0.4)], told)[:2] == ["a", f"waits: {reported(epochs[0])[0]}"]
+    assert in_words([*epochs[1:], "b"], told) == ["b"]
 
 
 @pytest.mark.usefixtures("quick_sleep")
 def test_status_and_logs_report_waits(aws: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     job(aws)
     aws.job("cats-1", "Training")
-    aws.log("cats-1", ["epoch 1", line("train", 0.41)])
+    aws.log("cats-1", ["epoch 1", line("train", 0.41), line("train", 0.41)])
     text = "41 % of each step waits for channel train (S3); more workers would remove about 40 %"
     for command in (["status", "cats-1"], ["logs", "cats-1"]):
         with pytest.raises(SystemExit) as ended:
@@ -165,6 +169,7 @@ def test_status_and_logs_report_waits(aws: StandIn, capsys: pytest.CaptureFixtur
         assert ended.value.code == 0
         shown = capsys.readouterr()
         assert text in (shown.out if command[0] == "status" else shown.err)
+        assert shown.out.count(f"algo-1 | waits: {text}\n") == 2 * (command[0] == "logs")
     aws.job("cats-1", "Completed")
     with pytest.raises(SystemExit):
         main(["logs", "cats-1", "--follow"])

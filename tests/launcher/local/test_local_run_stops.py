@@ -104,6 +104,20 @@ def test_second_ctrl_c_kills_the_job(here: Path, options: list[str]) -> None:
     assert_nothing_is_left(here)
 
 
+def test_stop_by_sigterm_is_announced_without_an_earlier_ctrl_c(here: Path) -> None:
+    write_job(here, "import time\nprint('ready', flush=True)\ntime.sleep(600)")
+    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        output = ""
+        for line in process.stdout:
+            output += line
+            if "ready" in line:
+                process.send_signal(signal.SIGTERM)
+        process.wait(timeout=PATIENCE)
+    assert "stopping (up to 120 s; Ctrl-C kills)" in output
+    assert process.returncode == 5
+
+
 @pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
 def test_killed_launcher_leaves_no_process_and_no_mount(
     here: Path, fuse: None, monkeypatch: pytest.MonkeyPatch, options: list[str]
