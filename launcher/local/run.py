@@ -74,6 +74,8 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
         raise InputError(
             "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out, since you end the shell"
         )
+    if options.interrupt_at == "":
+        raise InputError("--interrupt-at: an empty text is in every line; write a part of the line, such as 'epoch 2'")
     if not options.interrupts and (options.times > 1 or options.restart_hosts or options.rename_hosts):
         raise InputError(
             "--times, --restart-hosts, --rename-hosts: these describe interruptions; add --interrupt-after or --interrupt-at"
@@ -181,7 +183,9 @@ def _existing_run(folder: Path) -> RefusedError:
     is_over = (folder / RESULT).exists()
     clean = f"`launch clean {folder.name}` removes it"
     remedy = clean if is_over else f"unless it is still running, {clean}"
-    return RefusedError(f"{folder} holds an earlier run of this name; {remedy}, or use another name with --name")
+    return RefusedError(
+        f"{folder} holds an earlier run of this name; {remedy}, or use another name (--name, or name= of launcher.plan)"
+    )
 
 
 def _reads_remote(plan: Plan, local: ChannelPaths) -> bool:

@@ -75,7 +75,7 @@ def found_in(head: bytes) -> Signature | None:
 def problem_of(head: bytes) -> str | None:
     """Return what an object with these first bytes is that is not in its format, and the remedy; None if that is unknown."""
     found = found_in(head)
-    return found and f"these bytes are {found.what}, which its format is not; {found.remedy}"
+    return found and f"these bytes are {found.what}, but are read as another format; {found.remedy}"
 
 
 def check(head: bytes, key: str | None, own: bytes = b"") -> None:

@@ -254,7 +254,7 @@ def _body(stream: io.BufferedReader, headers: Mapping[str, str], start: Callable
         return ChunkedBody(stream, start)
     length = whole_number(headers.get("content-length", "0"))
     if length is None:
-        raise _MalformedRequest("Content-Length is not a number")
+        raise _MalformedRequest("the header Content-Length is not a whole number of bytes")
     return CountedBody(stream, length, start)
 
 

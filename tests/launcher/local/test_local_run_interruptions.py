@@ -196,6 +196,11 @@ def test_text_that_no_line_has_interrupts_nothing(here: Path) -> None:
     assert "warning: --interrupt-at: no line of the log had 'epoch 2', so nothing was interrupted" in output
 
 
+def test_empty_text_is_refused(here: Path) -> None:
+    write_script(here, "print('epoch 1')")
+    assert "--interrupt-at: an empty text is in every line" in launch(here, "--interrupt-at", "", code=2)
+
+
 def test_limit_still_ends_an_attempt_that_waits_for_a_text() -> None:
     request = {"StoppingCondition": {"MaxRuntimeInSeconds": 50}}
     options = LocalOptions(interrupt_at="epoch 2", times=2)
