@@ -44,8 +44,8 @@ def test_failure_begins_with_the_exception_before_its_traceback(script: str, fir
 def test_sample_of_a_failed_transform_is_in_the_first_line(tmp_path: Path) -> None:
     script = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from entrypoints.samples.error_notes import add_key_note
+sys.path.insert(0, {str(Path(__file__).parents[3] / "entrypoints")!r})
+from sagemaker_channels.samples.error_notes import add_key_note
 try:
     raise OSError("Truncated File Read")
 except OSError as error:
