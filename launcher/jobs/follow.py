@@ -105,12 +105,12 @@ def _waiting(error: AwsError, job: str) -> str:
 def line_printer(console: Console) -> Callable[[Line], None]:
     """Return a function that prints lines as `algo-1 | ...`, with a colour for each host, and records of waits as sentences."""
     colours: dict[str, str] = {}
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def show(line: Line) -> None:
         colour = colours.setdefault(line.host, _COLOURS[len(colours) % len(_COLOURS)])
         message = last_state(line.message.encode("utf-8", "replace")).decode().rstrip("\n")
-        console.log(f"{line.host} |", in_words([message], told), colour)
+        console.log(f"{line.host} |", in_words([message], reported), colour)
 
     return show
 

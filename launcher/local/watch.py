@@ -111,7 +111,7 @@ class _Watch:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     waits: LoopWaits = field(default_factory=LoopWaits)
     asked: set[int] = field(default_factory=set)  # processes that have been sent SIGTERM
-    told: set[str] = field(default_factory=set)  # channels of whose workers a line has told
+    reported: set[str] = field(default_factory=set)  # channels whose workers a line has reported
     unlogged: set[str] = field(default_factory=set)  # hosts whose lines can no longer be logged
 
     def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
@@ -148,7 +148,7 @@ class _Watch:
             self.run.console.log(f"{host} |", self._for_people(texts), colour, state.decode("utf-8", "replace"))
 
     def _for_people(self, texts: list[str]) -> list[str]:
-        return texts if self.run.options.verbose else in_words(texts, self.told)
+        return texts if self.run.options.verbose else in_words(texts, self.reported)
 
     def running(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self.processes if process.returncode is None]

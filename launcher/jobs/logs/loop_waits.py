@@ -161,11 +161,11 @@ class LoopWaits:
         return tuple(sorted(found, key=lambda each: -each.waited)[:_SHOWN])
 
 
-def in_words(lines: Iterable[str], told: set[str]) -> list[str]:
+def in_words(lines: Iterable[str], reported: set[str]) -> list[str]:
     """Return the lines with each record of waits as a sentence.
 
     A loop over a DataLoader's workers is not timed, so its records say the same at the end of each epoch: only the first of each
-    channel is kept. `told` has the channels whose workers a line has told of.
+    channel is kept. `reported` has the channels whose workers a line has reported.
     """
     found = []
     for line in lines:
@@ -173,9 +173,9 @@ def in_words(lines: Iterable[str], told: set[str]) -> list[str]:
         if line.startswith("waits channel="):
             waits.note(line)
         records = waits.channels()
-        if not all(each.channel in told for each in records) or not records:
+        if not all(each.channel in reported for each in records) or not records:
             found.append(f"waits: {records[0]}" if records else line)
-        told |= {each.channel for each in records if not each.seconds}
+        reported |= {each.channel for each in records if not each.seconds}
     return found
 
 

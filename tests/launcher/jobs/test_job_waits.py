@@ -152,9 +152,9 @@ def test_workers_of_an_untimed_loop_are_reported_if_they_are_busy() -> None:
     assert reported(line_of(record | shares)) == [f"{text} sagemaker_channels.timed(loader) records how long"]
     assert not reported(line_of(record | shares | {"busy_share": 0.5}))
     epochs = [line_of(record | shares | {"busy_share": share}) for share in (0.97, 0.5, 0.9)]
-    told: set[str] = set()
-    assert in_words(["a", epochs[0], line("extra", 0.4)], told)[:2] == ["a", f"waits: {reported(epochs[0])[0]}"]
-    assert in_words([*epochs[1:], "b"], told) == ["b"]
+    seen: set[str] = set()
+    assert in_words(["a", epochs[0], line("extra", 0.4)], seen)[:2] == ["a", f"waits: {reported(epochs[0])[0]}"]
+    assert in_words([*epochs[1:], "b"], seen) == ["b"]
 
 
 @pytest.mark.usefixtures("quick_sleep")
