@@ -70,7 +70,10 @@ def has_tag(repository: str, tag: str) -> bool:
         return True
     # AWS's tags of scikit-learn and XGBoost exist without the words at their ends, too.
     shorter = repository.startswith("sagemaker-") and any(each.startswith(f"{tag}-") for each in known)
-    return shorter or any(tag == each or tag.startswith(f"{each}-") or _has_parts(tag, each) for each in known)
+    return shorter or any(
+        tag == each or tag.startswith(f"{each}-") or _has_parts(tag, each, is_newest=release == newest)
+        for each in known
+    )
 
 
 def _release(tag: str) -> tuple[int, int]:
@@ -79,11 +82,21 @@ def _release(tag: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _has_parts(tag: str, known: str) -> bool:
-    """Return whether a tag has the release, processor and Python of a known tag that has a processor."""
-    processor, python = re.search(_PROCESSOR, known), re.search(_PYTHON, known)
-    words = [each[1] for each in (processor, python) if each]
-    return bool(processor) and _release(tag) == _release(known) and {*words} <= {*tag.split("-")}
+def _has_parts(tag: str, known: str, *, is_newest: bool) -> bool:
+    """Return whether a tag has the release, processor and Python of a known tag that has a processor.
+
+    The newest version may have been built again for a later Python since the table was made.
+    """
+    processor, python, own = (re.search(*each) for each in ((_PROCESSOR, known), (_PYTHON, known), (_PYTHON, tag)))
+    if processor is None or _release(tag) != _release(known) or processor[1] not in tag.split("-"):
+        return False
+    later = own is not None and python is not None and is_newest and _python(own[1]) > _python(python[1])
+    return python is None or python[1] in tag.split("-") or later
+
+
+def _python(word: str) -> tuple[int, int]:
+    """Return (3, 12) of py312."""
+    return int(word[2]), int(word[3:] or 0)
 
 
 def _builds() -> Iterator[dict[str, Any]]:

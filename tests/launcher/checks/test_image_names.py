@@ -52,6 +52,7 @@ def test_misspelt_image_of_aws_is_found_with_the_right_name(image: str, right: s
         f"{AWS}/pytorch-training:2.8-cpu-py312-ubuntu22.04-sagemaker-v1",
         f"{AWS}/pytorch:2.12.1-cu130-amzn2023-sagemaker",
         f"{AWS}/huggingface-pytorch-training:2.9-gpu-py312",
+        f"{AWS}/autogluon-training:1.5.0-gpu-py312-cu128-ubuntu22.04",
         f"{AWS}/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker",
         f"{AWS}/pytorch-training@sha256:{'0' * 64}",
         f"{AWS}/pytorch-training-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
