@@ -28,6 +28,7 @@ from launcher.local.workspace import TOO_DEEP, Fact, Host, LocalRun
 from sagemaker_channels import contract
 from sagemaker_channels.start.failure import own_frame, shell_code
 
+_WITHOUT_MODEL = tuple(f"{contract.SCRIPTS_DIR}/{name}.py" for name in ("measure", "read_channels", "reshard"))
 _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
 
 
@@ -79,6 +80,7 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         "Metrics": {name: value if math.isfinite(value) else None for name, value in outcome.metrics.items()},
         **as_data(outcome.waits),
         "Artifacts": artifacts,
+        "WritesModel": run.plan.spec.code is None or run.plan.spec.code.entry_point not in _WITHOUT_MODEL,
         "Fidelity": fidelity.as_data(run.facts),
         "Folder": str(run.folder),
         **({"Kept": {"Enter": outcome.kept.enter, "Remove": outcome.kept.remove}} if outcome.kept else {}),
@@ -232,7 +234,8 @@ def show(result: Mapping[str, Any], console: Console, *, verbose: bool = True) -
         say(f"  metric   {name} = {'nan' if value is None else format(value, 'g')}")
     for waits in result.get("Waits", {}).values():
         say(f"  waits    {waits['Report']}")
-    if result["TrainingJobStatus"] == "Completed" and "model" not in result["Artifacts"]:
+    is_expected = result.get("WritesModel", True)  # Results of earlier versions do not have it.
+    if result["TrainingJobStatus"] == "Completed" and "model" not in result["Artifacts"] and is_expected:
         say(f"  model    none, since {contract.BASE_DIR}/{contract.MODEL_DIR} is empty")
     for name, path in result["Artifacts"].items():
         say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")

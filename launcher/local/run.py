@@ -228,7 +228,8 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
     if not store.remote:
         return
     entries = (entry for entry in run.plan.request.get("InputDataConfig", ()) if _is_read_from_store(entry))
-    total = sum(store.total_bytes(entry, run.options.sample) for entry in entries)
+    with run.console.progress(f"listing the channels at {store.objects.where}", counted=False):
+        total = sum(store.total_bytes(entry, run.options.sample) for entry in entries)
     if total <= _ASK_ABOVE:
         return
     size = f"{human_bytes(total)} will be read from {store.objects.where}"

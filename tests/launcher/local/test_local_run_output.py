@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.checks.examples import laid_over_base
 from local_jobs import command, launch, namespaces, result, write_job
 from patience import PATIENCE
 
@@ -84,6 +85,14 @@ def test_failure_file_becomes_the_failure_reason(here: Path) -> None:
     assert result(here)["FailureReason"].startswith("ValueError: no such column: label")
     assert "no such column" in output
     assert not (here / ".launch/job/s3/bucket/out/job/output/model.tar.gz").exists()
+
+
+def test_run_of_a_script_that_writes_no_model_does_not_miss_it(here: Path) -> None:
+    text = "code: {entry_point: entrypoints/read_channels.py}\nchannels: {train: s3://bucket/train/}\n"
+    (here / "job.yaml").write_text(laid_over_base(text))
+    output = launch(here, "--no-namespaces")
+    assert "job: Completed" in output
+    assert "  model    none" not in output
 
 
 def test_records_of_waits_are_shown_as_sentences(here: Path) -> None:
