@@ -27,7 +27,7 @@ class RankError(Exception):
 
 def ranks(count: int, function: str, *arguments: Any) -> list[Any]:
     """Return what a function (`module.name`) returns on each of so many ranks, with the variables of a job of one host."""
-    with mock.patch.dict(os.environ, PYTHONPATH=f"{_HERE}:{_HERE.parent}", OMP_NUM_THREADS="1"):
+    with mock.patch.dict(os.environ, PYTHONPATH=f"{_HERE}:{_HERE.parent}/entrypoints", OMP_NUM_THREADS="1"):
         forkserver.ensure_running()  # Before Python 3.13, its imports do not see this process's sys.path.
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

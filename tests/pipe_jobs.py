@@ -48,7 +48,11 @@ def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.
     """
     file = root / f"script{len(list(root.glob('script*')))}.py"
     file.write_text(textwrap.dedent(begin) + textwrap.dedent(script))
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "SAGEMAKER_BASE_DIR": str(root)}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[1] / "entrypoints"),
+        "SAGEMAKER_BASE_DIR": str(root),
+    }
     environ |= {"OMP_NUM_THREADS": "1", contract.FIFO_WAIT_VARIABLE: str(PATIENCE)}
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks else []
     return subprocess.Popen(

@@ -152,7 +152,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     )
     environment = {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{ROOT}/entrypoints",
         "HOME": str(folder),
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "testing",
@@ -247,7 +247,7 @@ def test_objects_are_of_the_sdks_classes(major: int, tmp_path: Path) -> None:
             printed["refused"] = str(error)
         print(json.dumps(printed))
     """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/entrypoints", "HOME": str(tmp_path)}
     command = [python, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     printed = json.loads(done.stdout.splitlines()[-1])
