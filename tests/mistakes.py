@@ -78,6 +78,7 @@ ROWS: list[tuple[str, str, str]] = [
     ),
     (train("s3_uri: https://example.com/iris.csv  # <-"), "s3-uri-place", "copy it there"),
     (train("s3_uri: s3://My_Bucket/train/  # <-"), "s3-bucket-name", "such as my-bucket"),
+    (train("s3_uri: s3://b/train/  # <-"), "s3-bucket-name", "write 3 to 63 lower-case letters"),
     (train("source: S3Connector", "s3_uri: s3://My_Bucket/train/  # <-"), "s3-bucket-name", "such as my-bucket"),
     (train("s3_uri: s3://<your-bucket>/train/  # <-"), "s3-bucket-name", "write your bucket's name"),
     (train("s3_uri: s3://bucket/shared//train/  # <-"), "channel-double-slash", "write 's3://bucket/shared/train/'"),
@@ -166,9 +167,9 @@ ROWS: list[tuple[str, str, str]] = [
     (VPC.replace("[subnet-0123456789abcdef0]", "'subnet-01234567,subnet-89abcdef'").strip() + "  # <-", "wrong-type",
      "such as [subnet-01234567, subnet-89abcdef]"),
     # settings of a script or an algorithm
-    ("debug_hook_config:\n  s3_output_path: s3://b/d/\n  collection_configurations:  # <-\n    collection_name: losses",
+    ("debug_hook_config:\n  s3_output_path: s3://bkt/d/\n  collection_configurations:  # <-\n    collection_name: losses",
      "wrong-type", "such as [{collection_name: ...}]"),
-    ("debug_hook_config:\n  s3_output_path: s3://b/d/\n  collection_configurations:\n    - collection_name: losses\n"
+    ("debug_hook_config:\n  s3_output_path: s3://bkt/d/\n  collection_configurations:\n    - collection_name: losses\n"
      "      collection_parameters:\n        losses: {save_interval: 10}  # <-", "wrong-type", "a single text"),
     ("metric_definitions: {name: loss, regex: '(.)'}  # <-", "wrong-type", "such as [{name: ..., ...}]"),
     ("metric_definitions:\n  - name: loss\n    regex: 'loss=[0-9.]+'  # <-", "metric-regex-group", "parentheses"),

@@ -76,7 +76,7 @@ def test_other_major_version_is_refused(install: Any, tmp_path: Path, name: str,
 
 
 AUGMENTED = (
-    "train: {s3_uri: s3://b/m, s3_data_type: AugmentedManifestFile, attribute_names: [source-ref, class],"
+    "train: {s3_uri: s3://bkt/m, s3_data_type: AugmentedManifestFile, attribute_names: [source-ref, class],"
     " input_mode: Pipe, record_wrapper_type: RecordIO}"
 )
 
@@ -103,7 +103,7 @@ def test_entries_equal_the_requests_without_the_code(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("version_3")
 def test_attribute_names_are_in_the_environment(tmp_path: Path) -> None:
     file = write(
-        tmp_path, f"code: {{directory: nowhere, entry_point: train.py}}\nchannels: {{{AUGMENTED}, a: s3://b/a/}}\n"
+        tmp_path, f"code: {{directory: nowhere, entry_point: train.py}}\nchannels: {{{AUGMENTED}, a: s3://bkt/a/}}\n"
     )
     with pytest.warns(
         UserWarning, match="names of an augmented manifest's attributes, .* pass the trainer environment="
@@ -174,7 +174,7 @@ def test_settings_for_the_trainer_are_a_warning(tmp_path: Path, overlay: str, ex
 @pytest.mark.usefixtures("version_3")
 @pytest.mark.parametrize(
     "overlay",
-    ["", prefixes(18), "training_input_mode: FastFile\n", "channels: {a: {s3_uri: s3://b0/a/, input_mode: null}}\n"],
+    ["", prefixes(18), "training_input_mode: FastFile\n", "channels: {a: {s3_uri: s3://bkt/a/, input_mode: null}}\n"],
 )
 def test_complete_inputs_give_no_warning(tmp_path: Path, overlay: str) -> None:
     assert warned(tmp_path, overlay)[1] == []

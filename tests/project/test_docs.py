@@ -52,7 +52,7 @@ def test_editors_accept_the_bundled_specs(name: str) -> None:
     [
         {"base_nam": "x"},
         {"channels": {"train": {"source": "EBS"}}},
-        {"channels": {"train": {"s3_uri": "s3://b/", "input_mode": "Fastfile"}}},
+        {"channels": {"train": {"s3_uri": "s3://bkt/", "input_mode": "Fastfile"}}},
         {"resource_config": {"instance_type": "ml.m5.xlarg"}},
         {"role_arn": "nobody"},
     ],

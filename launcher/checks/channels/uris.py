@@ -73,17 +73,17 @@ def _shown_in_console(uri: str) -> str:
 
 @warning("s3-bucket-name")
 def bucket_has_a_legal_name(draft: Draft) -> Iterator[Mistake]:
-    """A bucket's name has lower-case letters, digits, dots and hyphens, and begins and ends with a letter or digit."""
+    """A bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens; it begins and ends with a letter or digit."""
     for path, uri in uris(draft):
         name = bucket(uri)
         if not uri.startswith("s3://") or not name or name == "s3:" or name.startswith("arn:aws"):
             continue
         if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
             yield path, f"{name!r} is not a bucket's name; write your bucket's name"
-        elif not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name) or ".." in name or len(name) > 63:
+        elif not re.fullmatch(r"[a-z0-9][a-z0-9.-]+[a-z0-9]", name) or ".." in name or len(name) > 63:
             better = re.sub(r"[_.-]+", "-", name.lower()).strip("-")
-            hint = f", such as {better}" if 0 < len(better) < 64 else ""
-            remedy = f"write at most 63 lower-case letters, digits, dots and hyphens{hint}"
+            hint = f", such as {better}" if 3 <= len(better) < 64 else ""
+            remedy = f"write 3 to 63 lower-case letters, digits, dots and hyphens{hint}"
             yield path, f"{shown(name)} cannot be a bucket's name; {remedy}"
 
 

@@ -101,7 +101,7 @@ def test_21st_channel_is_one_problem() -> None:
 )
 def test_wrong_augmented_manifest_channel_has_one_remedy(keys: str, code: str, remedy: str) -> None:
     overlay = (
-        "code: {entry_point: entrypoints/read_channels.py}\nchannels: {train: {s3_uri: s3://b/train.manifest, %s}}"
+        "code: {entry_point: entrypoints/read_channels.py}\nchannels: {train: {s3_uri: s3://bkt/train.manifest, %s}}"
     )
     members = {
         "s3_data_type": "AugmentedManifestFile",
@@ -126,15 +126,15 @@ GROUPS = (
     " instance_count: 1}, {instance_group_name: b, instance_type: ml.g5.xlarge, instance_count: 2}]}\n"
 )
 FINE = {
-    "modes that differ by channel": "training_input_mode: Pipe\nchannels: {a: {s3_uri: s3://b/a/, input_mode: File},"
-    " b: {s3_uri: s3://b/b/, input_mode: FastFile}, c: s3://b/c/}",
+    "modes that differ by channel": "training_input_mode: Pipe\nchannels: {a: {s3_uri: s3://bkt/a/, input_mode: File},"
+    " b: {s3_uri: s3://bkt/b/, input_mode: FastFile}, c: s3://bkt/c/}",
     "shuffled in every mode": "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
-    "channels: {a: {s3_uri: s3://b/a/, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key},"
-    " b: {s3_uri: s3://b/b/, input_mode: FastFile, shuffle_config: {seed: 1}},"
-    " c: {s3_uri: s3://b/c/, input_mode: Pipe, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key}}",
+    "channels: {a: {s3_uri: s3://bkt/a/, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key},"
+    " b: {s3_uri: s3://bkt/b/, input_mode: FastFile, shuffle_config: {seed: 1}},"
+    " c: {s3_uri: s3://bkt/c/, input_mode: Pipe, shuffle_config: {seed: 1}, s3_data_distribution_type: ShardedByS3Key}}",
     "a key with // in a stream": "channels: {a: {s3_uri: s3://bucket/a//b/, input_mode: Pipe}}",
-    "a manifest in a stream": "channels: {a: {s3_uri: s3://b/m.json, s3_data_type: ManifestFile, input_mode: Pipe}}",
-    "None as a text": "channels: {a: {s3_uri: s3://b/a/, compression_type: None, record_wrapper_type: None}}",
+    "a manifest in a stream": "channels: {a: {s3_uri: s3://bkt/m.json, s3_data_type: ManifestFile, input_mode: Pipe}}",
+    "None as a text": "channels: {a: {s3_uri: s3://bkt/a/, compression_type: None, record_wrapper_type: None}}",
     "empty maps and texts": "hyperparameters: {}\nenvironment: {A: ''}\ntags: {}\ncontainer_arguments: [' ']",
     "an image of a region in a job without one": "image: 123456789012.dkr.ecr.us-west-2.amazonaws.com/mine:1",
     "an image by its digest": f"region: eu-west-1\nimage: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/a@sha256:{'0' * 64}",
@@ -146,25 +146,25 @@ FINE = {
     "groups with a volume for one of them": GROUPS + "channels: null",
     "a period of 0": "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9,"
     " keep_alive_period_in_seconds: 0}",
-    "equal waiting and running": "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://b/c/}\n"
+    "equal waiting and running": "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bkt/c/}\n"
     "stopping_condition: {max_runtime_in_seconds: 60, max_wait_time_in_seconds: 60}",
     "TensorBoard's default, written out": "tensor_board_output_config: {s3_output_path: s3://bucket/tb/,"
     " local_path: /opt/ml/output/tensorboard}",
     "no spot, written out": "enable_managed_spot_training: false",
     "a volume's key on EBS": "resource_config: {instance_type: ml.m5.large, instance_count: 1, volume_size_in_gb: 9,"
     " volume_kms_key_id: alias/mine}",
-    "a channel model in File mode": "channels: {model: s3://b/model.tar.gz}",
-    "a group's channel on a file system": GROUPS + VPC + "channels: {a: {s3_uri: s3://b/a/, instance_group_names: [a]},"
+    "a channel model in File mode": "channels: {model: s3://bkt/model.tar.gz}",
+    "a group's channel on a file system": GROUPS + VPC + "channels: {a: {s3_uri: s3://bkt/a/, instance_group_names: [a]},"
     " c: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: /c}}",
-    "shards over the hosts of a group": GROUPS + "channels: {a: {s3_uri: s3://b/a/, instance_group_names: [b],"
+    "shards over the hosts of a group": GROUPS + "channels: {a: {s3_uri: s3://bkt/a/, instance_group_names: [b],"
     " s3_data_distribution_type: ShardedByS3Key}}",
     "a list of images that are RecordIO": "image: 685385470294.dkr.ecr.eu-west-1.amazonaws.com/image-classification:1\n"
     "hyperparameters: {num_classes: 10, num_training_samples: 1000}\n"
     "resource_config: {instance_type: ml.p3.2xlarge, instance_count: 1, volume_size_in_gb: 50}\n"
-    "channels: {train: {s3_uri: s3://b/t/, content_type: application/x-recordio},"
-    " validation: {s3_uri: s3://b/v/, content_type: application/x-recordio}}",
+    "channels: {train: {s3_uri: s3://bkt/t/, content_type: application/x-recordio},"
+    " validation: {s3_uri: s3://bkt/v/, content_type: application/x-recordio}}",
     "an algorithm's image with a script": "image: 685385470294.dkr.ecr.eu-west-1.amazonaws.com/xgboost:1\n"
-    "hyperparameters: {sagemaker_program: train.py}\nchannels: {training: {s3_uri: s3://b/t/, content_type: csv}}",
+    "hyperparameters: {sagemaker_program: train.py}\nchannels: {training: {s3_uri: s3://bkt/t/, content_type: csv}}",
     "an algorithm of the user": "image: null\nalgorithm_name: mine",
     "a serverless job": "image: null\nresource_config: null\nstopping_condition: null\nserverless_job_config: {base_model_arn:"
     " 'arn:aws:sagemaker:eu-west-1:aws:hub-content/SageMakerPublicHub/Model/a/1.0.0', job_type: FineTuning}",
@@ -184,12 +184,12 @@ def test_valid_spec_has_no_problem(overlay: str) -> None:
         ("{Tags: [{Key: a, Value: b}, {Key: 'aws:a', Value: b}]}", "8:38: request.Tags[1]: begins"),
         (
             "{InputDataConfig: [{ChannelName: a, CompressionType: Gzip,"
-            " DataSource: {S3DataSource: {S3Uri: 's3://b', S3DataType: S3Prefix}}}]}",
+            " DataSource: {S3DataSource: {S3Uri: 's3://bkt', S3DataType: S3Prefix}}}]}",
             "8:46: request.InputDataConfig[0].CompressionType:",
         ),
         (
-            "{InputDataConfig: [{ChannelName: a, DataSource: {S3DataSource: {S3Uri: 's3://b', S3DataType: S3Prefix}}}]}",
-            "8:74: request.InputDataConfig[0].DataSource.S3DataSource.S3Uri: 's3://b' means the whole bucket",
+            "{InputDataConfig: [{ChannelName: a, DataSource: {S3DataSource: {S3Uri: 's3://bkt', S3DataType: S3Prefix}}}]}",
+            "8:74: request.InputDataConfig[0].DataSource.S3DataSource.S3Uri: 's3://bkt' means the whole bucket",
         ),
         (
             "{VpcConfig: {Subnets: [sg-0123456789abcdef0], SecurityGroupIds: [sg-0123456789abcdef0]}}",
@@ -212,7 +212,7 @@ def test_wrong_type_hides_no_other_problem() -> None:
     """Rules do not see a value of a wrong type, but they see those beside it."""
     hatch = (
         "{InputDataConfig: [{ChannelName: a, ShuffleConfig: {Seed: x}, CompressionType: Gzip,"
-        " DataSource: {S3DataSource: {S3Uri: 's3://b/a/', S3DataType: S3Prefix}}}]}"
+        " DataSource: {S3DataSource: {S3Uri: 's3://bkt/a/', S3DataType: S3Prefix}}}]}"
     )
     assert set(found_by(f"request: {hatch}")) == {"aws-type", "channel-gzip-needs-pipe"}
 
@@ -231,7 +231,7 @@ def test_wrong_type_hides_no_other_problem() -> None:
         ("output_data_config: {s3_output_path: bucket/out}", "write s3://bucket/out"),
         ("output_data_config: {s3_output_path: bucket}", "such as s3://bucket/folder/"),
         ("channels: {train: /data/train}", "copy it to S3"),
-        ("channels: {my train: s3://b/t/}", "letters, digits, hyphens"),
+        ("channels: {my train: s3://bkt/t/}", "letters, digits, hyphens"),
         ("environment: {MY-NAME: a}", "digits and underscores"),
         ("tags: {team: a&b}", "letters, digits, spaces"),
         (

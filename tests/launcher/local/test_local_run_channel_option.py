@@ -118,7 +118,7 @@ def test_errors_and_warnings_name_the_path_of_the_channel_option(
 ) -> None:
     own_data(here)
     (here / "own/bad.json").write_text("{}")
-    write_job(here, READ_PIPE, f"channels: {{train: {{s3_uri: s3://b/x, {channel}}}}}")
+    write_job(here, READ_PIPE, f"channels: {{train: {{s3_uri: s3://bkt/x, {channel}}}}}")
     output = launch_here(here, "--channel", f"train={given}", code=code)
     assert message in output
     assert "channel-train" not in output
@@ -126,7 +126,7 @@ def test_errors_and_warnings_name_the_path_of_the_channel_option(
 
 
 def test_manifest_of_missing_objects_suggests_data_option(here: Path) -> None:
-    write_job(here, "print(1)", "channels: {train: {s3_uri: s3://b/m.json, s3_data_type: ManifestFile}}")
+    write_job(here, "print(1)", "channels: {train: {s3_uri: s3://bkt/m.json, s3_data_type: ManifestFile}}")
     (here / "own.json").write_text('[{"prefix": "s3://bucket/pictures/"}, "1.jpg"]')
     assert (
         "s3://bucket/pictures/1.jpg: it is not on this machine; give --data DIR, with it in DIR/s3/bucket/pictures/1.jpg\n"

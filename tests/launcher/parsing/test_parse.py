@@ -75,7 +75,7 @@ def test_tagged_scalars_have_the_type_of_their_tag() -> None:
     ("overlay", "place", "words"),
     [
         ("base_nam: x", "1: base_nam:", "did you mean base_name?"),
-        ("channels: {train: {s3_urri: s3://b/}}", "20: channels.train.s3_urri:", "did you mean s3_uri?"),
+        ("channels: {train: {s3_urri: s3://bkt/}}", "20: channels.train.s3_urri:", "did you mean s3_uri?"),
         ("channels: {train: {source: EBS}}", "20: channels.train.source:", "one of S3, EFS, FSxLustre, S3Connector"),
         ("channels: [train]", "1: channels:", "a mapping"),
         ("tags: 3", "1: tags:", "a mapping"),
@@ -93,8 +93,8 @@ def test_tagged_scalars_have_the_type_of_their_tag() -> None:
         ("container_arguments: [[one]]", "23: container_arguments[0]:", "a single text"),
         ("role_arn: arn:aws:iam::1:role/x", "1: role_arn:", "[aws-pattern]"),
         (
-            "channels: {train: {s3_uri: s3://b/a/, input_mode: Fastfile}}",
-            "39: channels.train.input_mode:",
+            "channels: {train: {s3_uri: s3://bkt/a/, input_mode: Fastfile}}",
+            "41: channels.train.input_mode:",
             "did you mean FastFile?",
         ),
     ],
@@ -123,9 +123,9 @@ def test_all_problems_are_reported_together_in_file_order() -> None:
         "resource_config: {instance_type: ml.m5.xlarg, instance_count: two}\n"
         "output_data_config: {s3_output_path: S3://b/}\n"
         "channels:\n"
-        "  a: {s3_uri: s3://b/a/, input_mode: FastFile, compression_type: Gzip}\n"
+        "  a: {s3_uri: s3://bkt/a/, input_mode: FastFile, compression_type: Gzip}\n"
         "  b: {source: EFS, file_system_id: fs-0123456789abcdef0, directory_path: x}\n"
-        "  a: s3://b/\n"
+        "  a: s3://bkt/\n"
         "stopping_condition: {max_runtime_in_seconds: 60}\n"
     )
     assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "4", "5", "7", "8", "8", "9"]
@@ -254,7 +254,7 @@ def test_any_mapping_yields_a_spec_or_problems(value: dict[str, object]) -> None
     [
         'hyperparameters: {"[key]": null}',
         "channels: {train: }",
-        "channels: {train: {source: null, s3_uri: s3://b/a/}}",
+        "channels: {train: {source: null, s3_uri: s3://bkt/a/}}",
         "container_arguments: [a, null]",
         "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [[a]]}",
     ],
@@ -280,7 +280,8 @@ def test_merged_keys_keep_the_location_of_their_text() -> None:
 
 def test_key_named_like_pydantics_location_is_found() -> None:
     found = [
-        problem.path for problem in every_problem(laid_over_base('channels: {"[key]": {s3_uri: s3://b/a/, bogus: 1}}'))
+        problem.path
+        for problem in every_problem(laid_over_base('channels: {"[key]": {s3_uri: s3://bkt/a/, bogus: 1}}'))
     ]
     assert ("channels", "[key]", "bogus") in found
 

@@ -53,18 +53,18 @@ def test_unset_keys_are_absent_from_the_request() -> None:
 
 
 def test_null_suppresses_a_default() -> None:
-    overlay = "channels: {train: {s3_uri: s3://b/t/, input_mode: null, s3_data_distribution_type: ~}}\nstopping_condition: null"
+    overlay = "channels: {train: {s3_uri: s3://bkt/t/, input_mode: null, s3_data_distribution_type: ~}}\nstopping_condition: null"
     request = launcher.plan(launcher.parse_spec(laid_over_base(overlay)), name="one").request
     (entry,) = request["InputDataConfig"]
     assert entry == {
         "ChannelName": "train",
-        "DataSource": {"S3DataSource": {"S3Uri": "s3://b/t/", "S3DataType": "S3Prefix"}},
+        "DataSource": {"S3DataSource": {"S3Uri": "s3://bkt/t/", "S3DataType": "S3Prefix"}},
     }
     assert "StoppingCondition" not in request
 
 
 def test_channel_without_a_mode_has_the_jobs() -> None:
-    overlay = "training_input_mode: FastFile\nchannels: {a: s3://b/a/, b: {s3_uri: s3://b/b/, input_mode: Pipe}}"
+    overlay = "training_input_mode: FastFile\nchannels: {a: s3://bkt/a/, b: {s3_uri: s3://bkt/b/, input_mode: Pipe}}"
     request = launcher.plan(launcher.parse_spec(laid_over_base(overlay)), name="one").request
     assert [entry["InputMode"] for entry in request["InputDataConfig"]] == ["FastFile", "Pipe"]
 
@@ -76,26 +76,26 @@ def test_empty_values_are_sent() -> None:
 
 
 def test_connector_settings_are_environment_variables() -> None:
-    overlay = "channels: {images: {source: S3Connector, s3_uri: s3://b/i/, content_type: application/x-tar}}"
+    overlay = "channels: {images: {source: S3Connector, s3_uri: s3://bkt/i/, content_type: application/x-tar}}"
     request = launcher.plan(launcher.parse_spec(laid_over_base(overlay)), name="one").request
     assert "InputDataConfig" not in request
     assert json.loads(request["Environment"]["LAUNCHER_CONNECTOR_0"]) == {
         "channel": "images",
-        "s3_uri": "s3://b/i/",
+        "s3_uri": "s3://bkt/i/",
         "style": "iterable",
         "content_type": "application/x-tar",
     }
 
 
 AUGMENTED = (
-    "train: {s3_uri: s3://b/m, s3_data_type: AugmentedManifestFile, attribute_names: [source-ref, class],"
+    "train: {s3_uri: s3://bkt/m, s3_data_type: AugmentedManifestFile, attribute_names: [source-ref, class],"
     " input_mode: Pipe, record_wrapper_type: RecordIO}"
 )
 
 
 def test_attribute_names_are_environment_variables(job: Path) -> None:
     code = "code: {directory: src, entry_point: train.py}\nenvironment: {A: b}\n"
-    job.write_text(laid_over_base(f"{code}channels: {{{AUGMENTED}, other: s3://b/o/}}"))
+    job.write_text(laid_over_base(f"{code}channels: {{{AUGMENTED}, other: s3://bkt/o/}}"))
     names = {"LAUNCHER_ATTRIBUTE_NAMES_0": '{"train": ["source-ref", "class"]}'}
     assert launcher.plan(job, name="one").request["Environment"] == {"A": "b", **names}
     job.write_text(laid_over_base(f"channels: {{{AUGMENTED}}}"))  # without code no script reads it

@@ -122,7 +122,7 @@ def test_code_channel_has_all_instance_groups(job: Path) -> None:
             "code: {directory: src, entry_point: train.py}\n"
             "resource_config: {volume_size_in_gb: 9, instance_groups: ["
             "{instance_group_name: g, instance_type: ml.m5.large, instance_count: 1}]}\n"
-            "channels: {train: {s3_uri: s3://b/t/, instance_group_names: [g]}}"
+            "channels: {train: {s3_uri: s3://bkt/t/, instance_group_names: [g]}}"
         )
     )
     code = launcher.plan(job, name="one").request["InputDataConfig"][1]
@@ -145,7 +145,7 @@ CODE = "code: {directory: src, entry_point: train.py}"
     ("overlay", "code"),
     [
         ("code: {directory: src, entry_point: train.py, s3_uri: my-bucket/code}", "code-places"),
-        (f"output_data_config: {{s3_output_path: s3://b/{'x' * 1000}}}\n{CODE}", "aws-max"),
+        (f"output_data_config: {{s3_output_path: s3://bkt/{'x' * 1000}}}\n{CODE}", "aws-max"),
         ("code: {directory: nowhere, entry_point: train.py}\nrole_arn: arn:aws:iam::1:role/x", "code-unreadable"),
     ],
     ids=["no uri", "too long", "no folder"],

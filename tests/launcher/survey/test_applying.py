@@ -21,7 +21,7 @@ from launcher.survey.applying import apply
 from launcher.survey.channels import Channel
 from launcher.survey.findings import Findings
 
-TRAIN = "channels:\n  train:   # images\n    s3_uri: s3://b/train/\n"
+TRAIN = "channels:\n  train:   # images\n    s3_uri: s3://bkt/train/\n"
 
 
 def found(
@@ -33,7 +33,7 @@ def found(
     by_index: bool | None = None,
 ) -> Findings:
     best = Estimate(way, shards, *[0.0] * 5, None, 0, 0, 0, None, None, None)
-    channel = Channel(name, S3Location("b", "train/"), present=present, style=style)
+    channel = Channel(name, S3Location("bkt", "train/"), present=present, style=style)
     return Findings(
         channel, None, Use(random_access=by_index), Observed(), (), advice=Advice(best, None, None, (), (), (best,))
     )
@@ -104,13 +104,13 @@ def test_resharding_is_refused_with_a_command_that_plans(spec: Path, size: int) 
     with pytest.raises(RefusedError) as caught:
         apply(spec, {"train": found("train", "File", "File", Shards(20, size))})
     assert str(caught.value).startswith(
-        "channels.train: reshard first (`launch reshard s3://b/train/ s3://b/train-shards/ "
+        "channels.train: reshard first (`launch reshard s3://bkt/train/ s3://bkt/train-shards/ "
     )
-    assert "then write s3_uri: s3://b/train-shards/shards/" in str(caught.value)
+    assert "then write s3_uri: s3://bkt/train-shards/shards/" in str(caught.value)
     assert spec.read_text() == before
     command = str(caught.value).split("`")[1].removeprefix("launch ")
     done = CliRunner().invoke(cli, [*shlex.split(command), "--dry-run"], catch_exceptions=False, standalone_mode=False)
-    assert "s3://b/train-shards/" in done.stdout
+    assert "s3://bkt/train-shards/" in done.stdout
 
 
 def test_file_system_is_refused_with_what_to_write(spec: Path) -> None:
@@ -144,7 +144,7 @@ def test_every_way_is_written_or_refused_with_a_remedy(spec: Path) -> None:
 
 
 def test_one_channel_that_cannot_be_changed_keeps_all(spec: Path) -> None:
-    before = written(spec, TRAIN + "  test: s3://b/test/\n")
+    before = written(spec, TRAIN + "  test: s3://bkt/test/\n")
     findings = {"train": found("train", "File", "FastFile"), "test": found("test", "File", "EFS")}
     with pytest.raises(
         RefusedError,
@@ -157,8 +157,8 @@ def test_one_channel_that_cannot_be_changed_keeps_all(spec: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "way", "message"),
     [
-        ("channels:\n  test: &a {s3_uri: s3://b/}\n  train: *a\n", "FastFile", "cannot be set: it is an alias"),
-        ("channels:\n  train: &a {s3_uri: s3://b/}\n  test: *a\n", "FastFile", "cannot be set: it has an anchor"),
+        ("channels:\n  test: &a {s3_uri: s3://bkt/}\n  train: *a\n", "FastFile", "cannot be set: it is an alias"),
+        ("channels:\n  train: &a {s3_uri: s3://bkt/}\n  test: *a\n", "FastFile", "cannot be set: it has an anchor"),
         (
             TRAIN + "    compression_type: Gzip\n    input_mode: Pipe\n",
             "FastFile",
@@ -166,7 +166,7 @@ def test_one_channel_that_cannot_be_changed_keeps_all(spec: Path) -> None:
         ),
         (
             "request:\n  InputDataConfig:\n  - {ChannelName: train, InputMode: File, DataSource: {S3DataSource: {S3DataType: "
-            "S3Prefix, S3Uri: 's3://b/'}}}\n",
+            "S3Prefix, S3Uri: 's3://bkt/'}}}\n",
             "FastFile",
             "channels.train is written in a way that only you can change",
         ),
