@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from format_channels import lines_channel
-from patience import PATIENCE
 from sagemaker_channels import Checkpoints
+from torch_ranks import torch_ranks
 
 REPOSITORY = Path(__file__).parents[3]
 SCRIPT = """
@@ -125,16 +123,8 @@ os._exit(0)
 
 def run(folder: Path, ranks: int, *arguments: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", "script.py"]
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(REPOSITORY / "entrypoints"),
-        "OMP_NUM_THREADS": "1",
-        "SAGEMAKER_BASE_DIR": str(folder),
-    }
-    return subprocess.run(
-        [*command, *arguments], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
+    environ = {"PYTHONPATH": str(REPOSITORY / "entrypoints"), "SAGEMAKER_BASE_DIR": str(folder)}
+    return torch_ranks(ranks, "script.py", *arguments, cwd=folder, environ=environ)
 
 
 def results(done: subprocess.CompletedProcess[str]) -> list[list[object]]:
