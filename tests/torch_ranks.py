@@ -1,6 +1,6 @@
-"""Ranks of a script as torchrun starts them, forked from a process that has imported torch once: each import takes seconds.
+"""Scripts, alone and on ranks as torchrun starts them, forked from a process that has torch, since an import takes seconds.
 
-tests/entrypoints/start/test_boot_torchrun.py and test_train_ranks.py run the real torchrun.
+test_boot_torchrun.py and test_train_ranks.py run the real torchrun.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,22 @@ def torch_ranks(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
-    shared = {**os.environ, **(environ or {}), **shared, "LOCAL_WORLD_SIZE": str(count)}
+    sizes = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
+    shared = {**(environ or {}), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **sizes}
+    return torch_processes(
+        *command, cwd=cwd, environs=[{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+    )
+
+
+def torch_processes(
+    *command: str, cwd: Path, environs: Sequence[Mapping[str, str]]
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in one process for each of `environs`, which are added to this process's variables."""
     with tempfile.TemporaryDirectory() as folder:
-        environs = [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
-        code = _ask({"command": command, "cwd": str(cwd), "environs": environs, "output": folder})
+        merged = [{**os.environ, **environ} for environ in environs]
+        code = _ask({"command": command, "cwd": str(cwd), "environs": merged, "output": folder})
         stdout, stderr = (
-            "".join((Path(folder) / f"{rank}.{number}").read_text() for rank in range(count)) for number in (1, 2)
+            "".join((Path(folder) / f"{rank}.{number}").read_text() for rank in range(len(merged))) for number in (1, 2)
         )
     return subprocess.CompletedProcess(command, code, stdout, stderr)
 
@@ -97,6 +106,7 @@ def _become(rank: int, environ: dict[str, str], request: Any) -> None:
         os.close(file)
     os.environ.clear()
     os.environ.update(environ)
+    tempfile.tempdir = None
     os.chdir(request["cwd"])
     paths = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = request["command"]

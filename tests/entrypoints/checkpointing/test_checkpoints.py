@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,11 @@ import pytest
 import torch
 
 from faulty_s3 import Store
+from launcher.code.archive import SCRIPTS
 from sagemaker_channels import Checkpoints, contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.readers import s3_client
+from torch_ranks import torch_processes
 from training_parts import losses, parts
 
 
@@ -199,18 +200,19 @@ def test_misuse_is_refused(make: Any, error: str) -> None:
 
 SCRIPT = """
 import sys
-sys.path.insert(0, {tests!r})
 from training_parts import parts
 from sagemaker_channels import Checkpoints
-checkpoints = Checkpoints({place!r})
+checkpoints = Checkpoints(sys.argv[1])
 checkpoints.save(7, **parts())
 """
 
 
 def test_end_of_the_script_waits_for_the_last_checkpoint(tmp_path: Path) -> None:
-    script = SCRIPT.format(tests=str(Path(__file__).parents[2]), place=str(tmp_path))
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[3])
-    assert Checkpoints(tmp_path).latest() == 7
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environ = {"PYTHONPATH": os.pathsep.join(map(str, (SCRIPTS, Path(__file__).parents[2])))}
+    done = torch_processes("script.py", "checkpoints", cwd=tmp_path, environs=[environ])
+    assert done.returncode == 0, done.stderr
+    assert Checkpoints(tmp_path / "checkpoints").latest() == 7
 
 
 class Images(torch.utils.data.Dataset[int]):

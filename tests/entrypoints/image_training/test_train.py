@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tarfile
 import threading
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from patience import PATIENCE
 from sagemaker_channels import Checkpoints, contract
 from sagemaker_channels.image_training.model import small_cnn
 from sagemaker_channels.records.archives import tar_write
+from torch_ranks import torch_processes
 from train_runs import REPOSITORY, assert_same, result, run
 
 
@@ -142,26 +142,16 @@ def feed(root: Path, channel: str, epochs: int, data: bytes) -> threading.Thread
     return thread
 
 
-def run_as_a_job(workers: str) -> int:
-    """Trains for three epochs in a process of its own: which FIFO is an epoch's is a matter of the job; its exit code."""
-    options = [
-        "--image-mode",
-        "L",
-        "--batch-size",
-        "16",
-        "--epochs",
-        "3",
-        "--model",
-        "users_model:make",
-        "--num-workers",
-    ]
-    environ = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/entrypoints:{REPOSITORY}/tests/data", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, SCRIPTS / "train.py", *options, workers]
-    return subprocess.run(command, env=environ, timeout=PATIENCE, check=False).returncode
+def run_as_a_job(folder: Path, workers: str) -> subprocess.CompletedProcess[str]:
+    """Trains for three epochs in a process of its own: which FIFO is an epoch's is a matter of the job."""
+    options = ["--image-mode", "L", "--batch-size", "16", "--epochs", "3", "--model", "users_model:make"]
+    environ = {"PYTHONPATH": f"{REPOSITORY}/entrypoints:{REPOSITORY}/tests/data"}
+    command = [str(SCRIPTS / "train.py"), *options, "--num-workers", workers]
+    return torch_processes(*command, cwd=folder, environs=[environ])
 
 
 def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
-    make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shard = (data / "s3/my-bucket/digits/train-tar/train-000.tar").read_bytes()
     with tarfile.open(fileobj=io.BytesIO(shard)) as archive:
@@ -172,16 +162,17 @@ def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
     root = make_root("ml", train=TAR)
     thread = feed(root, "train", 2, shard)
     monkeypatch.setenv("STOP_AT", "train 8")  # the second epoch's second step
-    assert run_as_a_job("1") == 143
+    jobs = [run_as_a_job(root.parent, "1")]
     thread.join(timeout=PATIENCE)
     monkeypatch.setenv("STOP_AT", "test 1")  # the second epoch is trained, and not yet tested
     thread = feed(root, "train", 1, other.getvalue())
-    assert run_as_a_job("1") == 143
+    jobs.append(run_as_a_job(root.parent, "1"))
     thread.join(timeout=PATIENCE)
     monkeypatch.delenv("STOP_AT")
     feed(root, "train", 1, shard)
-    assert run_as_a_job("1") == 0
-    log = capfd.readouterr().out
+    jobs.append(run_as_a_job(root.parent, "1"))
+    assert [job.returncode for job in jobs] == [143, 143, 0], jobs
+    log = "".join(job.stdout for job in jobs)
     assert "checkpoints: 1 epoch(s) and 0 image(s) are done" in log
     assert "checkpoints: 1 epoch(s) and 90 image(s) are done" in log
     epochs = result(root)[1]["epochs"]
@@ -190,20 +181,20 @@ def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_stopped_pipe_training_resumes_from_fifo_0_of_the_next_job(
-    workers: str, make_root: Callable[..., Path], data: Path, monkeypatch: pytest.MonkeyPatch
+    workers: str, make_root: Callable[..., Path], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shard = (data / "s3/my-bucket/digits/train-tar/train-000.tar").read_bytes()
     whole = make_root("whole", train=TAR)
     threads = [feed(whole, "train", 3, shard)]
-    assert run_as_a_job(workers) == 0
+    assert run_as_a_job(tmp_path, workers).returncode == 0
     root = make_root("ml", train=TAR)
     threads.append(feed(root, "train", 2, shard))
     monkeypatch.setenv("STOP_AT", "train 8")  # the second epoch's second step
-    assert run_as_a_job(workers) == 143
+    assert run_as_a_job(tmp_path, workers).returncode == 143
     threads[-1].join(timeout=PATIENCE)
     monkeypatch.delenv("STOP_AT")
     threads.append(feed(root, "train", 2, shard))  # the second epoch's and the third's
-    assert run_as_a_job(workers) == 0
+    assert run_as_a_job(tmp_path, workers).returncode == 0
     for thread in threads:
         thread.join(timeout=PATIENCE)
         assert not thread.is_alive()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -14,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from faulty_s3 import channel_of, environment_of
+from launcher.code.archive import SCRIPTS
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from object_listings import listing_of
-from patience import PATIENCE
 from sagemaker_channels import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.pages import UnsuitableError, version_of
@@ -24,6 +22,7 @@ from sagemaker_channels.order.sampling import Reading
 from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.readers import s3, s3_pages
 from served_bucket import serve
+from torch_ranks import torch_processes
 
 OnHost = Callable[[int], None]
 
@@ -163,7 +162,7 @@ from torch.utils.data import DataLoader
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from faulty_s3 import environment_of
-rank, root, store, workers = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+rank, root, store, workers = int(os.environ["HOST"]), Path(os.environ["ROOT"]), sys.argv[1], int(sys.argv[2])
 os.environ["SM_CURRENT_HOST"] = f"algo-{rank + 1}"
 torch.distributed.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
 dataset = ChannelDataset("train", environment=environment_of(root, "s3://bucket/"))
@@ -178,26 +177,26 @@ torch.distributed.barrier()
 @pytest.mark.parametrize("workers", [0, 1])
 def test_ranks_of_a_process_group_notice_that_their_hosts_list_others(tmp_path: Path, workers: int) -> None:
     with ExitStack() as stack:
-        ranks = []
+        environs = []
         for rank in range(2):
             root = tmp_path / str(rank)
             (root / "s3" / "bucket").mkdir(parents=True)
             for number in range(5 + rank):
                 (root / "s3" / "bucket" / f"{number}").write_text("any")
             (root / "tmp").mkdir()
-            environ = {
-                **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
-                "AWS_ENDPOINT_URL": stack.enter_context(serve(root / "s3", root / "overlay")),
-                "AWS_ACCESS_KEY_ID": "any",
-                "AWS_SECRET_ACCESS_KEY": "any",
-                "TMPDIR": str(root / "tmp"),
-                "PYTHONPATH": str(Path(__file__).parents[2]),
-            }
-            command = [sys.executable, "-c", HOST, str(rank), str(root), str(tmp_path / "store"), str(workers)]
-            ranks.append(
-                subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
+            environs.append(
+                {
+                    "AWS_ENDPOINT_URL": stack.enter_context(serve(root / "s3", root / "overlay")),
+                    "AWS_ACCESS_KEY_ID": "any",
+                    "AWS_SECRET_ACCESS_KEY": "any",
+                    "TMPDIR": str(root / "tmp"),
+                    "PYTHONPATH": os.pathsep.join(map(str, (SCRIPTS, Path(__file__).parents[2]))),
+                    "HOST": str(rank),
+                    "ROOT": str(root),
+                }
             )
-        said = [process.communicate(timeout=PATIENCE)[0] for process in ranks]
-    [error] = [text for text in said if "the hosts do not list the same objects" in text]
+        (tmp_path / "script.py").write_text(HOST)
+        done = torch_processes("script.py", str(tmp_path / "store"), str(workers), cwd=tmp_path, environs=environs)
+    [error] = [line for line in done.stdout.splitlines() if "the hosts do not list the same objects" in line]
     assert "channel 'train': s3://bucket/: " in error
     assert "5 on algo-1" in error and "6 on algo-2" in error
