@@ -6,7 +6,10 @@ BIN    := .venv/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install
 DEMO   := .launch/demo
 
-.PHONY: help demo test sdk-test s3-tests coverage coverage-all bench measure check format generate lock recording env clean
+# Without compiled modules, which the images of some CI systems ask for, each of some thousand processes compiles its own.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test tests sdk-test s3-tests coverage coverage-all bench measure check format generate lock recording env clean
 
 help:  ## List these commands.
 	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -15,8 +18,10 @@ demo: env  ## Train a small model here, from all kinds of channels.
 	$(BIN)/python -m launcher.demo $(DEMO)/data
 	$(BIN)/launch channel_specs/image-classification.yaml --local --data $(DEMO)/data
 
-test: check  ## Run every check and test.
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+test: check tests  ## Run every check and test.
+
+tests: env  ## Run every test without the checks.
+	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 # Measuring doubles the time of tests that compute, so CI measures the two halves without effects: from a spec to the request, and
 # from bytes to samples.
