@@ -71,13 +71,14 @@ format: env  ## Fix what ruff can fix.
 env: .venv/ready  ## Make the environment in .venv.
 
 # torch comes first and without hashes: its build differs by machine (CPU, CUDA), and the rest is content with any.
+# Python compiles what is imported, a sixth of the modules; to compile all takes a minute.
 .venv/ready: requirements.lock pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.12")'
 	@echo 'Making the environment in .venv. This takes a minute or more.'
 	@$(PYTHON) -m venv --clear .venv
-	@$(PIP) '$(TORCH)'
+	@$(PIP) --no-compile '$(TORCH)'
 	@echo 'Installing the packages of requirements.lock'
-	@$(PIP) --quiet --no-deps --require-hashes -r requirements.lock
+	@$(PIP) --quiet --no-compile --no-deps --require-hashes -r requirements.lock
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

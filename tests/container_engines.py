@@ -33,7 +33,6 @@ _LEFT_OUT = (
     "turtledemo",
     "lib2to3",
     "pydoc_data",
-    "__pycache__",
 )
 _MODULES = ("zlib", "_bz2", "_lzma", "_ssl", "_hashlib", "_ctypes", "_sqlite3")  # those that need libraries
 
@@ -232,7 +231,7 @@ def _files(own: Mapping[str, str]) -> bytes:
 
 def _open_to_all(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     name = entry.name.rpartition("/")[2]
-    if name in _LEFT_OUT or name.startswith("config-"):
+    if name in _LEFT_OUT or name.startswith("config-") or ".opt-" in name:
         return None
     entry.mode |= 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
     return entry

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from launcher import demo
 from launcher.errors import RefusedError
@@ -23,6 +23,13 @@ from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.samples.lst import read_lst
 
 SPLIT = (450, 40, 30)  # three shards, the last one short
+
+
+def load_digits() -> Any:
+    """Return scikit-learn's digits; its import takes seconds, in each worker that only collects this file."""
+    from sklearn.datasets import load_digits
+
+    return load_digits()
 
 
 @pytest.fixture(scope="module")
