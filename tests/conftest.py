@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import multiprocessing.util
 import os
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from hypothesis import HealthCheck, settings
 
 import aws_stand_in
@@ -64,6 +66,15 @@ def note_leftovers(request: pytest.FixtureRequest, leftovers: dict[Path, str]) -
     yield
     for path in Path(os.environ["TMPDIR"]).iterdir():
         leftovers.setdefault(path, request.node.nodeid)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_of_aws() -> Iterator[None]:
+    """Parse each of botocore's models once in this process; a session of boto3 does it again, which takes most of a short test."""
+    with pytest.MonkeyPatch.context() as patch:
+        cached = functools.cache(JSONFileLoader().load_file)
+        patch.setattr(JSONFileLoader, "load_file", lambda self, path: cached(path))
+        yield
 
 
 @pytest.fixture(autouse=True)
