@@ -12,14 +12,12 @@ Source: POSIX.1-2017 pax; GNU tar manual, "Basic Tar Format". Writing is in `tar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TypeAlias
+from collections.abc import Iterator
 
-from sagemaker_channels.errors import CorruptError, corrupt
+from sagemaker_channels.errors import corrupt
 from sagemaker_channels.records import gunzip, signatures
 from sagemaker_channels.records.archives import tar_write
-from sagemaker_channels.records.archives.members import encoded, grouped, sample_key
+from sagemaker_channels.records.archives.members import grouped
 from sagemaker_channels.records.archives.tar_headers import SPARSE, TIME, is_header, parse, pax, text
 from sagemaker_channels.records.archives.tar_write import BLOCK
 from sagemaker_channels.records.cursor import Cursor, go_to
@@ -28,7 +26,6 @@ from sagemaker_channels.records.sizes import max_sample_bytes, too_large
 from sagemaker_channels.records.window import Window
 from sagemaker_channels.sample import KEY, ByteStream, Sample
 
-Member: TypeAlias = tuple[str | None, bytes, int, int]  # as `_members` yields them
 _log = logging.getLogger(__name__)
 _logged: set[str] = set()  # the link that has been logged
 _ZEROS = bytes(BLOCK)
@@ -64,42 +61,12 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     head = window.peek(BLOCK) if start <= 0 else b""
     if head and not is_header(head) and not head.startswith(b"ustar", 257):  # or of before 1988
         signatures.check(head, key)
-    read = partial(_members, window, compressed, key, start)
-    return grouped(read() if cursor.skips is None else _undamaged(read, window, cursor), key, cursor)
+    return grouped(_members(window, compressed, key, start), key, cursor)
 
 
-def _undamaged(read: Callable[[], Iterator[Member]], window: Window, cursor: Cursor) -> Iterator[Member]:
-    """Yield what `read` yields, again after each skipped damage, without the samples around it: they may lack members."""
-    last, torn = "", ""  # the sample of the last member, and the one whose members are left out
-    damaged = False  # the next member is the first one after the damage
-    while True:
-        ends: list[Member] = []  # of archives, until the next member shows that they are not an overwritten header
-        try:
-            for member in read():
-                if member[0] is None:
-                    ends.append(member)
-                    continue
-                yield from ends
-                last = sample_key(member[0]) or last
-                torn = last if torn == last or (damaged and not ends) else ""
-                damaged, ends = False, []
-                if not torn:
-                    yield member
-            yield from ends
-            return
-        except CorruptError as error:
-            cursor.skip(error)
-            window.scan(partial(_is_member, window), BLOCK, BLOCK)
-            damaged = True
-            yield None, encoded(last), 0, 0
-
-
-def _is_member(window: Window) -> bool:
-    """Return whether the next block is a member's header."""
-    return is_header(bytes(window.view[window.position : window.position + BLOCK]))
-
-
-def _members(window: Window, compressed: bool, key: str | None, start: int) -> Iterator[Member]:
+def _members(
+    window: Window, compressed: bool, key: str | None, start: int
+) -> Iterator[tuple[str | None, bytes, int, int]]:
     """Yield every file of a stream of archives from a position on: name, content, offset of its header, and its position.
 
     A name of None marks the end of an archive, with the position of what follows.
@@ -130,12 +97,10 @@ def _members(window: Window, compressed: bool, key: str | None, start: int) -> I
                 block = view[header : header + BLOCK].tobytes()
             if header + BLOCK > end or block[156] != _PLAIN[0]:
                 break
-            window.position = header + BLOCK  # After a damaged header, reading continues there.
             kind, size, name = parse(block, key, window.before + header)
             stop = header + BLOCK + size
             after = stop + (-size % BLOCK)
             if after > end or name.endswith("/"):
-                window.position = place
                 break
             inside, begin = True, window.before + place
             window.position = place = after
@@ -245,6 +210,5 @@ FORMAT = Format(
     read=_read,
     write=tar_write.write,
     ending=".tar",
-    after_damage="the next member; the samples around the damage, which may lack members, are left out",
     example=lambda number, data: {KEY: f"{number:06d}", "bin": data},
 )
