@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from sagemaker_channels.errors import corrupt
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.records.sizes import max_sample_bytes, too_large
+from sagemaker_channels.records.window import CHUNK
 from sagemaker_channels.records.writing import content
 from sagemaker_channels.sample import DATA, KEY, Sample
 
@@ -22,8 +23,7 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
     """Yield the samples that an archive's members make up.
 
     Args:
-        members: Name, content, offset in the object and position of each; no name marks the end of an archive, or skipped
-            damage, with the encoded key of a sample that may lack members, and is not yielded, as content.
+        members: Name, content, offset in the object and position of each; no name marks the end of an archive or a sample.
         key: The object's key, if known.
         cursor: Its position becomes that of the next sample.
 
@@ -31,10 +31,10 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
         CorruptError: Two members have one name, or a sample is too large.
     """
     sample: Sample = {}
-    most, held = max_sample_bytes(), 0
+    held = 0
     for name, data, offset, position in members:
         if name is None:
-            if sample and data != encoded(sample[KEY]):
+            if sample:
                 cursor.position = position
                 yield sample
             sample = {}
@@ -52,23 +52,11 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
             sample[KEY] = group
             held = 0
         held += len(data)
-        if held > most:
+        if held > CHUNK and held > (most := max_sample_bytes()):
             raise too_large(key, offset, f"sample {group!r} has {held:,} bytes or more, with member {name!r}", most)
         if field in sample:
             raise corrupt(key, offset, f"member {name!r} repeats field {field!r} of sample {group!r}")
         sample[field] = data
-
-
-def sample_key(name: str) -> str:
-    """Return the key of the sample that a member belongs to; empty if it is hidden."""
-    slash = name.rfind("/") + 1
-    dot = name.find(".", slash)
-    return name if dot < 0 else name[: dot if dot > slash else 0]
-
-
-def encoded(key: str) -> bytes:
-    """Return a sample's key as bytes."""
-    return key.encode("utf-8", "surrogateescape")
 
 
 def members_of(sample: Sample) -> list[tuple[str, bytes]]:

@@ -14,17 +14,15 @@ from __future__ import annotations
 import bz2
 import struct
 import zlib
-from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from heapq import merge
 from io import BytesIO
-from itertools import pairwise
+from itertools import islice
 from typing import Any
 
 from sagemaker_channels.errors import CorruptError, corrupt
 from sagemaker_channels.records.archives import zip_write
-from sagemaker_channels.records.archives.members import MACOS_FOLDER, encoded, grouped, sample_key
+from sagemaker_channels.records.archives.members import MACOS_FOLDER, grouped
 from sagemaker_channels.records.archives.zip_table import IN_EXTRA, Entry, Table, name_of, read_table
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.records.format import Format
@@ -41,89 +39,47 @@ _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstanda
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the samples of an archive; see the module for what a sample is.
-
-    Positions are bytes of the table; if the samples' order differs from the table's, they count members and are negative.
-    """
+    """Yield the samples of an archive; see the module for what a sample is. Positions count samples and skipped members."""
     with closing(SeekableFile(stream, key)) as file:
-        if file.size or cursor.start:  # An empty object is a marker such as `_SUCCESS`: no members.
-            yield from grouped(_members(file, key, cursor), key, cursor)
-
-
-def _members(file: SeekableFile, key: str | None, cursor: Cursor) -> Iterator[tuple[str | None, bytes, int, int]]:
-    """Yield every file from a position on: name, content, offset of its header, and its position; last, no name."""
-    torn = None  # the sample of the last member that was damaged
-    table = read_table(file, key)
-    reader = _Members(file, key)
-    most, end = max_sample_bytes(), 0  # the position after the last member
-    for place, position in _places(table, cursor.start):
-        entry = table.entry(place)
-        if not _is_file(entry.raw_name):
-            reader.go_to_content(entry)  # else a damaged name in the table could hide a file
-            continue
-        size = max(entry.size, entry.packed_size)
-        if size > most:
-            raise too_large(key, entry.offset, f"member {entry.name!r} has {size:,} bytes", most)
-        end = table.size if position == place else position - 1
-        if torn is not None and sample_key(entry.name) == torn:
-            continue
-        try:
-            data = reader.read(entry)
-        except CorruptError as error:
-            cursor.skip(error)
-            torn = sample_key(entry.name)
-            yield None, encoded(torn), entry.offset, position
-            continue
-        yield entry.name, data, entry.offset, position
-    yield None, b"", 0, end
-
-
-def _places(table: Table, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the offset of each entry in the table, those of a sample together, and its position.
-
-    Skipped members (`_is_file`) are included; if the order is not the table's, they come last.
-    """
-    if start > 0:  # a position from when the order was the table's: no need to compute the order again
-        for place, _ in table.names(start):
-            yield place, place
-        return
-    places = array("Q")
-    ranks = array("Q")
-    others = array("Q")
-    first: dict[bytes, int] = {}
-    for place, name in table.names():
-        if _is_file(name):
-            ranks.append(first.setdefault(_stem(name), len(first)))
-            places.append(place)
-        else:
-            others.append(place)
-    del first
-    if start == 0 and all(rank <= after for rank, after in pairwise(ranks)):
-        for place in merge(places, others):
-            yield place, place
-        return
-    table.check_start(-start, len(places))
-    order = sorted(range(len(places)), key=ranks.__getitem__)
-    for number in range(-start, len(places)):
-        yield places[order[number]], -number
-    for place in others:
-        yield place, -len(places)
+        if not file.size and not cursor.start:  # An empty object is a marker such as `_SUCCESS`: no members.
+            return
+        table = read_table(file, key)
+        groups = _groups(table)
+        if not 0 <= cursor.start <= len(groups):
+            reason = (
+                f"reading should resume at {cursor.start}, but this ends at {len(groups)}: it is not the archive that was read "
+                "before; start the epoch again"
+            )
+            raise corrupt(key, file.size, reason)
+        reader = _Members(file, key)
+        for number, (group, places) in enumerate(islice(groups.items(), cursor.start, None), cursor.start + 1):
+            members = map(table.entry, places)
+            try:
+                if isinstance(group, bytes):
+                    yield from grouped(reader.members(members, number), key, cursor)
+                else:
+                    reader.go_to_content(*members)  # else a damaged name in the table could hide a file
+            except CorruptError as error:
+                cursor.skip(error)
 
 
 def _count(stream: ByteStream, key: str | None) -> int:
     """Return the number of samples by the archive's table."""
     with closing(SeekableFile(stream, key, at_once=False)) as file:
-        names = read_table(file, key).names() if file.size else ()
-        return len({_stem(name) for _, name in names if _is_file(name)})
+        return sum(isinstance(group, bytes) for group in _groups(read_table(file, key))) if file.size else 0
 
 
-def _stem(name: bytes) -> bytes:
-    dot = name.find(b".", name.rfind(b"/") + 1)
-    return name if dot < 0 else name[:dot]
-
-
-def _is_file(name: bytes) -> bool:
-    return not (name.endswith(b"/") or name.startswith(b".", name.rfind(b"/") + 1) or name.startswith(_MACOS_FOLDER))
+def _groups(table: Table) -> dict[bytes | int, list[int]]:
+    """Return the places of the members of each sample, by their common name, and of each skipped member, by its place."""
+    groups: dict[bytes | int, list[int]] = {}
+    for place, name in table.names():
+        slash = name.rfind(b"/") + 1
+        dot = name.find(b".", slash)
+        if dot == slash or slash == len(name) or name.startswith(_MACOS_FOLDER):
+            groups[place] = [place]
+        else:
+            groups.setdefault(name if dot < 0 else name[:dot], []).append(place)
+    return groups
 
 
 class _Members:
@@ -134,6 +90,15 @@ class _Members:
         self._key = key
         self._window = Window(file)
         file.seek(0)
+
+    def members(self, entries: Iterable[Entry], position: int) -> Iterator[tuple[str | None, bytes, int, int]]:
+        """Yield the members of a sample as `grouped` takes them."""
+        for entry in entries:
+            size = max(entry.size, entry.packed_size)
+            if size > CHUNK and size > (most := max_sample_bytes()):
+                raise too_large(self._key, entry.offset, f"member {entry.name!r} has {size:,} bytes", most)
+            yield entry.name, self._content(entry), entry.offset, position
+        yield None, b"", 0, position
 
     def go_to_content(self, entry: Entry) -> int:
         """Go to a member's content and return the flags in its header. Raises CorruptError if header and table differ."""
@@ -159,7 +124,7 @@ class _Members:
             raise self._corrupt(entry, "has a header that differs from the central directory")
         return flags
 
-    def read(self, entry: Entry) -> bytes:
+    def _content(self, entry: Entry) -> bytes:
         """Return a member's content. Raises CorruptError if it is damaged or cannot be read."""
         flags = self.go_to_content(entry)
         if (flags | entry.flags) & 0x41:

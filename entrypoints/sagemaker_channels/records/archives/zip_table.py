@@ -55,28 +55,18 @@ class Table:
 
     def __init__(self, data: bytes, count: int, before: int, start: int, key: str | None) -> None:
         self._data, self._count, self._before, self._start, self._key = data, count, before, start, key
-        self.size = len(data)  # the place after the last entry
 
-    def check_start(self, start: int, end: int) -> None:
-        """Raise CorruptError if reading should resume after the archive's end."""
-        if start > end:
-            raise self._corrupt(
-                len(self._data),
-                f"reading should resume at {start}, but this ends at {end}: it is not the archive that was read before; "
-                "start the epoch again",
-            )
-
-    def names(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Yield the place of each entry from `start` on, and its name as it is written.
+    def names(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the place of each entry, and its name as it is written.
 
         All names are read before the first sample, so this does little for each. Raises CorruptError if their number is wrong.
         """
-        self.check_start(start, self.size)
         data, lengths, fixed = self._data, _LENGTHS.unpack_from, _ENTRY.size
-        place, count, end = start, 0, self.size
+        place, count, end = 0, 0, len(data)
         while place < end:
             if place + fixed > end or data[place : place + 4] != b"PK\1\2":
-                raise self._not_an_entry(place)
+                reason = f"expected an entry of the central directory here, got {data[place : place + 4]!r}"
+                raise self._corrupt(place, reason)
             name_size, extra_size, comment_size = lengths(data, place + 28)
             after = place + fixed + name_size
             yield place, data[place + fixed : after]
@@ -84,28 +74,22 @@ class Table:
             count += 1
         if place > end:
             raise self._corrupt(end, "the central directory ends inside its last entry")
-        if start == 0 and count != self._count:
+        if count != self._count:
             reason = f"the central directory has {count} entries, but the archive's end states {self._count}"
             raise self._corrupt(place, reason)
 
     def entry(self, place: int) -> Entry:
-        """Return one entry. Raises CorruptError if it is damaged."""
+        """Return the entry at one of the places of `names`. Raises CorruptError if it is damaged."""
         fixed = place + _ENTRY.size
-        if fixed > self.size or not self._data.startswith(b"PK\1\2", place):
-            raise self._not_an_entry(place)
         fields: list[int] = list(_ENTRY.unpack_from(self._data, place))
         extra_start = fixed + fields[10]
         extra = self._data[extra_start : extra_start + fields[11]]
-        if fixed + sum(fields[10:13]) > self.size:
-            raise self._corrupt(place, "the central directory ends inside this entry")
         if IN_EXTRA in fields:
             self._widen(place, fields, extra)
         _, system, _, flags, method, _, _, crc, packed, size, _, _, _, _, _, attributes, offset = fields
         if offset + self._before + packed >= self._start:  # a member also has a header, so it must end before
             raise self._corrupt(place, "this entry's data overlaps the central directory")
         raw_name = self._data[fixed:extra_start]
-        if size and raw_name.endswith(b"/"):
-            raise self._corrupt(place, f"{raw_name!r} is a directory, but has {size} bytes")
         is_link = system >> 8 in (_UNIX, _DARWIN) and attributes >> 16 & 0o170000 == _LINK
         name = name_of(raw_name, extra, flags)
         return Entry(name, raw_name, flags, method, crc, packed, size, offset + self._before, is_link)
@@ -120,10 +104,6 @@ class Table:
                     raise self._corrupt(place, "the sizes of this entry are cut")
                 (fields[number],) = struct.unpack_from("<Q", wide, at)
                 at += 8
-
-    def _not_an_entry(self, place: int) -> CorruptError:
-        found = self._data[place : place + 4]
-        return self._corrupt(place, f"expected an entry of the central directory here, got {found!r}")
 
     def _corrupt(self, place: int, reason: str) -> CorruptError:
         return corrupt(self._key, self._start + place, reason)
