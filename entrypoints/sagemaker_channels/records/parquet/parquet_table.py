@@ -1,15 +1,13 @@
-"""The checks of a Parquet file that pyarrow leaves out: its table of contents, which has no checksum, and its pages' sizes.
+"""The checks of a Parquet file that pyarrow leaves out: that it is not two joined files, and its pages' sizes.
 
-pyarrow reads the first of two joined files by the table of the second, returns whatever name a damaged table holds, and
-allocates whatever size a damaged page header states. Its own view of single columns cannot be used: if the table is
-damaged, asking for it may end the process.
+pyarrow reads the first of two joined files by the table of the second, and allocates whatever size a page header states. Its own
+view of single columns cannot be used: if the table is damaged, asking for it may end the process.
 
 Source: parquet.apache.org, "File Format"; Thrift's compact protocol, in which tables and page headers are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from sagemaker_channels.contract import MAX_SAMPLE_VARIABLE
@@ -24,11 +22,10 @@ _HEADER = 1 << 10  # bytes that hold most page headers
 _LONGEST_HEADER = 16 << 20  # pyarrow's limit
 
 # Numbers of fields.
-_SCHEMA, _GROUPS = 2, 4  # of the table
-_NAME, _CHILDREN = 4, 5  # of an element of the schema
+_GROUPS = 4  # of the table
 _COLUMNS = 1  # of a row group
 _META = 3  # of a column chunk
-_PATH, _UNPACKED, _PACKED, _DATA_PAGE, _DICTIONARY_PAGE = 3, 6, 7, 9, 11  # of its meta data
+_UNPACKED, _PACKED, _DATA_PAGE, _DICTIONARY_PAGE = 6, 7, 9, 11  # of its meta data
 _PAGE_UNPACKED, _PAGE_PACKED = 2, 3  # of a page header
 
 Fields = dict[int, Any]
@@ -53,7 +50,6 @@ def check(file: SeekableFile) -> None:
     try:
         table, _ = _struct(_read(file, place, file.size - 8 - place), 0)
         chunks = [column for group in table.get(_GROUPS, ()) for column in group[_COLUMNS]]
-        _check_names(table)
         _check_joined(file, place, chunks)
         if file.is_near:
             for chunk in chunks:
@@ -62,25 +58,6 @@ def check(file: SeekableFile) -> None:
         raise ValueError("its footer, or a page's header, is damaged") from error
     finally:
         file.seek(0)
-
-
-def _check_names(table: Fields) -> None:
-    """Raise ValueError unless each row group has the columns that the schema has."""
-    elements = iter(table[_SCHEMA])
-    leaves = list(_leaves(elements, next(elements).get(_CHILDREN, 0), []))
-    for group in table.get(_GROUPS, ()):
-        if [column[_META][_PATH] for column in group[_COLUMNS]] != leaves:
-            raise ValueError("its footer names other columns in a row group than in the schema")
-
-
-def _leaves(elements: Iterator[Fields], count: int, path: list[bytes]) -> Iterator[list[bytes]]:
-    for _ in range(count):
-        element = next(elements)
-        inner = [*path, element[_NAME]]
-        if children := element.get(_CHILDREN):
-            yield from _leaves(elements, children, inner)
-        else:
-            yield inner
 
 
 def _check_joined(file: SeekableFile, place: int, chunks: list[Fields]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import chain
@@ -104,18 +105,12 @@ def _column(rows: list[Sample], name: str, kind: Any, before: int) -> Any:
     values: list[Any] = [row.get(name) for row in rows]
     # pyarrow accepts arrays of more than one dimension only as lists of lists.
     values = [value.tolist() if getattr(value, "ndim", 1) != 1 else value for value in values]
-    column, reason = _array(values, kind)
+    column, _ = _array(values, kind)
     if column is not None:
         return column
-    good, bad = 0, len(values)  # rows that fit together, and that do not
-    while bad - good > 1:
-        half = (good + bad) // 2
-        column, why = _array(values[:half], kind)
-        if column is None:
-            bad, reason = half, why
-        else:
-            good = half
-    raise refusal(before + good, rows[good], f"field {name!r} does not fit the column: {reason}") from reason
+    bad = bisect_left(range(len(values)), True, key=lambda last: _array(values[: last + 1], kind)[1] is not None)
+    reason = _array(values[: bad + 1], kind)[1]
+    raise refusal(before + bad, rows[bad], f"field {name!r} does not fit the column: {reason}") from reason
 
 
 def _array(values: list[Any], kind: Any) -> tuple[Any, Exception | None]:

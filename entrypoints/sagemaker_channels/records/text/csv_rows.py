@@ -160,15 +160,17 @@ class _Lines:
         self.row = 0  # the offset of the row that the next line belongs to
         self.undecodable = ""  # why the row cannot be decoded
         self._most = max_sample_bytes(MAX_TEXT_BYTES)  # bytes of a row
-        self._lines: list[bytes] = []  # complete ones that have been read, in reverse
-        self._rest = io.BytesIO()  # the beginning of the line after them
+        self._buffer = io.BufferedReader(_Raw(stream), CHUNK)
 
     def __iter__(self) -> Iterator[str]:
-        while self._lines or self._fetch():
-            line = self._lines.pop()
+        readline, most = self._buffer.readline, self._most + 1
+        while line := readline(most):
             # Joined objects have byte order marks anywhere.
             content = line[len(_BOM) :] if line.startswith(_BOM) and (self.offset == 0 or self._key is None) else line
             self.offset += len(line)
+            if self.offset - self.row > self._most:
+                what = f"a row that begins here has more than {self._most:,} bytes (is a quote not closed?)"
+                raise too_large(self._key, self.row, what, self._most)
             try:
                 text = content.decode()
             except UnicodeDecodeError as error:
@@ -176,42 +178,32 @@ class _Lines:
                 text = content.decode(errors="replace")  # The row ends where it would end with other letters.
             yield text
 
-    def _fetch(self) -> bool:
-        """Read lines; return whether there are any."""
-        while chunk := self._stream.read(CHUNK):
-            size = self.offset - self.row + self._rest.tell()
-            if size > self._most:
-                what = f"a row that begins here has more than {size:,} bytes (is a quote not closed?)"
-                raise too_large(self._key, self.row, what, self._most)
-            lines = chunk.split(b"\n")
-            rest = lines.pop()
-            if lines:
-                found = [line + b"\n" for line in lines]
-                self._rest.write(found[0])
-                found[0] = self._rest.getvalue()
-                self._rest = io.BytesIO()
-                self._rest.write(rest)
-                self._lines = found[::-1]
-                return True
-            self._rest.write(rest)
-        self._lines = [self._rest.getvalue()] if self._rest.tell() else []
-        self._rest = io.BytesIO()
-        return bool(self._lines)
-
     def skip_to(self, start: int) -> None:
         """Skip to byte `start`: by seeking if the stream can, else by reading."""
         if start <= self.offset:
             return
         if isinstance(self._stream, Seekable) and self._stream.seekable():
             self._stream.seek(0)
-        elif self.offset:  # the header has been read, and lines after it
-            while self.offset < start:
-                if not self._lines and not self._fetch():
-                    raise corrupt(self._key, start, "reading should resume here, but the object is shorter")
-                self.offset += len(self._lines.pop())
-            return
-        go_to(self._stream, start, self._key)
-        self._lines, self._rest, self.offset = [], io.BytesIO(), start
+            go_to(self._stream, start, self._key)
+            self._buffer = io.BufferedReader(_Raw(self._stream), CHUNK)
+            self.offset = start
+        while self.offset < start:
+            if not (line := self._buffer.readline()):
+                raise corrupt(self._key, start, "reading should resume here, but the object is shorter")
+            self.offset += len(line)
+
+
+class _Raw(io.RawIOBase):
+    """A stream as the standard library's buffer takes it."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        return self._stream.readinto(buffer)
 
 
 FORMAT = Format(
