@@ -10,7 +10,7 @@ A stream that begins as gzip does is gzip, whatever its name: uncompressed data 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 
 from sagemaker_channels.errors import corrupt
@@ -22,6 +22,7 @@ from sagemaker_channels.sample import ByteStream, Sample
 
 MAGIC = b"\x1f\x8b\x08"  # the third byte is the method, of which there is one
 _WITH_HEADER = 16 + zlib.MAX_WBITS
+_HEAD = 12  # bytes from which a format knows its own streams, except for the few that are shorter
 _PIECE = 1 << 16  # bytes for zlib: those after a member are copied, once for each member
 
 
@@ -79,7 +80,7 @@ class _Begun:
     def __init__(self, stream: ByteStream | Gunzip) -> None:
         self._stream = stream
         head = b""
-        while len(head) < len(MAGIC) and (piece := stream.read(_PIECE)):
+        while len(head) < _HEAD and (piece := stream.read(_PIECE)):
             head += piece
         self._head = BytesIO(head)
         self.head = head[: signatures.SIZE]
@@ -97,32 +98,38 @@ class _Begun:
         self._stream.close()
 
 
-def unzipped(read: Read, signature: bytes = b"") -> Read:
+def unzipped(read: Read, is_own: Callable[[bytes], bool] = lambda head: False) -> Read:
     """Return a format's `read` that also reads gzip-compressed streams.
 
     Positions in a compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's errors
-    are then those of the content. A stream or content with another signature than the format's own is a CorruptError.
+    are then those of the content. A stream or content that begins as another format does is a CorruptError, unless `is_own`, of
+    its first bytes, is true.
     """
 
     def either(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
         if cursor.start > 0:
             return read(stream, key, cursor)
         begun = _Begun(stream)
+        if is_own(begun.head) and not cursor.start:
+            return read(begun, key, cursor)
         if begun.is_gzip:
-            return _content(read, begun, key, cursor, signature)
+            return _content(read, begun, key, cursor, is_own)
         if cursor.start < 0:
             raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
-        signatures.check(begun.head, key, signature)
+        signatures.check(begun.head, key)
         return read(begun, key, cursor)
 
     return either
 
 
-def _content(read: Read, stream: ByteStream, key: str | None, cursor: Cursor, signature: bytes) -> Iterator[Sample]:
+def _content(
+    read: Read, stream: ByteStream, key: str | None, cursor: Cursor, is_own: Callable[[bytes], bool]
+) -> Iterator[Sample]:
     content = _Begun(Gunzip(Window(stream), key))
-    if content.is_gzip:
-        raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
-    signatures.check(content.head, key, signature)
+    if not is_own(content.head):
+        if content.is_gzip:
+            raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
+        signatures.check(content.head, key)
     inner = Cursor(-cursor.start, cursor.skips)
     for sample in read(content, key, inner):
         cursor.position = -inner.position

@@ -110,15 +110,13 @@ def unwrapped(
         offset = cursor.position
 
 
+def is_own(head: bytes) -> bool:
+    """Return whether a stream with these first bytes is RecordIO."""
+    return head.startswith(MAGIC_BYTES)
+
+
 def take(window: Window, key: str | None) -> bytes | None:
     """Return the payload of the next record, with its parts joined; None at the stream's end."""
-    start = window.position
-    if start + 8 <= window.end:
-        magic, word = _HEADER.unpack_from(window.view, start)
-        stop = start + 8 + word
-        if magic == MAGIC and stop + (-word & 3) <= window.end:  # whole, and in the window
-            window.position = stop + (-word & 3)
-            return window.view[start + 8 : stop].tobytes()
     parts: list[bytes] = []
     held = 0  # bytes of the parts
     started = window.offset
@@ -197,7 +195,7 @@ FORMAT = Format(
     name="recordio",
     content_types=("application/x-recordio",),
     sample="a record's bytes in `data`",
-    read=unzipped(_read, MAGIC_BYTES),
+    read=unzipped(_read, is_own),
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".rec",
     after_damage="the next record",

@@ -28,7 +28,7 @@ from sagemaker_channels.sample import KEY, ByteStream, Sample
 def of_attributes(names: tuple[str, ...]) -> Format:
     """Return the format with the names of its attributes."""
     chosen, write = (("attributes", names_text(names)),), partial(write_each, partial(_encode, names))
-    return replace(FORMAT, chosen=chosen, read=unzipped(partial(_read, names), recordio.MAGIC_BYTES), write=write)
+    return replace(FORMAT, chosen=chosen, read=unzipped(partial(_read, names), recordio.is_own), write=write)
 
 
 def is_augmented(form: Format) -> bool:

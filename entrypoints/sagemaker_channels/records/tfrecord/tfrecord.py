@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from sagemaker_channels.errors import CorruptError, corrupt
-from sagemaker_channels.records import gunzip, signatures
 from sagemaker_channels.records.cursor import Cursor, go_to
 from sagemaker_channels.records.format import Format
+from sagemaker_channels.records.gunzip import unzipped
 from sagemaker_channels.records.sizes import max_sample_bytes, too_large
 from sagemaker_channels.records.window import CHUNK, Window
 from sagemaker_channels.records.writing import data_of, write_each
@@ -32,20 +32,10 @@ _KNOWN = 1 << 12  # headers that are remembered
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the samples of a stream; positions are bytes, negative in a compressed one, which must be read from its beginning."""
+    """Yield the samples of an uncompressed stream; positions are bytes."""
     crc32c = _crc32c()
-    start = cursor.start
-    go_to(stream, start, key)
-    window = Window(stream, max(start, 0))
-    sign = 1
-    # A record of 35,615 bytes begins like gzip, except for the checksum.
-    if start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC and not _is_header(window.peek(12)):
-        window, sign = Window(gunzip.Gunzip(window, key)), -1
-    if start <= 0 and not _is_header(window.peek(12)):
-        signatures.check(window.peek(signatures.SIZE), key)
-    while window.offset < -start:
-        if _record(window, key, cursor) is None:
-            raise _corrupt(key, window.offset, f"the stream ends before byte {-start}, where reading should resume")
+    go_to(stream, cursor.start, key)
+    window = Window(stream, cursor.start)
     view = window.view
     unpack, unpack_footer = _HEADER.unpack_from, _FOOTER.unpack_from
     known: set[tuple[int, int]] = set()  # headers whose checksum was right: lengths repeat
@@ -68,14 +58,14 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
             if unpack_footer(view, stop)[0] != ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF:
                 break
             window.position = place = stop + 4
-            cursor.position = sign * (window.before + place)
+            cursor.position = window.before + place
             data = piece.tobytes()  # faster than bytes()
             yield {DATA: data} if key is None else {KEY: key, DATA: data}
         # One record that spans windows or is damaged.
         whole = _record(window, key, cursor)
         if whole is None:
             return
-        cursor.position = sign * window.offset
+        cursor.position = window.offset
         yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
 
 
@@ -147,7 +137,8 @@ FORMAT = Format(
     name="tfrecord",
     content_types=("application/x-tfrecord",),
     sample="a record's bytes in `data`; both checksums are verified",
-    read=_read,
+    # A record of 35,615 bytes begins like gzip, except for the checksum.
+    read=unzipped(_read, lambda head: _is_header(head[:12])),
     write=partial(write_each, lambda sample: encode(data_of(sample))),
     ending=".tfrecord",
     after_damage="the next record with a right checksum",
