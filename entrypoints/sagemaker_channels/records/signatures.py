@@ -20,56 +20,45 @@ _UNZIP = "store the objects uncompressed, or compressed by gzip"
 
 
 class Signature(NamedTuple):
-    """What an object is that has these bytes at this offset."""
+    """What an object is that has one of these starts at this offset."""
 
     offset: int
-    start: bytes
+    starts: tuple[bytes, ...]
     what: str
-    remedy: str
+    remedy: str = _DELETE
     has_samples: bool = False  # certainly many, in one of our formats
 
 
-_SIGNATURES = tuple(
-    Signature(*each)
-    for each in (
-        (0, b"\x89PNG\r\n\x1a\n", "a PNG image", _DELETE),
-        (0, b"\xff\xd8\xff", "a JPEG image", _DELETE),
-        (0, b"GIF87a", "a GIF image", _DELETE),
-        (0, b"GIF89a", "a GIF image", _DELETE),
-        (0, b"II*\0", "a TIFF image", _DELETE),
-        (0, b"MM\0*", "a TIFF image", _DELETE),
-        (8, b"WEBPVP8", "a WebP image", _DELETE),
-        (8, b"WAVEfmt ", "a WAV file", _DELETE),
-        (0, b"fLaC\0", "a FLAC file", _DELETE),
-        (0, b"OggS\0", "an Ogg file", _DELETE),
-        (0, b"ID3\3\0", "an MP3 file", _DELETE),
-        (0, b"ID3\4\0", "an MP3 file", _DELETE),
-        (4, b"ftypisom", "an MP4 file", _DELETE),
-        (4, b"ftypmp42", "an MP4 file", _DELETE),
-        (4, b"ftypavif", "an AVIF image", _DELETE),
-        (4, b"ftypheic", "a HEIC image", _DELETE),
-        (0, b"\x93NUMPY", "a NumPy file", _DELETE),
-        (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file", _DELETE),
-        (0, b"ARROW1\0\0", "an Arrow file", _DELETE),
-        (257, b"ustar\0", "a tar", _SET.format("application/x-tar"), True),
-        (257, b"ustar  \0", "a tar", _SET.format("application/x-tar"), True),
-        (0, b"PK\3\4", "a zip archive", _SET.format(_ZIP)),
-        (0, b"\x0a\x23\xd7\xce", "RecordIO", _SET.format("application/x-recordio"), True),
-        (0, b"PAR1\x15", "a Parquet file", _SET.format("application/x-parquet"), True),
-        (0, b"\x1f\x8b\x08", "compressed by gzip", "store the objects uncompressed"),
-        (0, b"\x28\xb5\x2f\xfd", "compressed by Zstandard", _UNZIP),
-        (0, b"\xfd7zXZ\0", "compressed by xz", _UNZIP),
-        (0, b"BZh91AY&SY", "compressed by bzip2", _UNZIP),
-    )
+_SIGNATURES = (
+    Signature(0, (b"\x89PNG\r\n\x1a\n",), "a PNG image"),
+    Signature(0, (b"\xff\xd8\xff",), "a JPEG image"),
+    Signature(0, (b"GIF87a", b"GIF89a"), "a GIF image"),
+    Signature(0, (b"II*\0", b"MM\0*"), "a TIFF image"),
+    Signature(8, (b"WEBPVP8",), "a WebP image"),
+    Signature(8, (b"WAVEfmt ",), "a WAV file"),
+    Signature(0, (b"fLaC\0",), "a FLAC file"),
+    Signature(0, (b"OggS\0",), "an Ogg file"),
+    Signature(0, (b"ID3\3\0", b"ID3\4\0"), "an MP3 file"),
+    Signature(4, (b"ftypisom", b"ftypmp42"), "an MP4 file"),
+    Signature(4, (b"ftypavif",), "an AVIF image"),
+    Signature(4, (b"ftypheic",), "a HEIC image"),
+    Signature(0, (b"\x93NUMPY",), "a NumPy file"),
+    Signature(0, (b"\x89HDF\r\n\x1a\n",), "an HDF5 file"),
+    Signature(0, (b"ARROW1\0\0",), "an Arrow file"),
+    Signature(257, (b"ustar\0", b"ustar  \0"), "a tar", _SET.format("application/x-tar"), True),
+    Signature(0, (b"PK\3\4",), "a zip archive", _SET.format(_ZIP)),
+    Signature(0, (b"\x0a\x23\xd7\xce",), "RecordIO", _SET.format("application/x-recordio"), True),
+    Signature(0, (b"PAR1\x15",), "a Parquet file", _SET.format("application/x-parquet"), True),
+    Signature(0, (b"\x1f\x8b\x08",), "compressed by gzip", "store the objects uncompressed"),
+    Signature(0, (b"\x28\xb5\x2f\xfd",), "compressed by Zstandard", _UNZIP),
+    Signature(0, (b"\xfd7zXZ\0",), "compressed by xz", _UNZIP),
+    Signature(0, (b"BZh91AY&SY",), "compressed by bzip2", _UNZIP),
 )
-_AT = {each.offset: tuple(other.start for other in _SIGNATURES if other.offset == each.offset) for each in _SIGNATURES}
 
 
 def found_in(head: bytes) -> Signature | None:
     """Return the signature in an object's first bytes; None if they have none that is known."""
-    if not any(head.startswith(starts, offset) for offset, starts in _AT.items()):  # nearly always
-        return None
-    return next(each for each in _SIGNATURES if head.startswith(each.start, each.offset))
+    return next((each for each in _SIGNATURES if head.startswith(each.starts, each.offset)), None)
 
 
 def problem_of(head: bytes) -> str | None:
