@@ -20,10 +20,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sagemaker_channels.epoch.channel import find_channel, open_channel, placement_of
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.job.environment import Channel, Environment, load_environment
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import find_channel, open_channel, placement_of
 from sagemaker_channels.samples.digest import Tally
 
 

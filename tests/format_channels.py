@@ -8,15 +8,15 @@ import threading
 from pathlib import Path
 
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import open_channel
 
 
 def job(root: Path, content_type: str, mode: str, wrapper: str = "None") -> Environment:
     directory = root / contract.CONFIG_DIR
     directory.mkdir(parents=True)
-    (root / contract.DATA_DIR).mkdir(parents=True)
+    (root / contract.DATA_DIR).mkdir(parents=True, exist_ok=True)
     entry = {"TrainingInputMode": mode, "RecordWrapperType": wrapper, "ContentType": content_type}
     (directory / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
     return load_environment(root, {})

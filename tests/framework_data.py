@@ -14,15 +14,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.map import MountedMapDataset
-from sagemaker_channels.torch_data.mixed import MixedDataset
-from sagemaker_channels.torch_data.ranks import gather_state, load_state, uneven_ranks
+from sagemaker_channels.torch_data.ranks import gather_state, uneven_ranks
+from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 BATCH = 4
 Seen = dict[int, list[int]]  # by epoch
@@ -45,17 +43,17 @@ def dataset_of(root: Path, kind: str, transform: Any = number_of) -> Any:
     environment = load_environment(root, dict(os.environ))
     if kind == "map":
         return MountedMapDataset("objects", transform, environment=environment)
-    reading, channels = Reading(seed=7, block=10), ("objects", "lines") if kind == "mixed" else (kind,)
-    parts = [ChannelDataset(each, transform=transform, reading=reading, environment=environment) for each in channels]
-    return MixedDataset(dict.fromkeys(parts, 1.0)) if kind == "mixed" else parts[0]
+    reading, channels = {"seed": 7, "block": 10}, ("objects", "lines") if kind == "mixed" else (kind,)
+    parts = [ChannelDataset(each, transform=transform, **reading, environment=environment) for each in channels]
+    return MixedDataset(parts) if kind == "mixed" else parts[0]
 
 
 LOADERS = {
     "plain": lambda dataset: DataLoader(dataset, BATCH),
     "workers": lambda dataset: DataLoader(dataset, BATCH, num_workers=2),
-    "stateful": lambda dataset: StatefulDataLoader(dataset, BATCH),
-    "stateful workers": lambda dataset: StatefulDataLoader(dataset, BATCH, num_workers=2),
-    "threads": lambda dataset: ThreadLoader(dataset, BATCH, threads=2),
+    "stateful": lambda dataset: WorkerLoader(dataset, BATCH),
+    "stateful workers": lambda dataset: WorkerLoader(dataset, BATCH, num_workers=2),
+    "threads": lambda dataset: ThreadLoader(dataset, BATCH, num_workers=2),
 }
 
 
@@ -113,7 +111,7 @@ def _trained(dataset: Any, loader: str, state: Any = None, stop: int | None = No
     else:
         sampler, batches = dataset, LOADERS[loader](dataset)
     if state is not None:
-        load_state(batches, state)
+        getattr(batches, "load_state_dict", dataset.load_state_dict)(state)
     seen, steps = defaultdict[int, list[int]](list), 0
     for _ in range(2):
         epoch = sampler.epoch

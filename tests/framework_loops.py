@@ -16,7 +16,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from framework_data import BATCH, LOADERS, Seen, as_inputs, dataset_of, number_of, numbers, own_rank
 from sagemaker_channels.torch_data.even_loader import EvenLoader, LightningLoader
 from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.ranks import gather_state, load_state, uneven_ranks
+from sagemaker_channels.torch_data.ranks import gather_state, uneven_ranks
 
 try:
     from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -174,7 +174,7 @@ def by_trainer(
     trainer = NotingTrainer(model=Model(), args=arguments, train_dataset=dataset)
     trainer.noted = []
     if own:
-        trainer.own_loader = EvenLoader(ThreadLoader(dataset, BATCH, threads=2))
+        trainer.own_loader = EvenLoader(ThreadLoader(dataset, BATCH, num_workers=2))
         trainer.add_callback(SaveLoader(trainer.own_loader, stop))
     if resume:
         trainer.own_loader.load_state_dict(json.loads((Path(resume) / "loader.json").read_text()))
@@ -245,8 +245,6 @@ def misuse(root: Path, what: str) -> None:
         gather_state(prepared)
     elif what == "skipping batches":
         skip_first_batches(EvenLoader(LOADERS["threads"](dataset)), 1)
-    elif what == "resuming a prepared loader":
-        load_state(prepared, {"epoch": 1})
     elif what == "position in a prepared loop":
         next(iter(prepared))
         dataset.state_dict()

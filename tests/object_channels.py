@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.order.sharding import EVERYTHING, Shard
 from sagemaker_channels.readers import reader_of
 from sagemaker_channels.sample import ByteStream
+
+WHOLE = Shard()
 
 
 def on_disk(path: Path, mode: str = "File", distribution: str = "FullyReplicated") -> Channel:
@@ -27,14 +30,14 @@ def fill(directory: Path, keys: list[str]) -> None:
         file.write_bytes(key.encode())
 
 
-def streams_of(channel: Channel, shard: Shard = EVERYTHING) -> Iterator[tuple[str | None, ByteStream]]:
+def streams_of(channel: Channel, shard: Shard = WHOLE) -> Iterator[tuple[str | None, ByteStream]]:
     """The keys and streams of a shard's objects."""
     reader = reader_of(channel)
     assert reader is not None
-    return reader.open_objects(channel, shard.of(reader.objects(channel, 0)))
+    return reader.open_objects(channel, islice(reader.objects(channel, 0), shard.index, None, shard.count))
 
 
-def read(channel: Channel, shard: Shard = EVERYTHING) -> list[tuple[str | None, bytes]]:
+def read(channel: Channel, shard: Shard = WHOLE) -> list[tuple[str | None, bytes]]:
     """The keys and contents of a shard's objects."""
     found = []
     for key, stream in streams_of(channel, shard):

@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader
 
 from patience import PATIENCE, wait_for
 from sagemaker_channels import contract
-from sagemaker_channels.broker import protocol
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sharding import Shard
-from sagemaker_channels.samples.channel import open_channel
+from sagemaker_channels.readers import tee
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 _writing: set[int] = set()  # descriptors of feeders
@@ -108,7 +108,7 @@ def in_threads(work: Callable[[int], object], count: int) -> None:
 def brokers(root: Path) -> list[int]:
     """The processes that listen for a channel of this root."""
     channels = load_environment(root, {}).channels.values()
-    names = {protocol.address(channel).replace("\0", "@") for channel in channels}
+    names = {tee.address(channel).replace("\0", "@") for channel in channels}
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -35,8 +35,7 @@ def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.
         warnings.simplefilter("ignore")
         from pathlib import Path
         from torch.utils.data import DataLoader
-        from torchdata.stateful_dataloader import StatefulDataLoader
-        from sagemaker_channels.order.sampling import Reading
+        from sagemaker_channels.torch_data.worker_loader import WorkerLoader
         from sagemaker_channels.torch_data.dataset import ChannelDataset
 
         def report(what):

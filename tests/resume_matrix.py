@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 from delivered_channels import recordio_of
 from pipe_feeder import in_threads
-from sagemaker_channels import ChannelDataset, Reading, ThreadLoader
+from sagemaker_channels import ChannelDataset, ThreadLoader, WorkerLoader
 from sagemaker_channels.checkpointing import data_position
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.records import SHORT_NAMES
@@ -31,12 +30,12 @@ from sagemaker_channels.sample import Sample
 RANKS, SIZES, EPOCHS = (1, 2, 3, 4, 8), (0, 2, 4), 2
 AUGMENTED = 'augmented; attributes="text,other"'  # each attribute in a record
 FORMATS = tuple(AUGMENTED if name == "augmented" else name for name in SHORT_NAMES)
-READINGS = (
-    None,
-    Reading(seed=7, block=10),
-    Reading(seed=7),
-    Reading(seed=3, block=1),
-    Reading(seed=3, block=1000, block_bytes=100),
+READINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"seed": 7, "block": 10},
+    {"seed": 7},
+    {"seed": 3, "block": 1},
+    {"seed": 3, "block": 1000, "block_bytes": 100},
 )
 NAMES = tuple(f"{number}-{number}" for number in range(33))
 
@@ -85,9 +84,9 @@ class Layout:
 
     def loader(self, dataset: ChannelDataset) -> Any:
         if self.kind == "threads":
-            return ThreadLoader(dataset, 3, threads=self.size, collate=list)
+            return ThreadLoader(dataset, 3, num_workers=self.size, collate_fn=list)
         if self.kind == "workers":
-            return StatefulDataLoader(dataset, 3, num_workers=self.size, collate_fn=list)
+            return WorkerLoader(dataset, 3, num_workers=self.size, collate_fn=list)
         return dataset
 
 
@@ -104,7 +103,7 @@ class Job:
     """Lives of one job, each of which continues the one before."""
 
     form: str
-    reading: Reading | None
+    reading: dict[str, Any]
     chance: random.Random
     patch: pytest.MonkeyPatch
     together: bool = False  # Ranks read at the same time, as they must in a Pipe.
@@ -132,23 +131,20 @@ class Job:
         else:
             for rank in range(layout.ranks):
                 read(rank)
-        self._states = states if layout.kind == "workers" else json.loads(json.dumps(states))
+        self._states = json.loads(json.dumps(states))
 
     def _rank(self, environment: Environment, layout: Layout, rank: int) -> Any:
         self.patch.setenv("RANK", str(rank))
         self.patch.setenv("WORLD_SIZE", str(layout.ranks))
-        dataset = ChannelDataset("train", self.form, name_of, environment=environment, reading=self.reading)
+        dataset = ChannelDataset("train", format=self.form, transform=name_of, environment=environment, **self.reading)
         loader = layout.loader(dataset)
         if self._states:
-            own = self._states[rank % len(self._states)]
-            as_many = len(self._states) == layout.ranks
-            fits = as_many and all(data_position.fits(loader, state) for state in self._states)
-            data_position.load(loader, own, None if fits else self._states)
+            data_position.load(loader, self._states, rank if len(self._states) == layout.ranks else None)
         return loader
 
 
 def loader_dataset(loader: Any) -> ChannelDataset:
-    dataset: ChannelDataset = getattr(loader, "dataset", loader)
+    dataset: ChannelDataset = getattr(loader, "stream", getattr(loader, "dataset", loader))
     return dataset
 
 

@@ -7,14 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.records.archives import tar_write
 from sagemaker_channels.records.recordio import recordio
-from sagemaker_channels.samples.channel import open_channel
 
-SHUFFLED = Reading(seed=7, block=10)
+SHUFFLED: dict[str, Any] = {"seed": 7, "block": 10}
 CHANNELS = {
     "tar": ("application/x-tar", "File"),
     "lines": ("text/plain", "File"),

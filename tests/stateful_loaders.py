@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchdata.stateful_dataloader import StatefulDataLoader
-
-from sagemaker_channels.order.sampling import Reading
 from sagemaker_channels.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
-SHUFFLED = Reading(seed=7, block=10)
+SHUFFLED: dict[str, Any] = {"seed": 7, "block": 10}
 
 
 def text_of(sample: dict[str, Any]) -> str:
@@ -18,13 +16,13 @@ def text_of(sample: dict[str, Any]) -> str:
 
 
 def stateful(workers: int, **options: Any) -> Callable[[Any], Any]:
-    return lambda dataset: StatefulDataLoader(dataset, batch_size=4, num_workers=workers, collate_fn=list, **options)
+    return lambda dataset: WorkerLoader(dataset, batch_size=4, num_workers=workers, collate_fn=list, **options)
 
 
 LOADERS: dict[str, Callable[[Any], Any]] = {
     "dataset": lambda dataset: dataset,
-    "threads": lambda dataset: ThreadLoader(dataset, 4, threads=2, collate=list),
-    "stateful": stateful(0),
+    "threads": lambda dataset: ThreadLoader(dataset, 4, num_workers=2, collate_fn=list),
+    "one process": stateful(0),
     "workers": stateful(2),
     "persistent workers": stateful(2, persistent_workers=True),
 }
@@ -35,7 +33,7 @@ def given(loader: Any) -> list[str]:
 
 
 def dataset_of(loader: Any) -> Any:
-    return getattr(loader, "dataset", loader)
+    return getattr(loader, "stream", getattr(loader, "dataset", loader))  # a WorkerLoader has batches as its dataset
 
 
 def read(loader: Any, epoch: int | None) -> list[str]:

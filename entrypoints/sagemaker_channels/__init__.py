@@ -16,48 +16,46 @@ if TYPE_CHECKING:
     from sagemaker_channels.checkpoint import load_checkpoint as load_checkpoint
     from sagemaker_channels.checkpoint import save_checkpoint as save_checkpoint
     from sagemaker_channels.checkpointing.checkpoints import Checkpoints as Checkpoints
+    from sagemaker_channels.epoch.channel import open_channel as open_channel
+    from sagemaker_channels.epoch.states import merge_states as merge_states
     from sagemaker_channels.errors import ChannelError as ChannelError
     from sagemaker_channels.errors import CorruptError as CorruptError
     from sagemaker_channels.job.environment import Channel as Channel
     from sagemaker_channels.job.environment import Environment as Environment
     from sagemaker_channels.job.environment import load_environment as load_environment
-    from sagemaker_channels.order.merging import merge_states as merge_states
-    from sagemaker_channels.order.sampling import Reading as Reading
     from sagemaker_channels.records.shards import write_shards as write_shards
-    from sagemaker_channels.samples.channel import open_channel as open_channel
     from sagemaker_channels.samples.class_folders import class_index as class_index
     from sagemaker_channels.samples.class_folders import find_classes as find_classes
     from sagemaker_channels.samples.lst import read_lst as read_lst
     from sagemaker_channels.timed_loader import timed as timed
     from sagemaker_channels.torch_data.dataset import ChannelDataset as ChannelDataset
+    from sagemaker_channels.torch_data.dataset import MixedDataset as MixedDataset
     from sagemaker_channels.torch_data.even_loader import EvenLoader as EvenLoader
     from sagemaker_channels.torch_data.even_loader import LightningLoader as LightningLoader
     from sagemaker_channels.torch_data.loader import ThreadLoader as ThreadLoader
     from sagemaker_channels.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
     from sagemaker_channels.torch_data.map import MountedMapDataset as MountedMapDataset
-    from sagemaker_channels.torch_data.mixed import MixedDataset as MixedDataset
     from sagemaker_channels.torch_data.ranks import even_batches as even_batches
     from sagemaker_channels.torch_data.ranks import gather_state as gather_state
-    from sagemaker_channels.torch_data.ranks import load_state as load_state
     from sagemaker_channels.torch_data.ranks import uneven_ranks as uneven_ranks
+    from sagemaker_channels.torch_data.worker_loader import WorkerLoader as WorkerLoader
 
 _NAMES_OF = {
     "checkpoint": "load_checkpoint save_checkpoint",
     "checkpointing.checkpoints": "Checkpoints",
+    "epoch.channel": "open_channel",
+    "epoch.states": "merge_states",
     "errors": "ChannelError CorruptError",
     "job.environment": "Channel Environment load_environment",
-    "order.merging": "merge_states",
-    "order.sampling": "Reading",
     "records.shards": "write_shards",
-    "samples.channel": "open_channel",
     "samples.class_folders": "class_index find_classes",
     "samples.lst": "read_lst",
-    "torch_data.dataset": "ChannelDataset",
+    "torch_data.dataset": "ChannelDataset MixedDataset",
     "torch_data.even_loader": "EvenLoader LightningLoader",
     "torch_data.loader": "ThreadLoader",
-    "torch_data.ranks": "even_batches gather_state load_state uneven_ranks",
+    "torch_data.ranks": "even_batches gather_state uneven_ranks",
     "torch_data.map": "ConnectorMapDataset MountedMapDataset",
-    "torch_data.mixed": "MixedDataset",
+    "torch_data.worker_loader": "WorkerLoader",
     "timed_loader": "timed",
 }
 _EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names

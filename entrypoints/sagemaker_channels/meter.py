@@ -177,11 +177,12 @@ class Meter:
             self._clear()
             self._publish(works, waits)
 
-    def turn_to(self, channel: int) -> None:
-        """Count for another channel, of which a sample is read."""
+    def turn_to(self, channel: int, samples: int) -> None:
+        """Count for another channel, of which so many samples are read."""
         if not self.resting:
             self._charge(self._clock())
-            self.works[channel].samples += self._channels > 1  # `stop` counts those of one channel
+            if self._channels > 1:  # `stop` counts those of one channel
+                self.works[channel].samples += samples
         self.work = self.works[channel]
 
     def read_block(self, read: Callable[[], T], size: Callable[[T], int]) -> T:
@@ -234,10 +235,10 @@ def received(count: float) -> None:
         meter.work.bytes += count
 
 
-def turn_to(channel: int) -> None:
-    """Count what this thread does from now on for one of its meter's channels, by its number."""
+def turn_to(channel: int, samples: int = 1) -> None:
+    """Count what this thread does from now on for one of its meter's channels, by its number, and samples that it reads."""
     if (meter := _current.meter) is not None:
-        meter.turn_to(channel)
+        meter.turn_to(channel, samples)
 
 
 def opened(size: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from far_store import connector_channel, far_store, fill
 from local_job import mounted_job, train_folder
@@ -15,7 +16,6 @@ from rounds import Row, exhaust, interleaved, row
 
 from sagemaker_channels import open_channel
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.order.sampling import Reading
 from sagemaker_channels.records.archives import tar_write
 
 SHARDS, MEMBERS, OBJECTS, SIZE = 6, 1000, 4000, 100_000
@@ -38,7 +38,7 @@ def measure(folder: Path) -> list[Row]:
             ("shards", "application/x-tar", SHARDS * MEMBERS),
             ("objects", None, OBJECTS),
         ):
-            kept = Reading(cache_dir=folder / "cache" / prefix)
+            kept = {"cache_dir": folder / "cache" / prefix}
             far = connector_channel(folder, f"s3://bucket/{prefix}/", content_type)
             _epoch(far, kept, count)
             here = _beside(folder, prefix, content_type)
@@ -64,9 +64,9 @@ def _beside(folder: Path, prefix: str, content_type: str | None) -> Environment:
     return job
 
 
-def _epoch(environment: Environment, reading: Reading | None, expected: int) -> None:
+def _epoch(environment: Environment, reading: dict[str, Any], expected: int) -> None:
     for _ in range(EPOCHS):
-        count = exhaust(open_channel("train", environment=environment, reading=reading))
+        count = exhaust(open_channel("train", environment=environment, **reading))
         if count != expected:
             raise RuntimeError(f"{count} samples, not {expected}")
 

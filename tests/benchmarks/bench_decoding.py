@@ -21,9 +21,9 @@ from PIL import Image
 from rounds import Row, exhaust, interleaved, row
 from torch.utils.data import DataLoader, Dataset
 
+from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.records.archives import tar_write
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import open_channel
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
@@ -43,7 +43,7 @@ def measure(folder: Path) -> list[Row]:
     for kind, transform in {"uint8": decode, "float32": decode_floats}.items():
         dataset = ChannelDataset("train", transform=transform, environment=environment)
         loaders: dict[str, Any] = {
-            "ThreadLoader, 2 threads": ThreadLoader(dataset, BATCH, threads=2),
+            "ThreadLoader, 2 threads": ThreadLoader(dataset, BATCH, num_workers=2),
             "DataLoader, 2 workers": DataLoader(dataset, BATCH, num_workers=2, persistent_workers=True),
             "torch": DataLoader(_InMemory(samples, transform), BATCH, num_workers=2, persistent_workers=True),
         }

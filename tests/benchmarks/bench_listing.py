@@ -21,13 +21,12 @@ from far_store import connector_channel, running
 from rounds import Row, interleaved, row
 
 from sagemaker_channels import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
 
 COUNT, BATCH, LATENCY = 1_000_000, 64, 0.02
 _THREADS = 32
-_SHARD, _READING = Shard(1, 100), Reading(seed=7, block=BATCH)
+_SHARD, _READING = Shard(1, 100), {"seed": 7, "block": BATCH}
 _SERVER = """
 import hashlib, sys, time
 from bisect import bisect_right
@@ -115,14 +114,14 @@ def _seconds(work: Callable[[], object]) -> float:
 def _first_batch(folder: Path, job: Environment) -> float:
     with _another_machine(folder):
         start = time.perf_counter()
-        with open_channel("train", environment=job, reading=_READING) as samples:
+        with open_channel("train", environment=job, **_READING) as samples:
             assert len(list(islice(samples, BATCH))) == BATCH
             return time.perf_counter() - start
 
 
 def _state(folder: Path, job: Environment) -> Any:
     """The state after 99 % of a shard's objects."""
-    with _another_machine(folder), open_channel("train", environment=job, shard=_SHARD, reading=_READING) as samples:
+    with _another_machine(folder), open_channel("train", environment=job, shard=_SHARD, **_READING) as samples:
         assert len(list(islice(samples, COUNT // _SHARD.count * 99 // 100))) > 0
         return samples.state_dict()
 
@@ -130,7 +129,7 @@ def _state(folder: Path, job: Environment) -> Any:
 def _resume(folder: Path, job: Environment, state: Any) -> float:
     with _another_machine(folder):
         start = time.perf_counter()
-        with open_channel("train", environment=job, shard=_SHARD, reading=_READING) as samples:
+        with open_channel("train", environment=job, shard=_SHARD, **_READING) as samples:
             samples.load_state_dict(state)
             next(samples)
             return time.perf_counter() - start

@@ -16,7 +16,6 @@ from rounds import Row, interleaved, row
 
 from sagemaker_channels import open_channel
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.order.sampling import Reading
 from sagemaker_channels.records.archives import tar_write
 from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.records.tfrecord import tfrecord
@@ -33,16 +32,16 @@ def measure(folder: Path) -> list[Row]:
             write(stream)
         rows.append(_row(name, job, None))
         if name == "RecordIO":
-            rows.append(_row("RecordIO, shuffled in blocks", job, Reading(seed=7)))
+            rows.append(_row("RecordIO, shuffled in blocks", job, {"seed": 7}))
     return rows
 
 
-def _row(name: str, job: Environment, reading: Reading | None) -> Row:
+def _row(name: str, job: Environment, reading: dict[str, Any]) -> Row:
     states: dict[str, Any] = {}
 
     def far() -> float:
         start = time.perf_counter()
-        samples = open_channel("train", environment=job, reading=reading)
+        samples = open_channel("train", environment=job, **reading)
         for _ in islice(samples, FAR):
             pass
         seconds = time.perf_counter() - start
@@ -52,7 +51,7 @@ def _row(name: str, job: Environment, reading: Reading | None) -> Row:
 
     def resumed() -> float:
         start = time.perf_counter()
-        samples = open_channel("train", environment=job, reading=reading)
+        samples = open_channel("train", environment=job, **reading)
         samples.load_state_dict(states["state"])
         sample = next(samples)
         seconds = time.perf_counter() - start

@@ -27,7 +27,7 @@ FILES = {100: 20_000, 10_000: 10_000, 100_000: 2500}  # by size
 BATCH, ROUNDS = 32, 41
 LOOPS: Mapping[str, Callable[[Any], Any]] = {
     "dataset": lambda job: ChannelDataset("train", environment=job),
-    "ThreadLoader(2)": lambda job: ThreadLoader(_dataset(job), BATCH, threads=2, collate=list),
+    "ThreadLoader(2)": lambda job: ThreadLoader(_dataset(job), BATCH, num_workers=2, collate_fn=list),
     "DataLoader(0)": lambda job: DataLoader(_dataset(job), BATCH, collate_fn=list),
     "DataLoader(2)": lambda job: DataLoader(_dataset(job), BATCH, collate_fn=list, num_workers=2),
     "timed(DataLoader(2))": lambda job: timed(DataLoader(_dataset(job), BATCH, collate_fn=list, num_workers=2)),

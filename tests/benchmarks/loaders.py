@@ -60,7 +60,7 @@ def _ours(folder: Path) -> Callable[[], int]:
 def _threads(folder: Path) -> Callable[[], int]:
     from sagemaker_channels.torch_data.loader import ThreadLoader
 
-    loader = ThreadLoader(_dataset(folder), BATCH, threads=2, collate=list)
+    loader = ThreadLoader(_dataset(folder), BATCH, num_workers=2, collate_fn=list)
     return lambda: _over(loader, lambda batch: [sample["bin"] for sample in batch])
 
 

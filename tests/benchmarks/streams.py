@@ -17,15 +17,14 @@ def main() -> None:
     import os
 
     from sagemaker_channels import load_environment, open_channel
-    from sagemaker_channels.order.sampling import Reading
 
     environment = load_environment(root, dict(os.environ))
-    reading = Reading(seed=7) if way == "shuffled" else None
+    reading = {"seed": 7} if way == "shuffled" else None
     if way == "threads":
         from sagemaker_channels.torch_data.dataset import ChannelDataset
         from sagemaker_channels.torch_data.loader import ThreadLoader
 
-        samples = ThreadLoader(ChannelDataset("train", environment=environment), 64, threads=4, collate=list)
+        samples = ThreadLoader(ChannelDataset("train", environment=environment), 64, num_workers=4, collate_fn=list)
         step = 64
     else:
         # What the readers and formats import when they are first used belongs to the imports.
@@ -35,7 +34,7 @@ def main() -> None:
 
         if environment.channels["train"].mode == "S3Connector":
             import s3torchconnector  # noqa: F401
-        samples = open_channel("train", environment=environment, reading=reading)
+        samples = open_channel("train", environment=environment, **reading)
         step = 1
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak (VmHWM)
     before = kilobytes("VmHWM:")

@@ -21,9 +21,8 @@ warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
 from torch import distributed, nn  # noqa: E402
-from torchdata.stateful_dataloader import StatefulDataLoader  # noqa: E402
 
-from sagemaker_channels import ChannelDataset, Checkpoints, MixedDataset, Reading, ThreadLoader  # noqa: E402
+from sagemaker_channels import ChannelDataset, Checkpoints, MixedDataset, ThreadLoader, WorkerLoader  # noqa: E402
 
 SETTINGS = json.loads(os.environ["SETTINGS"])
 stopped: list[int] = []
@@ -53,15 +52,15 @@ class Named:
 
 
 def data() -> Any:
-    reading = Reading(seed=5, block=10) if SETTINGS["shuffle"] else None
-    datasets = [ChannelDataset(name, transform=Named(name), reading=reading) for name in SETTINGS["channels"]]
-    return datasets[0] if len(datasets) == 1 else MixedDataset(dict.fromkeys(datasets, 1.0))
+    reading = {"seed": 5, "block": 10} if SETTINGS["shuffle"] else {}
+    datasets = [ChannelDataset(name, transform=Named(name), **reading) for name in SETTINGS["channels"]]
+    return datasets[0] if len(datasets) == 1 else MixedDataset(datasets)
 
 
 def loader_of(dataset: Any) -> Any:
     if SETTINGS["kind"] == "threads":
-        return ThreadLoader(dataset, 3, threads=SETTINGS["size"], collate=list)
-    return StatefulDataLoader(dataset, 3, num_workers=SETTINGS["size"], collate_fn=list)
+        return ThreadLoader(dataset, 3, num_workers=SETTINGS["size"], collate_fn=list)
+    return WorkerLoader(dataset, 3, num_workers=SETTINGS["size"], collate_fn=list)
 
 
 def gathered(value: Any) -> list[Any]:

@@ -1,6 +1,6 @@
 """Wrong arguments of the public names are refused before anything begins, in one line with the value and what to give.
 
-That includes states of another kind of reader, which would repeat samples if they were loaded.
+That includes values that are no states of ours, and damaged ones, which would lose or repeat samples if they were loaded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 from format_channels import lines_channel
 from sagemaker_channels import (
@@ -19,7 +18,6 @@ from sagemaker_channels import (
     Environment,
     MixedDataset,
     MountedMapDataset,
-    Reading,
     ThreadLoader,
     contract,
     load_checkpoint,
@@ -28,8 +26,9 @@ from sagemaker_channels import (
     read_lst,
     save_checkpoint,
 )
-from sagemaker_channels.order.sharding import Shard
-from sagemaker_channels.order.work import Position
+from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.epoch.reading import Reading
+from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 
@@ -54,7 +53,6 @@ def test_channel_that_is_not_a_name_is_refused(environment: Environment, channel
     [
         ({"format": len}, "^format is .*; give a content type or a short name .*transform="),
         ({"format": Reading(seed=1)}, "^format is Reading.*; give a content type"),
-        ({"reading": {"seed": 7}}, r"^reading is {'seed': 7}; give a Reading, such as Reading\(seed=7\)"),
         ({"environment": {}}, "^environment is {}; give what load_environment"),
         ({"environment": "/opt/ml"}, "^environment is '/opt/ml'; give what load_environment"),
     ],
@@ -92,20 +90,20 @@ def test_shard_that_is_a_pair_is_refused(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1.5, "4", None, True, float("nan")])
-@pytest.mark.parametrize("name", ["batch_size", "threads"])
+@pytest.mark.parametrize("name", ["batch_size", "num_workers", "readers"])
 def test_thread_loader_number_that_is_not_whole_is_refused(environment: Environment, name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{name} is .*; give a whole number from 1 on"):
         ThreadLoader(ChannelDataset("lines", environment=environment), **{name: value})
 
 
 def test_collate_that_is_not_a_function_is_refused(environment: Environment) -> None:
-    with pytest.raises(TypeError, match=r"^collate is None; give a function of a list of samples"):
-        ThreadLoader(ChannelDataset("lines", environment=environment), collate=None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^collate_fn is None; give a function of a list of samples"):
+        ThreadLoader(ChannelDataset("lines", environment=environment), collate_fn=None)  # type: ignore[arg-type]
 
 
-def test_mixture_without_weights_is_refused(environment: Environment) -> None:
-    with pytest.raises(TypeError, match=r"^parts is \[.*; give the datasets with their weights"):
-        MixedDataset([ChannelDataset("lines", environment=environment)])  # type: ignore[arg-type]
+def test_mixture_as_a_mapping_is_refused(environment: Environment) -> None:
+    with pytest.raises(TypeError, match=r"^parts is \{.*; give a list of datasets, and their weights= beside it"):
+        MixedDataset({ChannelDataset("lines", environment=environment): 1.0})  # type: ignore[arg-type]
 
 
 def test_list_can_be_named_by_text(tmp_path: Path) -> None:
@@ -113,46 +111,62 @@ def test_list_can_be_named_by_text(tmp_path: Path) -> None:
     assert list(read_lst(str(tmp_path / "a.lst"))) == ["a.png"]
 
 
-def test_dataset_refuses_states_of_loaders(environment: Environment) -> None:
+NOTHING_OF_OURS: list[tuple[Any, str]] = [
+    (None, "None"),
+    ({}, "{}"),
+    ([1], r"\[1\]"),
+    ("x", "'x'"),
+    ({"model": 1, "optimizer": 2}, "'model', 'optimizer'"),
+    ({"epoch": 1}, "'epoch'"),
+    ({"version": 3, "finished": True}, "of version 3"),
+    ({"_snapshot": {}, "_num_yielded": 3}, "'_snapshot', '_num_yielded'"),
+]
+
+
+@pytest.mark.parametrize(("state", "what"), NOTHING_OF_OURS)
+def test_values_that_are_not_states_are_refused(environment: Environment, state: Any, what: str) -> None:
     dataset = ChannelDataset("lines", environment=environment)
-    threads = ThreadLoader(dataset, 2, threads=2, collate=list)
-    stateful = StatefulDataLoader(dataset, 2, collate_fn=list)
-    for loader, whose in ((threads, "ThreadLoader"), (stateful, "StatefulDataLoader")):
-        next(iter(loader))
-        fresh = ChannelDataset("lines", environment=environment)
-        with pytest.raises(ChannelError, match=f"this is a {whose}'s: load it there"):
-            fresh.load_state_dict(loader.state_dict())
-        assert sum(1 for _ in fresh) == 12  # it is as it was
-
-
-@pytest.mark.parametrize("state", [None, {}, "x", {"epoch": "1"}, {"epoch": -1}, {"version": 3, "finished": True}])
-def test_dataset_refuses_values_that_are_not_states(environment: Environment, state: Any) -> None:
-    with pytest.raises(ChannelError, match=r"resumes only from a dataset's .* without an epoch"):
-        ChannelDataset("lines", environment=environment).load_state_dict(state)
+    for reader in (
+        dataset,
+        ThreadLoader(dataset, 2),
+        WorkerLoader(dataset, 2),
+        open_channel("lines", environment=environment),
+    ):
+        with pytest.raises(ChannelError, match=f"this is no state of ours, .*but {what}; .*restart the epoch"):
+            reader.load_state_dict(state)
+    assert sum(1 for _ in dataset) == 12, "it is as it was"
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        {"shards": {"0": [*Position(-5)]}},
-        {"shards": {"0": [*Position(given=-1)]}},
-        {"shards": {"1": [*Position()]}},
-        {"shards": {"x": [*Position()]}},
+        {"at": {"0": {"at": [-5, 0]}}},
+        {"at": {"0": {"at": [0, 0], "given": -1}}},
+        {"at": {"0": {"at": [0]}}},
+        {"at": {"0": {}}},
+        {"at": {"1": {"at": [0, 0]}}},
+        {"at": {"x": {"at": [0, 0]}}},
+        {"at": None},
+        {"epoch": "1"},
+        {"epoch": -1},
         {"of": [1]},
         {"count": None},
-        {"ended": [7]},
-        {"left": None},
+        {"history": None},
+        {"history": [[{"at": "x"}]]},
         {"listing": None},
-        {"listing": [[1]]},
-        {"version": 2},
+        {"listing": {"lines": [1]}},
+        {"turn": [0]},
     ],
+    ids=str,
 )
 def test_damaged_state_is_refused(environment: Environment, damage: dict[str, Any]) -> None:
     with open_channel("lines", environment=environment) as samples:
         next(samples)
         state = {**samples.state_dict(), **damage}
-    with pytest.raises(ChannelError, match=r"^the state does not match this reading: .*; restart the epoch"):
-        open_channel("lines", environment=environment).load_state_dict(state)
+    dataset = ChannelDataset("lines", environment=environment)
+    for reader in (open_channel("lines", environment=environment), dataset, ThreadLoader(dataset, 2)):
+        with pytest.raises(ChannelError, match=r"^the state is damaged; restart the epoch"):
+            reader.load_state_dict(state)
 
 
 @pytest.mark.parametrize("place", ["s3://", "s3://bucket", "s3://bucket/", "s3:///key"])

@@ -20,7 +20,7 @@ from hypothesis import strategies as some
 from torch.utils.data import DataLoader
 
 from delivered_channels import job
-from sagemaker_channels import ChannelDataset, MixedDataset, MountedMapDataset, Reading, ThreadLoader, timed
+from sagemaker_channels import ChannelDataset, MixedDataset, MountedMapDataset, ThreadLoader, timed
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import STRETCH, Meter, Work, read_block, total
 from sagemaker_channels.waits import Waits, WorkerWaits, about, line_of
@@ -135,8 +135,8 @@ def test_the_line_has_each_number_in_the_form_that_metric_definitions_match() ->
 
 LOADERS: dict[str, Callable[[Environment], Any]] = {
     "dataset": lambda job: ChannelDataset("train", transform=slow, environment=job),
-    "threads": lambda job: ThreadLoader(ChannelDataset("train", transform=slow, environment=job), 4, threads=2),
-    "mixture": lambda job: MixedDataset({ChannelDataset("train", transform=slow, environment=job): 1.0}),
+    "threads": lambda job: ThreadLoader(ChannelDataset("train", transform=slow, environment=job), 4, num_workers=2),
+    "mixture": lambda job: MixedDataset([ChannelDataset("train", transform=slow, environment=job)]),
     "process": lambda job: timed(DataLoader(ChannelDataset("train", transform=slow, environment=job), 4)),
     "workers": lambda job: timed(
         DataLoader(ChannelDataset("train", transform=slow, environment=job), 4, num_workers=2)
@@ -165,7 +165,7 @@ def test_a_slow_transform_is_what_the_loop_waits_for(
 def test_blocks_of_small_files_are_counted_as_their_samples_are_yielded(environment: Environment) -> None:
     for number in range(3000):
         (environment.input_dir / "data/extra" / f"{number:04}.bin").write_bytes(bytes(10_000))
-    dataset = ChannelDataset("extra", environment=environment, reading=Reading(seed=1, block=1000))
+    dataset = ChannelDataset("extra", environment=environment, seed=1, block=1000)
     assert sum(1 for _ in dataset) == 3008
     records = written(environment)
     assert sum(record["steps"] for record in records) == 3008
@@ -200,7 +200,7 @@ def test_an_injected_wait_is_found_and_attributed(environment: Environment, load
     """Only lower bounds, since a busy machine adds waits of its own; against a fake clock, waits are exact."""
     injected: list[float] = []
     dataset = ChannelDataset("train", transform=counted(injected), environment=environment)
-    for _ in dataset if loader == "dataset" else ThreadLoader(dataset, 1, threads=1):
+    for _ in dataset if loader == "dataset" else ThreadLoader(dataset, 1, num_workers=1):
         pass
     [record] = written(environment)
     waited = seconds_of(record, "wait_share")
@@ -228,7 +228,9 @@ def slow_feeder(root: Path, samples: int) -> Iterator[Environment]:
 
 def test_a_slow_feeder_of_a_pipe_is_waiting_for_the_source(tmp_path: Path) -> None:
     with slow_feeder(tmp_path, 30) as job:
-        assert len(list(ThreadLoader(ChannelDataset("train", environment=job), 1, threads=1, collate=list))) == 30
+        assert (
+            len(list(ThreadLoader(ChannelDataset("train", environment=job), 1, num_workers=1, collate_fn=list))) == 30
+        )
     [record] = written(job)
     assert record["mode"] == "Pipe"
     assert record["wait_share"] > 0.5
@@ -239,8 +241,8 @@ def test_a_slow_feeder_of_a_pipe_is_waiting_for_the_source(tmp_path: Path) -> No
 def test_readers_of_a_shuffled_pipe_wait_for_its_slow_feeder(tmp_path: Path) -> None:
     """They read a block ahead in a thread."""
     with slow_feeder(tmp_path, 60) as job:
-        dataset = ChannelDataset("train", environment=job, reading=Reading(seed=1, block=5))
-        assert len(list(ThreadLoader(dataset, 1, threads=2, collate=list))) == 60
+        dataset = ChannelDataset("train", environment=job, seed=1, block=5)
+        assert len(list(ThreadLoader(dataset, 1, num_workers=2, collate_fn=list))) == 60
     [record] = written(job)
     assert record["source_share"] > record["parse_share"] + record["transform_share"]
     assert record["bytes_per_s"] > 2 * record["samples_per_s"]
@@ -248,11 +250,9 @@ def test_readers_of_a_shuffled_pipe_wait_for_its_slow_feeder(tmp_path: Path) -> 
 
 def test_each_channel_of_a_mixture_has_its_own_record(environment: Environment) -> None:
     spent: dict[str, list[float]] = {"train": [], "extra": []}
-    parts = {
-        ChannelDataset(name, transform=counted(spent[name]), environment=environment): weight
-        for name, weight in (("train", 5.0), ("extra", 1.0))
-    }
-    for loader in (MixedDataset(parts), ThreadLoader(MixedDataset(parts), 4, threads=2, collate=list)):
+    parts = [ChannelDataset(name, transform=counted(each), environment=environment) for name, each in spent.items()]
+    mixed = MixedDataset(parts, weights=[5.0, 1.0])
+    for loader in (mixed, ThreadLoader(mixed, 4, num_workers=2, collate_fn=list)):
         spent["train"].clear()
         spent["extra"].clear()
         assert sum(1 for _ in loader) >= 12
@@ -260,7 +260,8 @@ def test_each_channel_of_a_mixture_has_its_own_record(environment: Environment) 
         assert (train["channel"], extra["channel"]) == ("train", "extra")
         assert train["own_share"] + train["wait_share"] + extra["wait_share"] == pytest.approx(1)
         ratio = sum(spent["train"]) / sum(spent["extra"])
-        assert train["transform_share"] / extra["transform_share"] == pytest.approx(ratio, rel=0.1)
+        close = 0.1 if loader is mixed else 0.3  # The threads that transform are not those that read.
+        assert train["transform_share"] / extra["transform_share"] == pytest.approx(ratio, rel=close)
         # A thread counts the end of a channel as a sample: 42 to 8, or 40 to 10.
         assert 3.9 < train["samples_per_s"] / extra["samples_per_s"] < 5.3
 

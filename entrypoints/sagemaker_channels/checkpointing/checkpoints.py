@@ -206,10 +206,8 @@ class Checkpoints:
         except (RuntimeError, ValueError, KeyError) as error:
             raise self._unlike(saved, error) from error
         if LOADER in parts:
-            loader, position = parts[LOADER], own[LOADER]
-            if everyone is None and not all(self._gather(data_position.fits(loader, position))):
-                everyone = self._gather(position)
-            data_position.load(loader, position, everyone)
+            positions = everyone or self._gather(own[LOADER])
+            data_position.load(parts[LOADER], positions, None if everyone else self._rank)
         if self._rank < len(ranks):
             state.restore_random_states(own["random"])
         return True

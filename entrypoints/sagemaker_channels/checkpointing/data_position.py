@@ -1,44 +1,33 @@
-"""The position in the data that a rank loads: its own, or with other ranks, threads or workers a part of what all have left."""
+"""The position in the data that a rank loads: its part of what all ranks have left, or of a loader that is not ours its own."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.order.merging import merge_states
 
 
-def fits(loader: Any, saved: Any) -> bool:
-    """Whether a rank's position is of as many threads or workers as its loader has now."""
-    names = (("threads", "threads"), ("num_workers", "workers"))
-    here = next(((kind, getattr(loader, name)) for name, kind in names if hasattr(loader, name)), None)
-    known = saved if isinstance(saved, dict) else {}
-    if "threads" in known:
-        return here == ("threads", len(known["threads"]))
-    if "_snapshot" in known or "_num_yielded" in known:
-        return here == ("workers", len(known.get("_snapshot", {}).get("_worker_snapshots", {})))
-    if known.keys() == {"epoch"} and not hasattr(loader, "num_workers"):
-        # Nothing of the epoch was read, or it begins again, also for ranks that had ended it.
-        return not getattr(getattr(loader, "dataset", loader), "restarts_epoch", False)
-    return here is None
+def is_ours(state: Any) -> bool:
+    """Return whether a position is of one of our loaders or datasets, so that those of all ranks merge."""
+    return isinstance(state, dict) and {"version", "epoch", "of", "at"} <= state.keys()
 
 
-def load(loader: Any, own: Any, everyone: list[Any] | None) -> None:
-    """Continue at this rank's own position, or with a part of what all ranks have left, if `everyone` has their positions.
+def load(loader: Any, everyone: list[Any], rank: int | None) -> None:
+    """Continue at the position of all ranks; `everyone` has that of each rank that has saved.
 
-    `loader` is a ThreadLoader, dataset or StatefulDataLoader, or with its own position anything that loads a state. Raises
-    ChannelError if the positions cannot be merged.
+    `loader` is a ThreadLoader, WorkerLoader or dataset, a DataLoader of such a dataset, or anything that loads a state of its own:
+    that of the same `rank`, None if there are other ranks now. Raises ChannelError if the positions cannot be merged.
     """
-    from sagemaker_channels.torch_data.ranks import load_state
-
-    if everyone is None:
-        load_state(loader, own)
+    target = loader if hasattr(loader, "load_state_dict") else loader.dataset
+    if not is_ours(everyone[0]) and rank is not None:
+        target.load_state_dict(everyone[rank])
         return
     try:
         merged = merge_states(everyone)
     except ChannelError as error:
         raise ChannelError(
-            f"the checkpoint has the data position of {len(everyone)} ranks, and here are other ranks, threads or workers: {error};"
-            " use as many, or load without loader= to begin an epoch"
+            f"the checkpoint has the data position of {len(everyone)} ranks, which cannot be merged: {error}; load without loader="
+            " to begin an epoch"
         ) from error
-    load_state(loader, merged)
+    target.load_state_dict(merged)

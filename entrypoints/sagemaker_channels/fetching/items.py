@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar, overload
 from zlib import crc32
 
@@ -74,7 +75,11 @@ class Keys(Items[str]):
         return os.fsdecode(bytes(self._text[self._ends[index] : self._ends[index + 1] - 1]))
 
     def _grow(self) -> bool:
-        key = None if self._source is None else next(self._source, None)
+        try:
+            key = None if self._source is None else next(self._source, None)
+        except BaseException as error:
+            self._source = _failing(error)  # A generator ends with its error, so that a part would look like the whole.
+            raise
         if key is None:
             self._source = None
         else:
@@ -96,3 +101,12 @@ class Keys(Items[str]):
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _failing(error: BaseException) -> Iterator[Any]:
+    """Raise an error each time the next item is requested."""
+    return iter(partial(_raise, error), None)
+
+
+def _raise(error: BaseException) -> Any:
+    raise error

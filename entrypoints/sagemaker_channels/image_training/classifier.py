@@ -19,12 +19,12 @@ import torch  # noqa: TID253 - its name says that this file imports torch
 from sagemaker_channels.checkpoint import save_checkpoint
 from sagemaker_channels.checkpointing.checkpoints import Checkpoints
 from sagemaker_channels.contract import SHARDED
+from sagemaker_channels.epoch.channel import find_channel, open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.image_training import training as loop
 from sagemaker_channels.image_training.image_channel import ImageChannel, ImageForm, Loading, PassStatistics
 from sagemaker_channels.image_training.model import build_model
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.samples.channel import find_channel, open_channel
 from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.samples.labels import Labels, check_seen, read_labels
 

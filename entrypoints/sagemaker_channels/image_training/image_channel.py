@@ -17,16 +17,17 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image, ImageMode
 
+from sagemaker_channels.epoch.channel import find_channel
+from sagemaker_channels.epoch.states import is_finished
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.order.sampling import Reading
 from sagemaker_channels.sample import KEY, Sample
-from sagemaker_channels.samples.channel import find_channel
 from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.samples.labels import Labels, class_of
 from sagemaker_channels.samples.lst import line_of, sample_paths
@@ -85,17 +86,17 @@ class ImageChannel:
         self.channel = find_channel(environment, name)
         self.labels = labels
         self.statistics = PassStatistics()
-        reading = Reading(seed=loading.seed, block=loading.block)
-        self._dataset = ChannelDataset(name, environment=environment, reading=reading)
+        self._dataset = ChannelDataset(name, environment=environment, seed=loading.seed, block=loading.block)
         collate = _Collate(name, labels, form)
-        self.loader = ThreadLoader(self._dataset, loading.batch_size, threads=loading.threads, collate=collate)
+        self.loader = ThreadLoader(self._dataset, loading.batch_size, num_workers=loading.threads, collate_fn=collate)
         self.epoch = 0  # of the last pass
         self._resumed: int | None = None  # the epoch in which the next pass resumes
 
     @property
     def restarts_epoch(self) -> bool:
         """Whether the present state restarts the pass: in the middle of a Pipe that SageMaker shuffles."""
-        return self.loader.state_dict().keys() == {"epoch"}
+        state = self.loader.state_dict()
+        return bool(state["of"].get("restart")) and not is_finished(state)
 
     def batches(self, epoch: int) -> Generator[Batch, None, None]:
         """Return the batches of one pass over the channel, or of the rest of the pass whose state the loader has loaded.
@@ -111,9 +112,9 @@ class ImageChannel:
             statistics.last, statistics.seen = Tally(), []
         self._resumed = None
         # Now, not with the first batch: if another rank takes one and this one does not, their states must match.
-        return self._counted(iter(self.loader))
+        return self._counted(self.loader.__iter__())
 
-    def _counted(self, loop: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
+    def _counted(self, loop: Any) -> Generator[Batch, None, None]:
         statistics, begin = self.statistics, time.perf_counter()
         try:
             with closing(loop) as batches:

@@ -10,6 +10,7 @@ Each skipped sample is a line on stderr and in `skipped-<host>-<rank>.jsonl` amo
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from sagemaker_channels.errors import ChannelError, CorruptError
@@ -37,7 +38,7 @@ class Damage:
     def __init__(self, most: int, channel: str, epoch: int, root: Path, host: str | None = None) -> None:
         self.most, self._channel, self._epoch = most, channel, epoch
         self._write = RecordWriter(root, host, "skipped", seconds=0.0)
-        self._count = 0
+        self._count, self._lock = 0, threading.Lock()  # A ThreadLoader's threads transform at the same time.
         self._first: list[str] = []
 
     def skip(self, error: Exception, key: str | None = None, place: str = "") -> None:
@@ -51,19 +52,22 @@ class Damage:
         Raises:
             ChannelError: It is one too many; the message has the first ones.
         """
-        self._count += 1
-        reason = " ".join(f"{'' if isinstance(error, CorruptError) else type(error).__name__ + ': '}{error}".split())
-        reason = reason[:_REASON_CHARACTERS] + (place and f" ({place})")
-        self._first += [reason] if self._count <= _FIRST else []
-        about = {"channel": self._channel, "epoch": self._epoch, "rank": int(os.environ.get("RANK", "0"))}
-        found = {"object": getattr(error, "key", None) or key, "byte": getattr(error, "offset", None)}
-        self._write({**about, "count": self._count, "budget": self.most, **found, "reason": reason})
-        if self._count > self.most:
-            raise ChannelError(
-                f"channel {self._channel!r}: {self._count:,} damaged samples in epoch {self._epoch}, but skip_damaged is"
-                f" {self.most:,}: {'; '.join(self._first)}{'; ...' if self._count > _FIRST else ''}; the job's output"
-                " skipped-*.jsonl lists all of them: repair the data, or raise skip_damaged"
-            ) from error
+        with self._lock:
+            self._count += 1
+            reason = " ".join(
+                f"{'' if isinstance(error, CorruptError) else type(error).__name__ + ': '}{error}".split()
+            )
+            reason = reason[:_REASON_CHARACTERS] + (place and f" ({place})")
+            self._first += [reason] if self._count <= _FIRST else []
+            about = {"channel": self._channel, "epoch": self._epoch, "rank": int(os.environ.get("RANK", "0"))}
+            found = {"object": getattr(error, "key", None) or key, "byte": getattr(error, "offset", None)}
+            self._write({**about, "count": self._count, "budget": self.most, **found, "reason": reason})
+            if self._count > self.most:
+                raise ChannelError(
+                    f"channel {self._channel!r}: {self._count:,} damaged samples in epoch {self._epoch}, but skip_damaged is"
+                    f" {self.most:,}: {'; '.join(self._first)}{'; ...' if self._count > _FIRST else ''}; the job's output"
+                    " skipped-*.jsonl lists all of them: repair the data, or raise skip_damaged"
+                ) from error
 
     def allows(self, error: Exception) -> bool:
         """Return whether an error of a transform counts as a damaged sample."""

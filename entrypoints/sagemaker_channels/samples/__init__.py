@@ -1,4 +1,4 @@
-"""A channel's samples: `open_channel`, mixtures of channels, the object cache, `.lst` labels, digests.
+"""What belongs to samples: labels from lists and folders, digests, resharding.
 
 Not here: anything that imports torch (`torch_data`).
 """

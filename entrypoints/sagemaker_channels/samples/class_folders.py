@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import find_channel, known_environment
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.readers import Reader, mounted, reader_of
 from sagemaker_channels.sample import KEY, Sample
-from sagemaker_channels.samples.channel import find_channel, known_environment
 
 _NAMED = (
     "if its samples' keys have the folders, as members of a tar may have, name the classes: "

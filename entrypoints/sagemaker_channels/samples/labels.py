@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import find_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.readers import mounted, reader_of
-from sagemaker_channels.samples.channel import find_channel
 from sagemaker_channels.samples.lst import Line, read_lst
 
 ENDING = ".lst"

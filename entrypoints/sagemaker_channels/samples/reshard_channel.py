@@ -12,21 +12,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+from sagemaker_channels.epoch.channel import default_shard, find_channel, open_channel, placement_of
+from sagemaker_channels.epoch.objects import ObjectSource
+from sagemaker_channels.epoch.placement import Placement
+from sagemaker_channels.epoch.reading import Reading
+from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.pages import Listed
 from sagemaker_channels.job.environment import Channel, Environment
-from sagemaker_channels.order.samples import Samples
-from sagemaker_channels.order.sampling import Order, Reading
-from sagemaker_channels.order.sharding import Placement
 from sagemaker_channels.readers import mounted, reader_of, s3
 from sagemaker_channels.readers.sidecars import FORMAT, Sidecars
 from sagemaker_channels.records import format_of
-from sagemaker_channels.samples.channel import default_shard, find_channel, open_channel, placement_of
+from sagemaker_channels.records.damage import Damage
 from sagemaker_channels.samples.fitting import LABELLED, NAMED
 from sagemaker_channels.samples.lst import Line, parse_lst
-from sagemaker_channels.samples.pipeline import Pipeline
 from sagemaker_channels.samples.resharding import Target, finish, write_host
 
 _BLOCK_BYTES = 32 << 20  # that are shuffled together
@@ -69,9 +71,9 @@ def reshard(options: argparse.Namespace, environment: Environment) -> None:
     host, hosts = placement.rank, placement.world_size
     listed = partial(_listed, channel, options.source) if options.source else None
     target = Target(uri, format, options.shard_bytes, settings, host, hosts, read in NAMED, listed)
-    reading = Reading(seed=options.seed, block_bytes=_BLOCK_BYTES)
-    samples = _joined(channel, endings, placement, reading) if endings else None
-    write_host(samples or open_channel("data", environment=environment, reading=reading), target, lines, _say)
+    how = {"seed": options.seed, "block_bytes": _BLOCK_BYTES}
+    samples = _joined(channel, endings, placement, Reading.of(how)) if endings else None
+    write_host(samples or open_channel("data", environment=environment, **how), target, lines, _say)
     index: dict[str, Any] = finish(target, _say) or {}
     total = {name: value for name, value in index.items() if name != "shards"}
     environment.model_dir.mkdir(parents=True, exist_ok=True)
@@ -113,9 +115,10 @@ def _joined(channel: Channel, endings: frozenset[str], placement: Placement, rea
     ):  # SageMaker could assign them to different hosts.
         raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars; use source: S3Connector")
     shard = default_shard(channel, placement)
-    pipeline = Pipeline(channel, 0, Sidecars(endings, reader), FORMAT, shard, reading, None)
-    about = {"channel": channel.name, "format": str(FORMAT)}
-    return Samples(pipeline.samples, Order(0, shard, reading, assigned=False, unrepeatable=False), about)
+    damage = Damage(0, channel.name, 0, Path())
+    source = ObjectSource(channel, 0, Sidecars(endings, reader), FORMAT, reading, None, damage, None)
+    about = {"channel": channel.name, "format": str(FORMAT), "seed": reading.seed}
+    return Samples(source, about, [shard.index], shard.count)
 
 
 def _say(text: str) -> None:

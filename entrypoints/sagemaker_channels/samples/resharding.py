@@ -24,10 +24,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.fetching.background import in_background
 from sagemaker_channels.fetching.pages import Listed
-from sagemaker_channels.order.samples import Samples
 from sagemaker_channels.records import format_of
 from sagemaker_channels.records.shards import write_shard, writer_of
 from sagemaker_channels.records.writing import SampleError, refusal
@@ -124,7 +124,7 @@ def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | Non
                     ) from error
                 except OSError as error:
                     raise no_room(f"two shards of {target.shard_bytes / 1e6:,} MB", folder, error.strerror) from error
-            state = samples.state_dict()
+            state = samples.state_dict(at_end=True)  # A later run may find more objects.
             if storing is not None:
                 storing.result()
             if not first:
@@ -158,7 +158,7 @@ def _begin(samples: Samples, target: Target, say: Say) -> Progress:
             raise ChannelError(f"{target.uri} has shards of an earlier run, and {changed}; {remedy}")
         progress.objects = {"last": max(each.key for each in objects), "digest": _digest(objects)}
     if progress.state is not None:
-        samples.load_state_dict({**progress.state, "ended": []})
+        samples.load_state_dict(progress.state)
         say(f"{target.uri}: continues after {_counted(len(progress.shards))} of an earlier run")
     else:
         target.write(_progress_name(target.host), asdict(progress))  # S3 refuses now what it would refuse later

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import torch.distributed
 from torch.utils.data import get_worker_info
 
+from sagemaker_channels.epoch.placement import Placement, placement_of_rank
 from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.order.sharding import Placement, placement_of_rank
 
 T = TypeVar("T")
 

@@ -1,40 +1,49 @@
 """Channels as PyTorch's iterable datasets, in every input mode; `map` has those with random access.
 
-    loader = DataLoader(ChannelDataset("train", transform=decode), batch_size=32, num_workers=4)
-    for epoch in range(5):
-        with uneven_ranks(model):
-            for batch in loader: ...
-
-A stream's length is unknown and ranks can get unequal parts of it, so DistributedSampler and drop_last do not help, and DDP would
-wait forever for the rank that has run out. No sample is dropped or repeated; `uneven_ranks` lets ranks finish at different times.
+loader = DataLoader(ChannelDataset("train", transform=decode), batch_size=32, num_workers=4)
+for epoch in range(5):
+for batch in loader: ...
 """
 
 from __future__ import annotations
 
-from sagemaker_channels import contract
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from sagemaker_channels.epoch.channel import Recipe
+from sagemaker_channels.epoch.mixture import MixedSource, known_weights
+from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.epoch.reading import Reading
+from sagemaker_channels.epoch.samples import Samples
+from sagemaker_channels.epoch.transformed import NOTHING, Steps
 from sagemaker_channels.errors import ChannelError, expect
-from sagemaker_channels.fetching.agreement import compare_by
-from sagemaker_channels.fetching.shared_listing import job, join_job
-from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.order.samples import Samples
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.samples.channel import check_how, default_shard, find_channel, known_environment, open_channel
-from sagemaker_channels.torch_data import frameworks
-from sagemaker_channels.torch_data.agreement import exchange
-from sagemaker_channels.torch_data.stream_dataset import StreamDataset, Transform
+from sagemaker_channels.meter import turn_to
+from sagemaker_channels.sample import Sample
+from sagemaker_channels.torch_data.stream_dataset import StreamDataset
+
+Transform: TypeAlias = Callable[[Sample], Any]
 
 
 class ChannelDataset(StreamDataset):
-    """A rank's samples of a channel, divided among its DataLoader workers; each once per epoch.
+    """A rank's samples of a channel; each once per epoch.
 
-    The rank is that of the torch process group when an iteration begins, or if there is none that of torchrun's variables.
+    The rank is that of the torch process group when a loop begins, or if there is none that of torchrun's variables.
 
     Args:
         channel: The channel's name.
+        transform: A function of a sample, or a generator function, which makes any number of samples of one. Workers that are
+            started by spawn need one that pickles.
         format: Like open_channel's.
-        transform: A function of a sample, called in the worker that read it; it must pickle if workers are started by spawn.
-        reading: Order and cache.
+        seed: Seed of the shuffle; None keeps the order of keys.
+        block: Samples that are shuffled together.
+        block_bytes: Size at which a block ends, too.
+        shards: Into how many shards an epoch is divided, if not into one for each reader.
+        cache_dir: A folder on a local disk that keeps objects for later epochs.
+        skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch.
+        ranks: The index of this rank's group and the number of groups, if the ranks of a group (a tensor- or pipeline-parallel one)
+            shall read the same samples; otherwise each rank reads its own.
         environment: The job; this container's if not given.
 
     Raises:
@@ -45,61 +54,122 @@ class ChannelDataset(StreamDataset):
     def __init__(
         self,
         channel: str,
-        format: str | None = None,
-        transform: Transform | None = None,
         *,
-        reading: Reading | None = None,
+        transform: Transform | None = None,
+        format: str | None = None,
+        seed: int | None = None,
+        block: int = Reading.block,
+        block_bytes: int = Reading.block_bytes,
+        shards: int | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        skip_damaged: int = 0,
+        ranks: tuple[int, int] | None = None,
         environment: Environment | None = None,
     ) -> None:
-        self.environment = known_environment(environment)
-        self.channel = find_channel(self.environment, channel)
-        super().__init__([(channel, self.channel.mode)], self.environment)
-        check_how(format, reading)
-        expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
-        self._format = format
-        self.transform = transform
-        self._reading = reading
-        self._job = job()  # Its workers read the same listing.
+        reading = Reading(seed, block, block_bytes, cache_dir, shards, skip_damaged)
+        recipe = Recipe.of(channel, format, reading, environment)
+        self.steps = Steps(transform)
+        super().__init__([recipe], ranks)
+        self.environment, self.channel = recipe.environment, recipe.channel
 
-    @property
-    def restarts_epoch(self) -> bool:
-        return self.channel.shuffled
+    def filter(self, keeps: Callable[[Sample], Any]) -> ChannelDataset:
+        """Return a dataset of those samples of which a function returns true; it sees them before the transform."""
+        made = self._copy()
+        made.steps = self.steps.filtered(keeps)
+        return made
 
-    def _check_is_whole(self, workers: int) -> None:
-        """Warn that accelerate divides the samples; raise ChannelError if some would be lost."""
-        name, hosts, remedy = (
-            repr(self.channel.name),
-            len(self.environment.hosts),
-            "use a ThreadLoader",
-        )
-        is_part = self.channel.host_shard is not None or (hosts > 1 and self.channel.distribution == contract.SHARDED)
-        if is_part or self.channel.mode == "Pipe":
+    def _samples(self, epoch: int, shards: list[Shard]) -> Samples:
+        if self.steps.filters and self.channel.mode == "Pipe" and shards[0].readers > 1:
             raise ChannelError(
-                f"channel {name}: accelerate divides what each rank reads among all ranks, but a rank cannot read the whole"
-                f" channel; {remedy}"
+                f"channel {self.channel.name!r}: a filter of a Pipe with several readers on a host could let one wait for another"
+                " forever; use one rank and a ThreadLoader, or input_mode: FastFile"
             )
-        if workers > 1 and self.divider == frameworks.DISPATCHER:
-            raise ChannelError(
-                f"channel {name}: accelerate drops samples of the incomplete batches with which {workers} workers end;"
-                f" use num_workers=1, or {remedy}"
-            )
-        warn_once(
-            f"channel {name}: accelerate divides its samples among the ranks after they are read, so one rank reads them for"
-            f" all, or each reads all of them; to read only each rank's, {remedy}"
-        )
+        samples = self.recipes[0].samples(epoch, shards[0])
+        samples.is_expanded = self.steps.are_several
+        return samples
 
-    def samples(self, worker: int = 0, workers: int = 1, epoch: int | None = None) -> Samples:
-        join_job(self._job)
-        compare_by(exchange)
-        placement = self.placement
-        if placement != self.own_placement:
-            self._check_is_whole(workers)
-        shard = default_shard(self.channel, placement, worker, workers)
-        return open_channel(
-            self.channel.name,
-            self.epoch if epoch is None else epoch,
-            self._format,
-            environment=self.environment,
-            shard=shard,
-            reading=self._reading,
-        )
+    def read(self, samples: Samples) -> Iterator[Any]:
+        return self.steps.read(samples)
+
+    def make(self, item: Any, samples: Samples, place: Callable[[], str]) -> Any:
+        return self.steps.make(item, samples.source, place)
+
+    def over(self, samples: Samples) -> Iterator[Any]:
+        return self.steps.over(samples)
+
+    def _check_can_count(self) -> None:
+        if self.steps.filters or self.steps.are_several:
+            raise TypeError("the number of samples is unknown: a filter or the transform changes it")
+
+
+class MixedDataset(StreamDataset):
+    """A rank's samples of several channels, drawn by weight; each once per epoch.
+
+    Args:
+        parts: The datasets; samples get their own dataset's transform.
+        weights: The relative frequency of each; of equal ones if not given.
+        seed: Seed of the draws.
+        stop_at_first: Whether the epoch ends with the first channel that ends; otherwise the others continue.
+
+    Raises:
+        TypeError: `parts` are not ChannelDatasets.
+        ValueError: The weights are not one finite number above 0 for each.
+    """
+
+    def __init__(
+        self,
+        parts: Iterator[ChannelDataset] | list[ChannelDataset] | tuple[ChannelDataset, ...],
+        *,
+        weights: list[float] | tuple[float, ...] | None = None,
+        seed: int = 0,
+        stop_at_first: bool = False,
+    ) -> None:
+        expect(not isinstance(parts, Mapping), "parts", parts, "a list of datasets, and their weights= beside it")
+        self._parts = list(parts)
+        self._weights = known_weights([1.0] * len(self._parts) if weights is None else weights)
+        if not self._parts or not all(isinstance(part, ChannelDataset) for part in self._parts):
+            kinds = ", ".join(type(part).__name__ for part in self._parts) or "none"
+            raise TypeError(f"a mixture needs ChannelDatasets, got {kinds}")
+        if len(self._weights) != len(self._parts):
+            raise ValueError(f"{len(self._parts)} datasets have the weights {weights}; each needs one")
+        if any(part.steps.are_several or part.steps.filters for part in self._parts):
+            raise TypeError("the datasets of a mixture have neither filters nor generator functions as transforms")
+        super().__init__([part.recipes[0] for part in self._parts], self._parts[0]._ranks)
+        self._seed, self._stop_at_first = seed, stop_at_first
+
+    def _samples(self, epoch: int, shards: list[Shard]) -> Samples:
+        pipes = [recipe.channel.name for recipe in self.recipes if recipe.channel.mode == "Pipe"]
+        if pipes and shards[0].readers > 1:
+            raise ChannelError(
+                f"channel {pipes[0]!r}: a Pipe in a mixture must have one reader per host, because several would draw at different"
+                " times and wait for each other; use one rank per host and num_workers 0 or 1, or input_mode: FastFile"
+            )
+        # If hosts have objects of their own in one of the channels, the readers of all are numbered by hosts.
+        readers = [recipe.indexes(shard) for recipe, shard in zip(self.recipes, shards, strict=True)]
+        number = next((number for number, shard in enumerate(shards) if shard.host), 0)
+        if len({(len(indexes), count) for indexes, count in readers}) > 1:
+            raise ChannelError(
+                "the channels of a mixture must be divided among the same hosts, and into as many shards: give all the same"
+                " shards=, and the same instance groups"
+            )
+        about = {
+            "mixture": [recipe.about(shard) for recipe, shard in zip(self.recipes, shards, strict=True)],
+            "weights": self._weights,
+            "seed": self._seed,
+            "stop_at_first": self._stop_at_first,
+        }
+        sources = [recipe.source(epoch, shard) for recipe, shard in zip(self.recipes, shards, strict=True)]
+        mixed = MixedSource(sources, self._weights, self._seed, stop_at_first=self._stop_at_first)
+        return Samples(mixed, about, *readers[number])
+
+    def read(self, samples: Samples) -> Iterator[Any]:
+        return ((samples.last.last, sample) for sample in samples)
+
+    def make(self, item: Any, samples: Samples, place: Callable[[], str]) -> Any:
+        number, sample = item
+        turn_to(number, 0)  # A loader's threads transform what another one reads.
+        return self._parts[number].steps.make(sample, samples.source.sources[number], place)
+
+    def over(self, samples: Samples) -> Iterator[Any]:
+        made = (self.make(item, samples, samples.place) for item in self.read(samples))
+        return (sample for sample in made if sample is not NOTHING)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from sagemaker_channels.epoch.states import State
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.order.states import State
 from sagemaker_channels.torch_data.frameworks import check_stateful
-from sagemaker_channels.torch_data.ranks import Stateful, even_batches, gather_state, load_state
+from sagemaker_channels.torch_data.ranks import Stateful, even_batches, gather_state
 
 
 class EvenLoader:
     """The batches of a loader, equally many on every rank as `even_batches` yields them, for HF's Trainer and the like.
 
     Args:
-        loader: A ThreadLoader, StatefulDataLoader, or DataLoader, which does not know its position, of a ChannelDataset or
+        loader: A ThreadLoader, WorkerLoader, or DataLoader, which does not know its position, of a ChannelDataset or
             MixedDataset. A rank that has no batch in the last step gets a copy of another rank's.
     """
 
     def __init__(self, loader: Any) -> None:
-        self.loader, self.dataset = loader, loader.dataset
+        self.loader, self.dataset = loader, getattr(loader, "stream", loader.dataset)
 
     @property
     def drop_last(self) -> bool:
@@ -43,7 +43,7 @@ class EvenLoader:
 
     def load_state_dict(self, state: State) -> None:
         """Resume at the state of any number of ranks with the next iteration."""
-        load_state(self.loader, state)
+        getattr(self.loader, "load_state_dict", self.dataset.load_state_dict)(state)
 
 
 class _At:

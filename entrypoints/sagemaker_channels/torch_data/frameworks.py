@@ -16,12 +16,15 @@ Forked workers see their parent's stack. Spawned ones get what the dataset found
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch.utils.data import DataLoader, DistributedSampler
 
+from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.silence import warn_once
+from sagemaker_channels.job.environment import Channel
 
 DISPATCHER = "DataLoaderDispatcher"  # rank 0 reads for all ranks
 _DIVIDERS = (DISPATCHER, "IterableDatasetShard")
@@ -46,19 +49,6 @@ def divider() -> str | None:
 def is_fetched_ahead() -> bool:
     """Return whether accelerate iterates here, which fetches a batch before it yields the last one."""
     return any(module == _ACCELERATE for _, module, _ in _callers())
-
-
-def is_asked_by_torchdata() -> bool:
-    """Return whether a StatefulDataLoader calls, which knows how far its own loop is."""
-    return any(module.startswith("torchdata.") for _, module, _ in _callers())
-
-
-def is_loop_resumed() -> bool:
-    """Return whether a StatefulDataLoader begins what is left of a loop; after the state of a whole one it begins twice."""
-    for caller, module, name in _callers():
-        if module.startswith("torchdata.") and name == "_get_iterator":
-            return caller.next_iter_state is not None and not caller.next_iter_state.get("_iterator_finished")
-    return False
 
 
 def loader_that_counts() -> DataLoader[Any] | None:
@@ -111,7 +101,28 @@ def check_stateful(loader: Any) -> None:
     check_not_prepared(loader)
     if not hasattr(loader, "state_dict"):
         raise ChannelError(
-            f"a {type(loader).__name__} does not know its position; use a ThreadLoader or torchdata's StatefulDataLoader"
+            f"a {type(loader).__name__} does not know its position; use a ThreadLoader or a WorkerLoader"
+        )
+
+
+def check_divided(channels: Sequence[Channel], hosts: int, divider: str, workers: int) -> None:
+    """Warn that accelerate divides the samples of channels; raise ChannelError if some would be lost."""
+    for channel in channels:
+        name, remedy = f"channel {channel.name!r}", "use a ThreadLoader"
+        is_part = channel.host_shard is not None or (hosts > 1 and channel.distribution == contract.SHARDED)
+        if is_part or channel.mode == "Pipe":
+            raise ChannelError(
+                f"{name}: accelerate divides what each rank reads among all ranks, but a rank cannot read the whole channel;"
+                f" {remedy}"
+            )
+        if workers > 1 and divider == DISPATCHER:
+            raise ChannelError(
+                f"{name}: accelerate drops samples of the incomplete batches with which {workers} workers end; use"
+                f" num_workers=1, or {remedy}"
+            )
+        warn_once(
+            f"{name}: accelerate divides its samples among the ranks after they are read, so one rank reads them for all, or each"
+            f" reads all of them; to read only each rank's, {remedy}"
         )
 
 

@@ -20,6 +20,8 @@ from typing import Any, TypeAlias
 from torch.utils.data import Dataset, get_worker_info
 
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import find_channel, known_environment, placement_of
+from sagemaker_channels.epoch.error_notes import add_key_note
 from sagemaker_channels.errors import ChannelError, expect
 from sagemaker_channels.fetching.agreement import compare_by
 from sagemaker_channels.fetching.items import Keys
@@ -28,8 +30,6 @@ from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter
 from sagemaker_channels.readers import mounted, reader_of, s3
 from sagemaker_channels.sample import KEY, ByteStream, Sample, sample_of
-from sagemaker_channels.samples.channel import find_channel, known_environment, placement_of
-from sagemaker_channels.samples.error_notes import add_key_note
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.agreement import exchange, group_placement
 from sagemaker_channels.torch_data.shared_memory import shared

@@ -14,14 +14,9 @@ import torch
 import torch.distributed
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
 
-from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.order.merging import epoch_of, merge_states
-from sagemaker_channels.order.states import State
+from sagemaker_channels.epoch.states import State, merge_states
 from sagemaker_channels.torch_data import frameworks
-from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 
 T = TypeVar("T")
 
@@ -37,10 +32,10 @@ class Stateful(Protocol):
 def gather_state(loader: Stateful) -> State:
     """Return the merged state of the loaders of all ranks, on every rank. A collective call: every rank must make it.
 
-    Without a process group it is this process's own state, merged over its workers or threads. See `merge_states`.
+    Without a process group it is this process's own state. See `merge_states`.
 
     Args:
-        loader: A ThreadLoader, a dataset, or a StatefulDataLoader of a dataset.
+        loader: A ThreadLoader, a WorkerLoader, or a dataset.
 
     Raises:
         ChannelError: The ranks' loaders are not at the same step of the same epoch, or the loader does not know its position.
@@ -52,34 +47,6 @@ def gather_state(loader: Stateful) -> State:
     states: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(states, state)
     return merge_states(states)
-
-
-def load_state(loader: Stateful | DataLoader[Any], state: State) -> None:
-    """Continue at a loader's own state, or at the merged state of any number of ranks, workers and threads.
-
-    Args:
-        loader: A ThreadLoader, DataLoader or StatefulDataLoader that has not begun to iterate, or a dataset.
-        state: What `state_dict()` of such a loader, `gather_state` or `merge_states` returned.
-
-    Raises:
-        ChannelError: The state is of another kind of loader, or accelerate has prepared the loader.
-    """
-    frameworks.check_not_prepared(loader)
-    dataset: Any = loader.dataset if isinstance(loader, DataLoader) else None
-    is_torchdata = "_snapshot" in state or "_num_yielded" in state
-    if is_torchdata and not hasattr(loader, "load_state_dict"):
-        raise ChannelError(
-            f"a {type(loader).__name__} has no state, and this one is a StatefulDataLoader's; use one, or merge the states of all"
-            " ranks by sagemaker_channels.merge_states"
-        )
-    if not isinstance(dataset, StreamDataset) or isinstance(loader, ThreadLoader):
-        loader.load_state_dict(state)  # type: ignore[union-attr]
-    elif is_torchdata:
-        loader.load_state_dict(state)  # type: ignore[union-attr]
-        dataset.set_epoch(epoch_of(state))  # A StatefulDataLoader passes its state to the workers only.
-    else:
-        # A StatefulDataLoader knows only its own number of workers; its dataset knows any.
-        dataset.load_state_dict(state)
 
 
 def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:

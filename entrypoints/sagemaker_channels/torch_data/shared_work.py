@@ -14,7 +14,7 @@ from torch.utils.data import get_worker_info
 
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter, Work
-from sagemaker_channels.order.iterations import CELLS, READERS
+from sagemaker_channels.torch_data.epochs import CELLS, READERS
 from sagemaker_channels.waits import Record, RecordWriter, Waits, WorkerWaits, Write, about, worker_meter
 
 
@@ -32,7 +32,7 @@ class SharedWork:
         self.sources = list(sources)
         self._write: Write = RecordWriter(environment.root, environment.current_host)
         self._rows = torch.zeros(READERS, len(self.sources), len(fields(Work)), dtype=torch.float64)
-        self.cells: Any = torch.zeros(CELLS, dtype=torch.int64)  # of the dataset's epochs (order/iterations.py)
+        self.cells: Any = torch.zeros(CELLS, dtype=torch.int64)  # of the dataset's epochs (epochs.py)
         self.__setstate__(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

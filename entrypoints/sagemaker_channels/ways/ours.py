@@ -18,7 +18,7 @@ BY_CONNECTOR = partial(Way, arrivals=("s3",), needs=(CONNECTOR,))
 def _iterable(source: Source) -> Any:
     from sagemaker_channels.torch_data.dataset import ChannelDataset
 
-    dataset = ChannelDataset(source.channel.name, source.format, environment=source.environment)
+    dataset = ChannelDataset(source.channel.name, format=source.format, environment=source.environment)
     dataset.set_epoch(source.epoch)
     return dataset
 

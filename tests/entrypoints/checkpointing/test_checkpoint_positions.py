@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from sagemaker_channels import ChannelDataset, Checkpoints, Reading, ThreadLoader
+from sagemaker_channels import ChannelDataset, Checkpoints, ThreadLoader
+from sagemaker_channels.checkpointing import data_position
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of
@@ -31,15 +32,15 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 def loader_of(dataset: ChannelDataset, kind: str, size: int) -> Any:
     if kind == "threads":
-        return ThreadLoader(dataset, 3, threads=size, collate=list)
+        return ThreadLoader(dataset, 3, num_workers=size, collate_fn=list)
     return stateful(size)(dataset) if kind == "stateful" else dataset
 
 
 class Script:
     """What the README's training script does, until it is killed after some steps. Each checkpoint has the samples read so far."""
 
-    def __init__(self, place: Path, environment: Environment, name: str, reading: Reading | None) -> None:
-        self.place, self.how, self.name = place, {"environment": environment, "reading": reading}, name
+    def __init__(self, place: Path, environment: Environment, name: str, reading: dict[str, Any]) -> None:
+        self.place, self.how, self.name = place, {"environment": environment, **reading}, name
         self.found: list[str] = []
 
     def state_dict(self) -> dict[str, Any]:
@@ -69,7 +70,7 @@ class Script:
 @pytest.mark.parametrize("seed", range(4))
 def test_script_killed_anywhere_trains_on_each_sample_once(tmp_path: Path, environment: Environment, seed: int) -> None:
     chance = random.Random(seed)
-    name, reading = chance.choice(sorted(CHANNELS)), chance.choice([None, SHUFFLED, Reading(seed=3, block=1)])
+    name, reading = chance.choice(sorted(CHANNELS)), chance.choice([{}, SHUFFLED, {"seed": 3, "block": 1}])
     script = Script(tmp_path, environment, name, reading)
     story = [f"{name} {reading}"]
     for life in range(4):
@@ -99,13 +100,20 @@ def test_stateful_loader_with_as_many_workers_continues_in_the_same_order(
     assert first + given(loader) == whole
 
 
-def test_position_in_map_style_dataset_is_refused_for_other_workers(tmp_path: Path) -> None:
+def test_position_in_map_style_dataset_is_of_as_many_ranks(tmp_path: Path) -> None:
+    def made() -> Any:
+        return StatefulDataLoader(EVERY, 3, num_workers=0, collate_fn=list)  # type: ignore[arg-type]
+
+    loader, again = made(), made()
+    batches = iter(loader)
+    first = [next(batches), next(batches)]
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, loader=StatefulDataLoader(EVERY, 3, num_workers=0))  # type: ignore[arg-type]
-    with pytest.raises(
-        ChannelError, match=r"here are other ranks, threads or workers: .* load without loader= to begin"
-    ):
-        Checkpoints(tmp_path).load(loader=StatefulDataLoader(EVERY, 3, num_workers=2))  # type: ignore[arg-type]
+        checkpoints.save(1, loader=loader)
+    assert Checkpoints(tmp_path).load(loader=again) == 1
+    assert first + list(again) == list(made())
+    for position in (loader.state_dict(), {"position": 1}):
+        with pytest.raises(ChannelError, match=r"cannot be merged: this is no state of ours.* load without loader="):
+            data_position.load(made(), [position, position], None)
 
 
 @pytest.mark.parametrize("kind", ["threads", "stateful", "dataset"])

@@ -87,7 +87,7 @@ from sagemaker_channels import ChannelDataset, Checkpoints, ThreadLoader
 
 distributed.init_process_group("gloo")
 dataset = ChannelDataset("lines", transform=lambda sample: sample["data"].decode())
-loader = ThreadLoader(dataset, 3, threads=int(sys.argv[1]), collate=list)
+loader = ThreadLoader(dataset, 3, num_workers=int(sys.argv[1]), collate_fn=list)
 with Checkpoints("checkpoints") as checkpoints:
     step = checkpoints.load(loader=loader)
     batches = [batch for batch in islice(loader, 4 if step is None else None)]
@@ -97,15 +97,13 @@ with Checkpoints("checkpoints") as checkpoints:
 
 class OfShuffledPipe:
     # Rank 0 has ended its shard of the epoch, and the others have not, so all begin it again.
-    threads, restarts_epoch = 1, True
-
     def state_dict(self):
-        thread = {"epoch": 0, "version": 3, "finished": True, "restart": True}
-        ended = {"epoch": 0, "threads": [thread], "ended": [0], "turn": 0}
-        return {"epoch": 0} if distributed.get_rank() else ended
+        rank, count = distributed.get_rank(), distributed.get_world_size()
+        state = {"version": 4, "epoch": 0, "of": {"restart": True}, "history": [], "count": count}
+        return {**state, "at": {str(rank): {"at": [0, 0]} if rank else None}, "listing": {}, "turn": {}}
 
     def load_state_dict(self, state):
-        assert state == {"epoch": 0}, state
+        assert list(state["at"].values()) == [{"at": [0, 0]}] * distributed.get_world_size(), state
 
 
 if distributed.get_world_size() > 1:

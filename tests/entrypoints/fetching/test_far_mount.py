@@ -16,11 +16,11 @@ from launcher.s3.uri import S3Location
 from object_channels import streams_of
 from patience import PATIENCE
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.mounts import programs
 from sagemaker_channels.mounts.programs import TOOLS, View
-from sagemaker_channels.order.sharding import EVERYTHING, Shard
 from sagemaker_channels.readers import mounted
 from sagemaker_channels.readers.remote_file import file_system, is_remote
 from served_bucket import serve
@@ -28,6 +28,8 @@ from served_bucket import serve
 pytestmark = pytest.mark.skipif(
     not (shutil.which("rclone") and Path("/dev/fuse").exists()), reason="needs rclone and FUSE"
 )
+
+WHOLE = Shard()
 
 
 SPEAKING = threading.Event()  # while it is not set, the mount's store does not answer
@@ -63,7 +65,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
             yield folder, root / "mount"
 
 
-def read(path: Path, shard: Shard = EVERYTHING) -> list[tuple[str | None, bytes]]:
+def read(path: Path, shard: Shard = WHOLE) -> list[tuple[str | None, bytes]]:
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", path)
     found = []
     for key, stream in streams_of(channel, shard):

@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader
 from faulty_s3 import RESET, Store, environment_of
 from object_channels import streams_of
 from patience import PATIENCE, wait_for
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.readers import s3, s3_client
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.map import ConnectorMapDataset

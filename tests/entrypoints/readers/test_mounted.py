@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from object_channels import fill, on_disk, read
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching import agreement
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.readers import mounted
 from sagemaker_channels.readers.remote_file import RemoteFile
-from sagemaker_channels.samples.channel import open_channel
 
 KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]
 

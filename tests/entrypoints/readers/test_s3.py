@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from object_channels import connector, fill, on_disk, read, streams_of
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.readers import s3, s3_client
 from sagemaker_channels.readers.s3_settings import place
 from sagemaker_channels.records import format_of

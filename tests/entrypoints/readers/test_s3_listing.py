@@ -16,10 +16,9 @@ from launcher.code.archive import SCRIPTS
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from object_listings import listing_of
 from sagemaker_channels import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.pages import UnsuitableError, version_of
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.readers import s3, s3_pages
 from served_bucket import serve
 from torch_ranks import torch_processes
@@ -81,11 +80,11 @@ def test_each_object_of_a_store_without_order_is_read_once(
     for host in range(2):
         on_host(host)
         bucket.keys = random.Random(host).sample(names, len(names))
-        reading = None if seed is None else Reading(seed=seed)
+        reading = {} if seed is None else {"seed": seed}
         environment = environment_of(tmp_path, "s3://bucket/")
         found += [
             sample["__key__"]
-            for sample in open_channel("train", environment=environment, shard=Shard(host, 2), reading=reading)
+            for sample in open_channel("train", environment=environment, shard=Shard(host, 2), **reading)
         ]
     assert sorted(found) == names
 

@@ -12,14 +12,13 @@ import pytest
 
 from format_channels import job, piped
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.order.sampling import Reading
 from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.records.recordio.protobuf_record import Blob
 from sagemaker_channels.records.shards import write_shards
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import open_channel
 
 KINDS = {
     "zip": ("application/zip", None),
@@ -119,10 +118,10 @@ def test_gzipped_files_are_read_and_resumed(form: str, tmp_path: Path) -> None:
     for number, data in enumerate(objects):
         (folder / f"{number}.gz").write_bytes(data)
     assert without_key(open_channel("train", format=GZIPPED[form], environment=environment)) == samples
-    for reading in (None, Reading(seed=3, block=4)):
-        opened = open_channel("train", format=GZIPPED[form], environment=environment, reading=reading)
+    for reading in ({}, {"seed": 3, "block": 4}):
+        opened = open_channel("train", format=GZIPPED[form], environment=environment, **reading)
         before = [next(opened) for _ in range(9)]
-        again = open_channel("train", format=GZIPPED[form], environment=environment, reading=reading)
+        again = open_channel("train", format=GZIPPED[form], environment=environment, **reading)
         again.load_state_dict(json.loads(json.dumps(opened.state_dict())))
         rest = list(opened)
         assert list(again) == rest

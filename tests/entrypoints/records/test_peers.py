@@ -21,12 +21,12 @@ import pytest
 
 from peer_files import MAKERS, Made, gnu_tar, python_zip
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.records import format_of
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import open_channel
 
 every_file = pytest.mark.parametrize("name", MAKERS)
 

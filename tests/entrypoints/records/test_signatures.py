@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 
 from delivered_channels import feed, job, recordio_of, tar_of
+from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.records import FORMATS, format_of, signatures
 from sagemaker_channels.records.parquet import parquet
-from sagemaker_channels.samples.channel import open_channel
 
 
 def image(kind: str) -> bytes:

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
-from sagemaker_channels.samples.channel import open_channel
 from shuffled_channels import CHANNELS, EVERY, make_environment, texts
 
 
@@ -34,7 +33,7 @@ def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
     def noting(channel: Any, paths: Any) -> Any:
         return original(channel, (opened.append(path) or path for path in paths))
 
-    monkeypatch.setattr("sagemaker_channels.samples.channel.is_remote", lambda path: True)
+    monkeypatch.setattr("sagemaker_channels.epoch.channel.is_remote", lambda path: True)
     monkeypatch.setattr(mounted, "open_objects", noting)
     return opened
 
@@ -42,23 +41,23 @@ def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
 def test_second_epoch_is_read_from_the_cache(environment: Environment, far: list[str], tmp_path: Path) -> None:
     for name in CHANNELS:
         far.clear()
-        reading = Reading(cache_dir=tmp_path / name)
-        first = texts(environment, name, reading=reading)
+        reading = {"cache_dir": tmp_path / name}
+        first = texts(environment, name, **reading)
         assert far
         far.clear()
-        assert texts(environment, name, 1, reading=reading) == first
-        shuffled = Reading(seed=1, cache_dir=tmp_path / name)
-        assert sorted(texts(environment, name, 1, Shard(0, 1), reading=shuffled)) == EVERY
+        assert texts(environment, name, 1, **reading) == first
+        shuffled = {"seed": 1, "cache_dir": tmp_path / name}
+        assert sorted(texts(environment, name, 1, Shard(0, 1), **shuffled)) == EVERY
         assert far == []
 
 
 def test_objects_not_read_to_their_end_are_not_kept(environment: Environment, far: list[str], tmp_path: Path) -> None:
-    reading = Reading(cache_dir=tmp_path)
-    with closing(open_channel("tar", environment=environment, reading=reading)) as samples:
+    reading = {"cache_dir": tmp_path}
+    with closing(open_channel("tar", environment=environment, **reading)) as samples:
         for _ in range(25):
             next(samples)
     far.clear()
-    assert sorted(texts(environment, "tar", reading=reading)) == EVERY
+    assert sorted(texts(environment, "tar", **reading)) == EVERY
     assert far == [f"{shard}.tar" for shard in range(2, 7)], "two had been read to their ends"
     assert [file.name for file in tmp_path.rglob("part-*")] == []
 
@@ -66,8 +65,8 @@ def test_objects_not_read_to_their_end_are_not_kept(environment: Environment, fa
 def test_full_disk_ends_caching_but_not_reading(
     environment: Environment, far: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagemaker_channels.samples.object_cache._KEPT_FREE", 1.1)
-    assert texts(environment, "tar", reading=Reading(cache_dir=tmp_path)) == texts(environment, "tar")
+    monkeypatch.setattr("sagemaker_channels.cache.object_cache._KEPT_FREE", 1.1)
+    assert texts(environment, "tar", cache_dir=tmp_path) == texts(environment, "tar")
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
 
@@ -82,4 +81,4 @@ def test_cache_dir_with_a_pipe_is_refused(tmp_path: Path) -> None:
     (config / "inputdataconfig.json").write_text(json.dumps({"train": entry}))
     environment = load_environment(tmp_path, {})
     with pytest.raises(ChannelError, match="sends each epoch as one stream"):
-        open_channel("train", environment=environment, reading=Reading(cache_dir=tmp_path))
+        open_channel("train", environment=environment, cache_dir=tmp_path)

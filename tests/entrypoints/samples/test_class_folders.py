@@ -14,9 +14,9 @@ import torch.multiprocessing
 
 from delivered_channels import config, feed, job, recordio_of
 from sagemaker_channels import ChannelDataset, MountedMapDataset, class_index, contract, find_classes, load_environment
+from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import open_channel
 from served_bucket import serve
 from tar_archives import archive
 

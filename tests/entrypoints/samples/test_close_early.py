@@ -22,13 +22,12 @@ import pytest
 from patience import PATIENCE, wait_for
 from pipe_feeder import brokers, make_root
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.prefetch import read_ahead
 from sagemaker_channels.fetching.schedule import Limits
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
-from sagemaker_channels.samples.channel import open_channel
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
@@ -97,13 +96,13 @@ class Short(Blocked):
     size = 10
 
 
-@pytest.mark.parametrize("reading", [None, Reading(seed=1, block=10)], ids=["", "shuffled"])
-def test_file_of_an_epoch_left_early_is_closed(environment: Environment, reading: Reading | None) -> None:
-    with open_channel("lines", environment=environment, reading=reading) as samples:
+@pytest.mark.parametrize("reading", [{}, {"seed": 1, "block": 10}], ids=["", "shuffled"])
+def test_file_of_an_epoch_left_early_is_closed(environment: Environment, reading: dict[str, Any]) -> None:
+    with open_channel("lines", environment=environment, **reading) as samples:
         next(samples)
         assert is_open(environment)
     assert not is_open(environment)
-    samples = open_channel("lines", environment=environment, reading=reading)
+    samples = open_channel("lines", environment=environment, **reading)
     next(samples)
     assert is_open(environment)
     del samples
@@ -175,7 +174,7 @@ def silent_pipe(tmp_path: Path) -> Iterator[Environment]:
 def test_leaving_a_thread_loader_does_not_wait_for_a_silent_pipe(
     silent_pipe: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches = iter(ThreadLoader(ChannelDataset("lines", environment=silent_pipe), 10, threads=2, collate=list))
+    batches = iter(ThreadLoader(ChannelDataset("lines", environment=silent_pipe), 10, num_workers=2, collate_fn=list))
     next(batches)
     with no_waiting(monkeypatch):
         del batches
@@ -184,11 +183,11 @@ def test_leaving_a_thread_loader_does_not_wait_for_a_silent_pipe(
 def test_leaving_shuffled_blocks_does_not_wait_for_a_silent_pipe(
     silent_pipe: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, shard = Reading(seed=1, block=10), Shard(0, 2, 2)
-    other = open_channel("lines", environment=silent_pipe, shard=Shard(1, 2, 2), reading=reading)
+    reading, shard = {"seed": 1, "block": 10}, Shard(0, 2, 2)
+    other = open_channel("lines", environment=silent_pipe, shard=Shard(1, 2, 2), **reading)
     reader = threading.Thread(target=next, args=(other,), daemon=True)
     reader.start()
-    samples = open_channel("lines", environment=silent_pipe, shard=shard, reading=reading)
+    samples = open_channel("lines", environment=silent_pipe, shard=shard, **reading)
     for _ in range(40):  # four blocks: the fifth is being read and its last samples never come
         next(samples)
     reader.join(PATIENCE)

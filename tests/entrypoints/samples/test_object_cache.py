@@ -19,15 +19,14 @@ from pyarrow import parquet
 from faulty_s3 import Store, channel_of, environment_of
 from patience import PATIENCE
 from sagemaker_channels import open_channel
+from sagemaker_channels.cache import object_cache
+from sagemaker_channels.cache.object_cache import ObjectCache
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching import shared_listing
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.readers import s3
 from sagemaker_channels.records.archives import tar_write, zip_write
-from sagemaker_channels.samples import object_cache
-from sagemaker_channels.samples.object_cache import ObjectCache
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
@@ -51,9 +50,9 @@ def write(store: Store, form: str) -> None:
 EVERY = sorted(f"{number}-{sample}" for number in range(OBJECTS) for sample in range(SAMPLES))
 
 
-def read(root: Path, form: str, reading: Reading, epoch: int = 0, shard: Shard | None = None) -> list[str]:
+def read(root: Path, form: str, reading: dict[str, Any], epoch: int = 0, shard: Shard | None = None) -> list[str]:
     environment = environment_of(root, f"s3://bucket/{form}/")
-    with closing(open_channel("train", epoch, form, environment=environment, reading=reading, shard=shard)) as samples:
+    with closing(open_channel("train", epoch, format=form, environment=environment, **reading, shard=shard)) as samples:
         return [sample["txt"].decode() for sample in samples]
 
 
@@ -65,13 +64,13 @@ def fetched(store: Store) -> list[str]:
 @pytest.mark.parametrize("form", ["tar", "zip", "parquet"])
 def test_objects_of_every_format_are_cached(store: Store, tmp_path: Path, form: str) -> None:
     write(store, form)
-    reading = Reading(cache_dir=tmp_path / "cache")
+    reading = {"cache_dir": tmp_path / "cache"}
     first = read(tmp_path, form, reading)
     assert sorted(first) == EVERY
     assert fetched(store)
     store.requests.clear()
     assert read(tmp_path, form, reading, 1) == first
-    assert sorted(read(tmp_path, form, Reading(seed=1, cache_dir=tmp_path / "cache"), 1)) == EVERY
+    assert sorted(read(tmp_path, form, {"seed": 1, "cache_dir": tmp_path / "cache"}, 1)) == EVERY
     assert fetched(store) == []
     assert not list((tmp_path / "cache").rglob("part-*"))
 
@@ -81,7 +80,7 @@ def test_object_too_large_to_fetch_whole_is_read_from_the_store(
 ) -> None:
     monkeypatch.setattr(object_cache, "WHOLE_BYTES", 10)
     write(store, "zip")
-    reading = Reading(cache_dir=tmp_path / "cache")
+    reading = {"cache_dir": tmp_path / "cache"}
     for epoch in range(2):
         store.requests.clear()
         assert sorted(read(tmp_path, "zip", reading, epoch)) == EVERY
@@ -90,7 +89,7 @@ def test_object_too_large_to_fetch_whole_is_read_from_the_store(
 
 def test_changed_object_is_fetched_again(store: Store, tmp_path: Path) -> None:
     write(store, "tar")
-    reading = Reading(cache_dir=tmp_path / "cache")
+    reading = {"cache_dir": tmp_path / "cache"}
     assert sorted(read(tmp_path, "tar", reading)) == EVERY
     with (store.folder / "tar/03").open("wb") as stream:
         tar_write.write(stream, [{"__key__": f"3-{sample}", "txt": b"new"} for sample in range(SAMPLES)])
@@ -114,7 +113,7 @@ def test_truncated_cached_object_is_fetched_and_cached_again(
     environment = environment_of(tmp_path, "s3://bucket/objects/")
 
     def read_all() -> list[bytes]:
-        with open_channel("train", environment=environment, reading=Reading(cache_dir=tmp_path / "cache")) as samples:
+        with open_channel("train", environment=environment, cache_dir=tmp_path / "cache") as samples:
             return [sample["data"] for sample in samples]
 
     whole = read_all()
@@ -127,7 +126,7 @@ def test_truncated_cached_object_is_fetched_and_cached_again(
 
 
 def read_shares(root: Path, number: int, answers: Any) -> None:
-    reading = Reading(seed=3, cache_dir=root / "cache")
+    reading = {"seed": 3, "cache_dir": root / "cache"}
     answers.put([read(root, "zip", reading, epoch, Shard(number, 8)) for epoch in range(3)])
 
 
@@ -155,9 +154,9 @@ def test_unusable_cache_dir_is_refused_immediately(
         with pytest.raises(
             ChannelError, match=f"'train': cannot write to cache_dir {place}: .*; name a writable folder"
         ):
-            read(tmp_path, "tar", Reading(cache_dir=place))
+            read(tmp_path, "tar", {"cache_dir": place})
     with pytest.raises(ChannelError, match="cache_dir '~nobody-of-this-name/x'"):
-        read(tmp_path, "tar", Reading(cache_dir="~nobody-of-this-name/x"))
+        read(tmp_path, "tar", {"cache_dir": "~nobody-of-this-name/x"})
     mounted = Channel("train", "FastFile", None, "FullyReplicated", "None", tmp_path / "data")
     with pytest.raises(ChannelError, match="is inside the channel"):
         ObjectCache(tmp_path / "data" / "cache", mounted)
@@ -170,7 +169,7 @@ def test_cache_dir_expands_home_and_relative_paths(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     for name, place in (("~/cache", tmp_path / "home/cache"), ("here/cache", tmp_path / "here/cache")):
-        assert sorted(read(tmp_path, "tar", Reading(cache_dir=name))) == EVERY
+        assert sorted(read(tmp_path, "tar", {"cache_dir": name})) == EVERY
         assert sum(file.is_file() for file in place.rglob("*")) == OBJECTS
 
 
@@ -179,11 +178,11 @@ def test_failing_write_ends_caching_but_not_reading(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
 ) -> None:
     write(store, form)
-    read(tmp_path, form, Reading())  # so that it is listed
+    read(tmp_path, form, {})  # so that it is listed
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # no file may be longer: the kernel refuses the rest
     try:
-        found = sorted(read(tmp_path, form, Reading(cache_dir=tmp_path / "cache")))
+        found = sorted(read(tmp_path, form, {"cache_dir": tmp_path / "cache"}))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert found == EVERY
@@ -196,7 +195,7 @@ def test_removed_cache_dir_ends_caching_but_not_reading(
 ) -> None:
     write(store, "zip")
     environment = environment_of(tmp_path, "s3://bucket/zip/")
-    samples = open_channel("train", 0, "zip", environment=environment, reading=Reading(cache_dir=tmp_path / "cache"))
+    samples = open_channel("train", 0, format="zip", environment=environment, cache_dir=tmp_path / "cache")
     found = [next(samples)["txt"].decode()]
     shutil.rmtree(tmp_path / "cache")
     found += [sample["txt"].decode() for sample in samples]

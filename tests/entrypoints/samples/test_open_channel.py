@@ -15,10 +15,10 @@ from delivered_channels import (
     delivered,
     tally,
 )
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import open_channel
 from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from served_bucket import serve

@@ -17,9 +17,9 @@ from delivered_channels import (
     tally,
 )
 from patience import PATIENCE
+from sagemaker_channels.epoch.channel import default_shard, find_channel, open_channel
+from sagemaker_channels.epoch.placement import Placement
 from sagemaker_channels.errors import ChannelError, CorruptError
-from sagemaker_channels.order.sharding import Placement
-from sagemaker_channels.samples.channel import default_shard, find_channel, open_channel
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 
@@ -141,7 +141,9 @@ def test_damage_is_one_traceback_without_internal_causes(tmp_path: Path) -> None
 )
 def test_key_error_of_a_transform_names_the_fields_and_what_the_bytes_are(tmp_path: Path, name: str, note: str) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
-        dataset = ChannelDataset(name, "objects", lambda sample: sample["png"], environment=environment)
+        dataset = ChannelDataset(
+            name, format="objects", transform=lambda sample: sample["png"], environment=environment
+        )
         with pytest.raises(KeyError) as raised:
             next(iter(dataset))
     text = "".join(traceback.format_exception(raised.value))

@@ -12,13 +12,13 @@ from torch.utils.data import DataLoader
 
 from damaged_objects import ALL, CASES, EACH, content_of, delivered, kept, piped, skipped
 from delivered_channels import recordio_of
-from sagemaker_channels import ChannelDataset, Reading
+from sagemaker_channels import ChannelDataset
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError, CorruptError
-from sagemaker_channels.order.merging import merge_states
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.records import SHORT_NAMES
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import open_channel
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
@@ -31,7 +31,7 @@ def test_damage_is_skipped_recorded_and_leaves_every_state_right(
     environment = delivered(tmp_path, content_of(case))
 
     def opened() -> Any:
-        return open_channel("train", 0, case.form, environment=environment, reading=Reading(skip_damaged=1))
+        return open_channel("train", 0, format=case.form, environment=environment, skip_damaged=1)
 
     samples, states = opened(), []
     found = []
@@ -55,7 +55,7 @@ def test_damage_without_a_budget_is_an_error_and_no_record(name: str, tmp_path: 
     case = CASES[name]
     environment = delivered(tmp_path, content_of(case))
     with pytest.raises(CorruptError, match=r"^channel 'train': object '1', "):
-        list(open_channel("train", 0, case.form, environment=environment))
+        list(open_channel("train", 0, format=case.form, environment=environment))
     assert not environment.output_data_dir.exists()
 
 
@@ -65,9 +65,9 @@ def test_cut_gzip_loses_the_rest_of_its_object_only(name: str, tmp_path: Path) -
     objects = [gzip.compress(data, mtime=0) for data in content_of(case._replace(damage=bytes))]
     objects[1] = objects[1][: len(objects[1]) // 2]
     environment = delivered(tmp_path, objects)
-    reading = Reading(skip_damaged=1)
+    reading = {"skip_damaged": 1}
     found = [
-        case.number(each) for each in open_channel("train", 0, case.form, environment=environment, reading=reading)
+        case.number(each) for each in open_channel("train", 0, format=case.form, environment=environment, **reading)
     ]
     before = [number for number in found if number < 2 * EACH]
     assert before == ALL[: len(before)]
@@ -79,7 +79,7 @@ def test_cut_gzip_loses_the_rest_of_its_object_only(name: str, tmp_path: Path) -
 def test_one_damage_too_many_names_the_first_ones(tmp_path: Path) -> None:
     lines = [b"good%d" % number if number % 2 else b'{"n": %d}' % number for number in range(10)]
     environment = delivered(tmp_path, [b"\n".join(lines)])
-    samples = open_channel("train", 0, "jsonl", environment=environment, reading=Reading(skip_damaged=4))
+    samples = open_channel("train", 0, format="jsonl", environment=environment, skip_damaged=4)
     message = (
         r"^channel 'train': 5 damaged samples in epoch 0, but skip_damaged is 4: object '0', byte 9: .*; object '0', byte 24:"
         r" .*; object '0', byte 39: .*; \.\.\.; the job's output skipped-\*\.jsonl lists all of them"
@@ -88,7 +88,7 @@ def test_one_damage_too_many_names_the_first_ones(tmp_path: Path) -> None:
         list(samples)
     assert [record["count"] for record in skipped(environment)] == [1, 2, 3, 4, 5]
     # The budget is of one epoch.
-    assert len(list(open_channel("train", 1, "jsonl", environment=environment, reading=Reading(skip_damaged=5)))) == 5
+    assert len(list(open_channel("train", 1, format="jsonl", environment=environment, skip_damaged=5))) == 5
 
 
 def test_shuffled_states_stay_right_after_damage(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_shuffled_states_stay_right_after_damage(tmp_path: Path) -> None:
     environment = delivered(tmp_path, content_of(case))
 
     def opened() -> Any:
-        reading = Reading(seed=3, block=7, skip_damaged=1)
-        return open_channel("train", 0, case.form, environment=environment, reading=reading)
+        reading = {"seed": 3, "block": 7, "skip_damaged": 1}
+        return open_channel("train", 0, format=case.form, environment=environment, **reading)
 
     samples = opened()
     found = [(case.number(sample), samples.state_dict()) for sample in samples]
@@ -126,7 +126,7 @@ in_pipes = pytest.mark.parametrize(
 def test_pipe_continues_after_the_damaged_record(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     environment = piped(tmp_path, content_of(case))
-    samples = open_channel("train", 0, case.form, environment=environment, reading=Reading(skip_damaged=1))
+    samples = open_channel("train", 0, format=case.form, environment=environment, skip_damaged=1)
     assert [case.number(sample) for sample in samples] == kept(case)
     assert len(skipped(environment)) == 1
 
@@ -145,11 +145,11 @@ class Numbered:
 def test_pipe_of_two_workers_continues_after_the_damaged_record(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     environment = piped(tmp_path, content_of(case))
-    reading = Reading(skip_damaged=1)
-    dataset = ChannelDataset("train", case.form, Numbered(name), reading=reading, environment=environment)
+    reading = {"skip_damaged": 1}
+    dataset = ChannelDataset("train", format=case.form, transform=Numbered(name), **reading, environment=environment)
     found = [int(number) for number in DataLoader(dataset, batch_size=None, num_workers=2)]
     assert sorted(found) == kept(case)
-    assert len(skipped(environment)) == 1
+    assert len(skipped(environment)) == 2, "each reads the whole stream"
 
 
 @pytest.mark.parametrize("name", ["csv-quote", "tar-second-member"])
@@ -157,13 +157,13 @@ def test_pipe_without_a_record_to_find_is_an_error(name: str, tmp_path: Path) ->
     case = CASES[name]
     environment = piped(tmp_path, content_of(case))
     with pytest.raises(CorruptError, match="channel 'train': byte"):
-        list(open_channel("train", 0, case.form, environment=environment, reading=Reading(skip_damaged=9)))
+        list(open_channel("train", 0, format=case.form, environment=environment, skip_damaged=9))
 
 
 def test_wrapped_pipe_continues_with_the_next_object(tmp_path: Path) -> None:
     case = CASES["zip-table"]
     environment = piped(tmp_path, [recordio_of(content_of(case))], "RecordIO")
-    samples = open_channel("train", 0, case.form, environment=environment, reading=Reading(skip_damaged=1))
+    samples = open_channel("train", 0, format=case.form, environment=environment, skip_damaged=1)
     assert [case.number(sample) for sample in samples] == kept(case)
     [record] = skipped(environment)
     assert record["byte"] == 8 + len(case.write(range(EACH))) + -len(case.write(range(EACH))) % 4
@@ -183,13 +183,13 @@ def test_damage_is_skipped_by_any_readers_that_continue_each_other(
     """A resumed reader of the damaged object skips it again, and each other sample is read once."""
     case = CASES["tfrecord"]
     environment = delivered(tmp_path, content_of(case))
-    reading = Reading(seed=seed, block=5, skip_damaged=1, shards=shards)
+    reading = {"seed": seed, "block": 5, "skip_damaged": 1, "shards": shards}
     found, merged = [], None
     for count, most in ((2, 7), (4, 3), (1, 9), (2, None)):
         states = []
         for index in range(count):
             shard = Shard(index, count)
-            with open_channel("train", 0, case.form, environment=environment, shard=shard, reading=reading) as samples:
+            with open_channel("train", 0, format=case.form, environment=environment, shard=shard, **reading) as samples:
                 if merged is not None:
                     samples.load_state_dict(merged)
                 found += [case.number(sample) for sample in islice(samples, most)]

@@ -10,7 +10,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from damaged_objects import ALL, delivered, skipped
-from sagemaker_channels import ChannelDataset, MixedDataset, Reading, ThreadLoader
+from sagemaker_channels import ChannelDataset, MixedDataset, ThreadLoader
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import Sample
@@ -51,8 +51,8 @@ DECODING = [
 )
 def test_undecodable_samples_of_a_transform_are_skipped(raised: Any, tmp_path: Path) -> None:
     environment = lines(tmp_path)
-    reading = Reading(skip_damaged=6)
-    dataset = ChannelDataset("train", "lines", Picky(*raised), reading=reading, environment=environment)
+    reading = {"skip_damaged": 6}
+    dataset = ChannelDataset("train", format="lines", transform=Picky(*raised), **reading, environment=environment)
     assert list(dataset) == GOOD
     assert [(record["object"], record["count"]) for record in skipped(environment)] == [
         (str(number // 2), number + 1) for number in range(6)
@@ -74,19 +74,19 @@ def test_undecodable_samples_of_a_transform_are_skipped(raised: Any, tmp_path: P
 )
 def test_errors_of_the_program_or_the_machine_are_not_skipped(raised: Any, tmp_path: Path) -> None:
     dataset = ChannelDataset(
-        "train", "lines", Picky(*raised), reading=Reading(skip_damaged=6), environment=lines(tmp_path)
+        "train", format="lines", transform=Picky(*raised), skip_damaged=6, environment=lines(tmp_path)
     )
     with pytest.raises(raised[0]):
         list(dataset)
 
 
-def test_workers_and_threads_have_a_budget_each(tmp_path: Path) -> None:
+def test_workers_and_readers_have_a_budget_each(tmp_path: Path) -> None:
     environment = lines(tmp_path)
-    reading = Reading(skip_damaged=4)  # Six samples are damaged, two in each of three objects.
-    dataset = ChannelDataset("train", "lines", Picky(ValueError), reading=reading, environment=environment)
+    reading = {"skip_damaged": 4}  # Six samples are damaged, two in each of three objects.
+    dataset = ChannelDataset("train", format="lines", transform=Picky(ValueError), **reading, environment=environment)
     assert sorted(map(int, DataLoader(dataset, batch_size=None, num_workers=2))) == GOOD
     assert len(skipped(environment)) == 6
-    loader = ThreadLoader(dataset, 4, threads=2, collate=list)
+    loader = ThreadLoader(dataset, 4, readers=2, collate_fn=list)
     assert sorted(number for batch in loader for number in batch) == GOOD
 
 
@@ -94,8 +94,8 @@ def test_resumed_dataset_skips_the_same_samples(tmp_path: Path) -> None:
     environment = lines(tmp_path)
 
     def made() -> ChannelDataset:
-        reading = Reading(skip_damaged=6)
-        return ChannelDataset("train", "lines", Picky(ValueError), reading=reading, environment=environment)
+        reading = {"skip_damaged": 6}
+        return ChannelDataset("train", format="lines", transform=Picky(ValueError), **reading, environment=environment)
 
     for stop in (1, 3, 4, 30, len(GOOD)):
         dataset = made()
@@ -107,5 +107,5 @@ def test_resumed_dataset_skips_the_same_samples(tmp_path: Path) -> None:
 
 def test_mixture_draws_another_sample_in_place_of_a_damaged_one(tmp_path: Path) -> None:
     environment = lines(tmp_path)
-    part = ChannelDataset("train", "lines", Picky(ValueError), reading=Reading(skip_damaged=6), environment=environment)
-    assert list(MixedDataset({part: 1.0})) == GOOD
+    part = ChannelDataset("train", format="lines", transform=Picky(ValueError), skip_damaged=6, environment=environment)
+    assert list(MixedDataset([part])) == GOOD

@@ -18,15 +18,15 @@ from delivered_channels import config
 from faulty_s3 import Store, environment_of
 from patience import PATIENCE
 from sagemaker_channels import contract, open_channel
+from sagemaker_channels.cache import warm_pool
+from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.fetching import shared_listing
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
-from sagemaker_channels.samples import warm_pool
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
 SIZE = 10_000  # bytes of an object
-WARM = Reading(cache_dir="warm-pool")
+WARM = {"cache_dir": "warm-pool"}
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def next_job() -> Iterator[None]:
 
 def read(root: Path, prefix: str, shard: Shard | None = None, reading: Reading = WARM) -> list[int]:
     environment = environment_of(root, f"s3://bucket/{prefix}/")
-    with open_channel("train", environment=environment, reading=reading, shard=shard) as samples:
+    with open_channel("train", environment=environment, **reading, shard=shard) as samples:
         return sorted(sample["data"][0] for sample in samples if len(sample["data"]) == SIZE)
 
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pyarrow as arrow
 import pytest
 from pyarrow import parquet
 from torch.utils.data import DataLoader
-from torchdata.stateful_dataloader import StatefulDataLoader
 
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.readers import mounted
-from sagemaker_channels.samples.channel import open_channel
-from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.mixed import MixedDataset
+from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 FORMATS = {"objects": None, "zip": "application/zip", "parquet": "application/x-parquet", "lines": "text/plain"}
 
@@ -54,21 +54,21 @@ def environment(tmp_path: Path) -> Environment:
     return load_environment(tmp_path, {})
 
 
-@pytest.mark.parametrize("reading", [None, Reading(seed=3), Reading(seed=3, shards=4)], ids=["", "shuffled", "shards"])
+@pytest.mark.parametrize("reading", [{}, {"seed": 3}, {"seed": 3, "shards": 4}], ids=["", "shuffled", "shards"])
 @pytest.mark.parametrize("name", ["objects", "zip", "parquet"])
 def test_length_is_the_number_of_samples_and_batches(
-    environment: Environment, name: str, reading: Reading | None
+    environment: Environment, name: str, reading: dict[str, Any]
 ) -> None:
-    dataset = ChannelDataset(name, environment=environment, reading=reading)
+    dataset = ChannelDataset(name, environment=environment, **reading)
     for epoch in (0, 1):
         dataset.set_epoch(epoch)
         assert len(dataset) == sum(1 for _ in dataset) == (5 if name == "objects" else 10)
-        for drop_last in (False, True):
-            loader = ThreadLoader(dataset, 3, threads=2, collate=list, drop_last=drop_last)
+        for drop_last, readers in product((False, True), (1, 2)):
+            loader = ThreadLoader(dataset, 3, num_workers=2, readers=readers, collate_fn=list, drop_last=drop_last)
             assert len(loader) == sum(1 for _ in loader)
-        if reading is None or reading.shards is None:
+        if "shards" not in reading:
             shards = [
-                open_channel(name, epoch, environment=environment, shard=Shard(i, 3), reading=reading) for i in range(3)
+                open_channel(name, epoch, environment=environment, shard=Shard(i, 3), **reading) for i in range(3)
             ]
             assert [shard.counted() for shard in shards] == [sum(1 for _ in shard) for shard in shards]
     assert len(DataLoader(dataset, 3)) == -(-len(dataset) // 3)
@@ -84,13 +84,9 @@ def test_unknown_length_is_a_type_error_with_the_reason(environment: Environment
     assert ThreadLoader(dataset)
 
 
-@pytest.mark.parametrize(
-    ("reading", "walked"),
-    [(None, 1), (Reading(seed=3), 1), (Reading(seed=3, shards=4), 4)],
-    ids=["", "shuffled", "shards"],
-)
+@pytest.mark.parametrize("reading", [{}, {"seed": 3}, {"seed": 3, "shards": 4}], ids=["", "shuffled", "shards"])
 def test_length_and_list_cost_no_second_listing(
-    environment: Environment, monkeypatch: pytest.MonkeyPatch, reading: Reading | None, walked: int
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, reading: dict[str, Any]
 ) -> None:
     """`list` asks for the length after the iteration has begun, and before it reads."""
     walks: list[bytes] = []
@@ -101,11 +97,11 @@ def test_length_and_list_cost_no_second_listing(
         return walk(root)
 
     monkeypatch.setattr(mounted, "walk", counted)
-    dataset = ChannelDataset("objects", environment=environment, reading=reading)
-    mixed = MixedDataset({dataset: 1.0})
+    dataset = ChannelDataset("objects", environment=environment, **reading)
+    mixed = MixedDataset([dataset])
     for each, walked_once in (
-        *((each, walked) for each in (dataset, mixed, DataLoader(dataset, None))),
-        (ThreadLoader(dataset, threads=2), max(2, walked)),
+        *((each, 1) for each in (dataset, mixed, DataLoader(dataset, None), ThreadLoader(dataset, num_workers=2))),
+        (ThreadLoader(dataset, num_workers=2, readers=2), 2),
     ):
         walks.clear()
         assert len(list(each)) == 5
@@ -134,15 +130,15 @@ def test_length_of_a_data_loader_counts_the_incomplete_batch_of_each_worker(
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded", "ignore:This DataLoader will create")
 def test_length_of_a_stateful_loader_of_workers_is_exact(environment: Environment) -> None:
-    loader = StatefulDataLoader(ChannelDataset("zip", environment=environment), 4, num_workers=3, collate_fn=len)
+    loader = WorkerLoader(ChannelDataset("zip", environment=environment), 4, num_workers=3, collate_fn=len)
     assert len(loader) == sum(1 for _ in loader)
 
 
 def test_length_of_a_mixture_is_that_of_its_channels(environment: Environment) -> None:
     parts = [ChannelDataset(name, environment=environment) for name in ("objects", "zip")]
-    assert len(MixedDataset(dict.fromkeys(parts, 1.0))) == 15
+    assert len(MixedDataset(parts)) == 15
     with pytest.raises(TypeError, match="stops at its first channel's end"):
-        len(MixedDataset(dict.fromkeys(parts, 1.0), stop_at_first=True))
+        len(MixedDataset(parts, stop_at_first=True))
 
 
 def test_listing_that_fails_while_it_is_counted_fails_again_when_it_is_read(
@@ -163,7 +159,7 @@ def test_listing_that_fails_while_it_is_counted_fails_again_when_it_is_read(
 
 def test_damaged_index_does_not_keep_a_list_from_being_made(environment: Environment) -> None:
     (environment.channels["zip"].path / "1").write_bytes(b"no archive")
-    dataset = ChannelDataset("zip", environment=environment, reading=Reading(skip_damaged=1))
+    dataset = ChannelDataset("zip", environment=environment, skip_damaged=1)
     with pytest.raises(TypeError, match="'zip': the number of samples is unknown until they are read: object '1'"):
         len(dataset)
     assert len([*dataset]) == 9

@@ -25,7 +25,7 @@ from sagemaker_channels.fetching import prefetch
 atexit.register(lambda: print("left:", sum(thread.name == "loader" for thread in threading.enumerate())))
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
-for batch in ThreadLoader(ChannelDataset("train"), threads=2, collate=list):
+for batch in ThreadLoader(ChannelDataset("train"), num_workers=2, collate_fn=list):
     print("read", len(batch[0]["data"]), flush=True)
 """
 

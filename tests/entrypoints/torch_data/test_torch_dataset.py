@@ -23,10 +23,8 @@ from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.map import ConnectorMapDataset, MountedMapDataset
-from sagemaker_channels.torch_data.mixed import MixedDataset
 from sagemaker_channels.torch_data.ranks import uneven_ranks
 
 pytestmark = [
@@ -76,7 +74,7 @@ def test_each_sample_is_read_once_with_any_workers(environment: Environment, wor
 
 def test_default_collate_makes_tensors(environment: Environment) -> None:
     loader: DataLoader[Any] = DataLoader(
-        ChannelDataset("files", None, number_of, environment=environment), batch_size=30
+        ChannelDataset("files", transform=number_of, environment=environment), batch_size=30
     )
     [batch] = loader
     assert torch.equal(batch, torch.arange(30))
@@ -148,7 +146,7 @@ def test_dataset_can_be_pickled_after_it_was_iterated(
     environment: Environment, travel: Callable[[Any], Any], mixed: bool
 ) -> None:
     dataset: Any = ChannelDataset("files", transform=number_of, environment=environment)
-    dataset = MixedDataset({dataset: 1.0}) if mixed else dataset
+    dataset = MixedDataset([dataset]) if mixed else dataset
     dataset.set_epoch(4)
     samples = iter(dataset)
     assert next(samples) == 0
@@ -172,7 +170,7 @@ def test_spawned_workers_read_after_the_first_sample_was_read(environment: Envir
 
 
 def test_workers_of_a_copy_read_its_epochs(environment: Environment) -> None:
-    shuffled = ChannelDataset("files", None, number_of, environment=environment, reading=Reading(seed=1))
+    shuffled = ChannelDataset("files", transform=number_of, environment=environment, seed=1)
     dataset = pickle.loads(pickle.dumps(shuffled))
     loader: DataLoader[Any] = DataLoader(
         dataset, batch_size=None, num_workers=1, persistent_workers=True, multiprocessing_context="fork"

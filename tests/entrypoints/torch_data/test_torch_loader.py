@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 from sagemaker_channels import MountedMapDataset
-from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.mixed import MixedDataset
+from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 
@@ -45,7 +45,7 @@ def text_of(sample: dict[str, Any]) -> str:
 
 def loader_of(environment: Environment, threads: int = 2, **how: Any) -> ThreadLoader:
     dataset = ChannelDataset("files", transform=text_of, environment=environment, **how)
-    return ThreadLoader(dataset, 4, threads=threads, collate=list)
+    return ThreadLoader(dataset, 4, num_workers=threads, collate_fn=list)
 
 
 def test_threads_use_one_core_each_and_change_nothing_for_others(environment: Environment) -> None:
@@ -53,7 +53,7 @@ def test_threads_use_one_core_each_and_change_nothing_for_others(environment: En
     torch.set_num_threads(3)
     try:
         dataset = ChannelDataset("files", transform=lambda _: torch.get_num_threads(), environment=environment)
-        assert {cores for batch in ThreadLoader(dataset, 4, threads=2, collate=list) for cores in batch} == {1}
+        assert {cores for batch in ThreadLoader(dataset, 4, num_workers=2, collate_fn=list) for cores in batch} == {1}
         assert torch.get_num_threads() == 3
         later = threading.Thread(target=lambda: others.append(torch.get_num_threads()))
         later.start()
@@ -76,7 +76,7 @@ def test_leaving_a_loop_does_not_wait_for_whole_batches(environment: Environment
         return text_of(sample)
 
     dataset = ChannelDataset("files", transform=held_after_a_batch, environment=environment)
-    batches = iter(ThreadLoader(dataset, batch_size, threads=2, collate=list))
+    batches: Any = iter(ThreadLoader(dataset, batch_size, num_workers=2, collate_fn=list))
     next(batches)
     assert all(at_next_batch.acquire(timeout=600) for _ in range(2))
     batches.close()
@@ -92,42 +92,92 @@ def state_of(loader: Any) -> Any:
     return loader.state_dict()
 
 
-def test_states_of_something_else_are_refused_by_name(environment: Environment) -> None:
-    dataset = loader_of(environment).dataset
-    mixed = MixedDataset({ChannelDataset("files", environment=environment): 1.0})
-    whole = state_of(loader_of(environment))
-    refused: list[tuple[Any, str]] = [
-        (state_of(dataset), "a ChannelDataset's"),
-        (state_of(mixed), "a MixedDataset's"),
-        (state_of(StatefulDataLoader(dataset, 4, collate_fn=list)), "a StatefulDataLoader's"),
-        (state_of(StatefulDataLoader(dataset, 4, collate_fn=list, num_workers=1)), "a StatefulDataLoader's"),
-        ({}, "this is {}, without an epoch"),
-        (None, "this is None, without"),
-        ([1], r"this is \[1\], without"),
-        ({"model": 1, "optimizer": 2}, "this is 'model', 'optimizer', without"),
-        ({"epoch": "x"}, "without an epoch"),
-        ({"epoch": -1}, "without an epoch"),
-        ({**whole, "turn": 9}, "turn is missing"),
-        ({**whole, "ended": [7]}, "turn is missing"),
-        ({**whole, "threads": [None, None]}, "turn is missing"),
-        ({"epoch": 0, "threads": whole["threads"]}, "turn is missing"),
-    ]
-    for state, what in refused:
-        with pytest.raises(ChannelError, match=f"a ThreadLoader resumes only from .*{what}.*restart the epoch"):
-            loader_of(environment).load_state_dict(state)
-
-
-def test_state_of_a_thread_loader_is_loaded(environment: Environment) -> None:
+def test_fresh_state_is_of_the_epoch_that_was_set(environment: Environment) -> None:
     fresh = loader_of(environment)
     fresh.dataset.set_epoch(3)
-    assert fresh.state_dict() == {"epoch": 3}
+    state = fresh.state_dict()
+    assert (state["epoch"], state["at"]) == (3, {"0": {"at": [0, 0]}})
     again = loader_of(environment)
-    again.load_state_dict(fresh.state_dict())
+    again.load_state_dict(state)
     assert again.dataset.epoch == 3
     whole = list(again)
     assert sum(map(len, whole)) == 180
     again.load_state_dict(json.loads(json.dumps(state_of(fresh))))
     assert list(again) == whole[1:]
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "dataset": lambda dataset: dataset,
+    "threads": lambda dataset: ThreadLoader(dataset, 4, num_workers=2, collate_fn=list),
+    "two readers": lambda dataset: ThreadLoader(dataset, 4, num_workers=2, readers=2, collate_fn=list),
+    "no workers": lambda dataset: WorkerLoader(dataset, 4, collate_fn=list),
+    "workers": lambda dataset: WorkerLoader(dataset, 4, collate_fn=list, num_workers=2),
+}
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("then", READERS)
+@pytest.mark.parametrize("first", READERS)
+@pytest.mark.parametrize("is_mixed", [False, True], ids=["", "mixed"])
+def test_state_of_any_reader_loads_into_any_other(
+    environment: Environment, first: str, then: str, is_mixed: bool
+) -> None:
+    def made(reader: str) -> Any:
+        dataset: Any = ChannelDataset("files", transform=text_of, environment=environment, seed=3, block=7)
+        return READERS[reader](MixedDataset([dataset]) if is_mixed else dataset)
+
+    begun, whole = made(first), made(first)
+    before = samples_of(islice(begun, 11))
+    resumed = made(then)
+    resumed.load_state_dict(json.loads(json.dumps(begun.state_dict())))
+    after = samples_of(resumed)
+    everything = samples_of(whole)
+    assert len(everything) == 180
+    assert sorted(before + after) == sorted(everything)
+    if first == then or {first, then} <= {"dataset", "threads", "no workers"}:
+        assert before + after == everything
+
+
+def samples_of(batches: Iterable[Any]) -> list[str]:
+    return [text for batch in batches for text in ([batch] if isinstance(batch, str) else batch)]
+
+
+def test_threads_are_no_part_of_order_or_state(environment: Environment) -> None:
+    """Batches are in the dataset's order with any number of threads, also if the first of them takes long."""
+
+    def slow_first(sample: dict[str, Any]) -> str:
+        text = text_of(sample)
+        if text.startswith("0-"):
+            time.sleep(0.1)
+        return text
+
+    dataset = ChannelDataset("files", transform=slow_first, environment=environment)
+    whole = list(dataset)
+    for threads in (1, 2, 5):
+        loader = ThreadLoader(dataset, 4, num_workers=threads, collate_fn=list)
+        dataset.set_epoch(0)
+        batches = iter(loader)
+        first = samples_of(islice(batches, 3))
+        states = loader.state_dict()
+        assert first + samples_of(batches) == whole
+        again = ChannelDataset("files", transform=text_of, environment=environment)
+        again.load_state_dict(states)
+        assert list(again) == whole[12:]
+
+
+@pytest.mark.parametrize("how", [{}, {"seed": 3, "block": 7}, {"seed": 3, "block": 7, "shards": 4}], ids=str)
+def test_two_readers_take_turns_and_resume_at_every_batch(environment: Environment, how: dict[str, Any]) -> None:
+    def made() -> ThreadLoader:
+        dataset = ChannelDataset("files", transform=text_of, environment=environment, **how)
+        return ThreadLoader(dataset, 7, num_workers=3, readers=2, collate_fn=list)
+
+    whole = list(made())
+    assert sorted(samples_of(whole)) == sorted(ChannelDataset("files", transform=text_of, environment=environment))
+    for steps in range(0, len(whole), 2):
+        begun, again = made(), made()
+        first = list(islice(begun, steps))
+        again.load_state_dict(begun.state_dict())
+        assert first + list(again) == whole
 
 
 def fails_at_seven(sample: dict[str, Any]) -> str:
@@ -145,11 +195,15 @@ def traceback_of(loader: Any) -> tuple[str, str]:
     pytest.fail("nothing was raised")
 
 
-@pytest.mark.parametrize("reading", [None, Reading(seed=1, block=10)], ids=["", "shuffled"])
-def test_transform_error_names_the_sample(environment: Environment, reading: Reading | None) -> None:
-    dataset = ChannelDataset("files", transform=fails_at_seven, environment=environment, reading=reading)
-    stands = "it ends at position 8 of object 7" if reading is None else "the next one is sample"
-    for loader in (dataset, ThreadLoader(dataset, 4, threads=1), MixedDataset({dataset: 1.0})):
+@pytest.mark.parametrize("reading", [{}, {"seed": 1, "block": 10}], ids=["", "shuffled"])
+def test_transform_error_names_the_sample(environment: Environment, reading: dict[str, Any]) -> None:
+    dataset = ChannelDataset("files", transform=fails_at_seven, environment=environment, **reading)
+    for loader in (dataset, ThreadLoader(dataset, 4, num_workers=1), MixedDataset([dataset])):
+        stands = "it ends at position 8 of object 7" if not reading else "the next one is sample"
+        if isinstance(loader, ThreadLoader):
+            stands = (
+                "it is sample 3 after the one of which it ends at position 8 of object 6" if not reading else "it is"
+            )
         kind, text = traceback_of(loader)
         assert kind == "KeyError"
         assert f"in the transform of a sample of channel 'files' with the key '07.txt'; {stands}" in text
@@ -157,8 +211,8 @@ def test_transform_error_names_the_sample(environment: Environment, reading: Rea
 
 
 def test_reading_error_names_no_sample(environment: Environment) -> None:
-    dataset = ChannelDataset("files", "recordio", transform=text_of, environment=environment)
-    for loader in (dataset, ThreadLoader(dataset, 4, threads=1)):
+    dataset = ChannelDataset("files", format="recordio", transform=text_of, environment=environment)
+    for loader in (dataset, ThreadLoader(dataset, 4, num_workers=1)):
         kind, text = traceback_of(loader)
         assert kind == "CorruptError"
         assert "in the transform" not in text
@@ -169,7 +223,7 @@ def test_transform_that_raises_stop_iteration_does_not_end_the_epoch(environment
         return next(iter(()))
 
     dataset = ChannelDataset("files", transform=stops, environment=environment)
-    for loader in (dataset, ThreadLoader(dataset, 4), MixedDataset({dataset: 1.0})):
+    for loader in (dataset, ThreadLoader(dataset, 4), MixedDataset([dataset])):
         kind, text = traceback_of(loader)
         assert kind == "RuntimeError"
         assert "with the key" in text
@@ -187,7 +241,7 @@ def test_rank_that_has_run_out_stays_in_the_others_epoch(
         monkeypatch.setenv("RANK", str(number))
         monkeypatch.setenv("WORLD_SIZE", "2")
         dataset = ChannelDataset("one", transform=text_of, environment=environment)
-        return ThreadLoader(dataset, 1, threads=2, collate=list)
+        return ThreadLoader(dataset, 1, num_workers=2, collate_fn=list)
 
     reading, ended = rank(0), rank(1)
     for loader in (reading, ended):
@@ -201,3 +255,21 @@ def test_rank_that_has_run_out_stays_in_the_others_epoch(
         loader.load_state_dict(pickle.loads(state))
         assert loader.dataset.epoch == 2
     assert [list(loader) for loader in again] == [[["0-1"], ["0-2"]], []]
+
+
+@pytest.mark.parametrize("reader", ["dataset", "threads", "no workers"])
+def test_finished_epoch_that_is_set_again_after_loading_has_nothing_left(environment: Environment, reader: str) -> None:
+    """A script that was stopped after the epoch's last batch, and counts epochs itself, must not train on it again."""
+    ended = READERS[reader](ChannelDataset("files", transform=text_of, environment=environment))
+    whole = list(ended)
+    state = ended.state_dict()
+    for epochs in ([1, 0], [0, 0, 1]):
+        dataset = ChannelDataset("files", transform=text_of, environment=environment)
+        again = READERS[reader](dataset)
+        again.load_state_dict(state)
+        assert dataset.epoch == 1
+        found = []
+        for epoch in epochs:
+            dataset.set_epoch(epoch)
+            found.append(list(again))
+        assert found == [whole if epoch or number else [] for number, epoch in enumerate(epochs)]

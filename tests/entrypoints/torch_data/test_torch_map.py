@@ -16,9 +16,8 @@ from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.start.failure import failure_text
-from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.map import ConnectorMapDataset, MountedMapDataset
-from sagemaker_channels.torch_data.mixed import MixedDataset
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -49,7 +48,7 @@ def failing(environment: Environment) -> dict[str, Any]:
     stream = ChannelDataset("files", transform=fails_at_ten, environment=environment)
     return {
         "stream": stream,
-        "mixed": MixedDataset({stream: 1.0}),
+        "mixed": MixedDataset([stream]),
         "files": MountedMapDataset("files", fails_at_ten, environment=environment),
         "s3": ConnectorMapDataset("s3", fails_at_ten, environment=environment),
     }
@@ -114,7 +113,9 @@ def test_stateful_loaders_state_from_an_epochs_end_begins_the_next_epoch(
     sampler: DistributedSampler[Any] = DistributedSampler(dataset, 1, 0)
 
     def loader(state: Any = None) -> StatefulDataLoader[Any]:
-        made = StatefulDataLoader(dataset, 5, sampler=sampler, num_workers=workers, collate_fn=list)
+        made: StatefulDataLoader[Any] = StatefulDataLoader(
+            dataset, 5, sampler=sampler, num_workers=workers, collate_fn=list
+        )
         if state is not None:
             made.load_state_dict(state)
         return made

@@ -12,12 +12,12 @@ from local_jobs import launch, write_job
 SCRIPT = """
 import os
 from pathlib import Path
-from sagemaker_channels import Reading, open_channel
+from sagemaker_channels import open_channel
 from sagemaker_channels.readers import s3_client
 
 fetch, fetched = s3_client.fetch, []
 s3_client.fetch = lambda *arguments: fetched.append(arguments) or fetch(*arguments)
-samples = list(open_channel("train", reading=Reading(cache_dir="warm-pool")))
+samples = list(open_channel("train", cache_dir="warm-pool"))
 note = Path(os.environ.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", "/tmp"), "note")
 print("samples", len(samples), "fetched", len(fetched), "note", note.exists())
 if note.parent.name == "warmpoolcache":

@@ -16,13 +16,12 @@ from torch.utils.data import DataLoader
 from format_channels import job, piped
 from pipe_feeder import Feeder, brokers
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sampling import Reading
 from sagemaker_channels.records import format_of
 from sagemaker_channels.records.recordio import recordio, recordio_protobuf
 from sagemaker_channels.records.recordio.recordio_protobuf_batches import as_tensors
-from sagemaker_channels.samples.channel import open_channel
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 BATCHES = "application/x-recordio-protobuf; batch=100"
@@ -73,15 +72,15 @@ def files(root: Path, objects: list[bytes]) -> Environment:
 def test_batches_of_files_resume_after_each(tmp_path: Path, objects: list[bytes]) -> None:
     environment = files(tmp_path, objects)
     assert numbers(open_channel("train", environment=environment)) == OBJECT_BY_OBJECT
-    for reading in (None, Reading(seed=7, block=4)):
-        samples = open_channel("train", environment=environment, reading=reading)
+    for reading in ({}, {"seed": 7, "block": 4}):
+        samples = open_channel("train", environment=environment, **reading)
         states, whole = [samples.state_dict()], []
         for found in samples:
             whole += numbers([found])
             states.append(samples.state_dict())
         assert sorted(whole) == OBJECT_BY_OBJECT
         for number, state in enumerate(states):
-            again = open_channel("train", environment=environment, reading=reading)
+            again = open_channel("train", environment=environment, **reading)
             again.load_state_dict(json.loads(json.dumps(state)))
             assert numbers(again) == whole[number:]
 
@@ -89,9 +88,7 @@ def test_batches_of_files_resume_after_each(tmp_path: Path, objects: list[bytes]
 def test_block_of_batches_ends_at_its_limit_of_bytes(tmp_path: Path, objects: list[bytes]) -> None:
     environment = files(tmp_path, objects)
     # 100 rows of 20 bytes each: with 3 kB a block has two batches, and these are neighbours.
-    found = numbers(
-        open_channel("train", environment=environment, reading=Reading(seed=0, block=1000, block_bytes=3000))
-    )
+    found = numbers(open_channel("train", environment=environment, seed=0, block=1000, block_bytes=3000))
     starts = [rows[0] // 250 for rows in found]
     assert starts[:3] == [starts[0]] * 3
     assert sorted(found) == OBJECT_BY_OBJECT
@@ -105,7 +102,7 @@ def test_batches_of_the_connector_have_each_record_once(s3: Path, tmp_path: Path
     environment = load_environment(tmp_path / "root", {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
     form = "recordio-protobuf; batch=100"
     for workers in (0, 2):
-        dataset = ChannelDataset("train", form, as_tensors, environment=environment)
+        dataset = ChannelDataset("train", format=form, transform=as_tensors, environment=environment)
         context = "spawn" if workers else None
         loader = DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=context)
         assert sorted(numbers(loader)) == OBJECT_BY_OBJECT

@@ -14,22 +14,21 @@ from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 from patience import PATIENCE
 from pipe_feeder import brokers
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.order.sampling import Reading
-from sagemaker_channels.order.sharding import Shard
 from sagemaker_channels.records import format_of
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.records.text.augmented import of_attributes
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.channel import open_channel
 from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:This DataLoader will create",
@@ -111,13 +110,13 @@ def test_each_manifest_line_yields_one_sample(
     root: Path, environ: dict[str, str], format: str | None, shard: Shard | None
 ) -> None:
     with fed(root, STREAM):
-        found = list(open_channel("train", 0, format, environment=load_environment(root, environ), shard=shard))
+        found = list(open_channel("train", 0, format=format, environment=load_environment(root, environ), shard=shard))
     assert found == (SAMPLES if shard is None else SAMPLES[1::2])
 
 
 def test_other_formats_still_unwrap_records(root: Path) -> None:
     with fed(root, stream_of(SAMPLES[:2])):
-        found = list(open_channel("train", 0, "objects", environment=planned(root)))
+        found = list(open_channel("train", 0, format="objects", environment=planned(root)))
     assert found == [{"data": value} for sample in SAMPLES[:2] for value in sample.values()]
 
 
@@ -141,31 +140,31 @@ def test_dataset_reads_every_epoch(root: Path, workers: int) -> None:
         assert by_class(found) == SAMPLES
 
 
-@pytest.mark.parametrize("reading", [None, Reading(seed=3, block=8)], ids=["in order", "shuffled"])
-def test_reading_resumes_in_the_middle_of_an_epoch(root: Path, reading: Reading | None) -> None:
+@pytest.mark.parametrize("reading", [{}, {"seed": 3, "block": 8}], ids=["in order", "shuffled"])
+def test_reading_resumes_in_the_middle_of_an_epoch(root: Path, reading: dict[str, Any]) -> None:
     environment = planned(root)
-    with fed(root, STREAM), closing(open_channel("train", environment=environment, reading=reading)) as samples:
+    with fed(root, STREAM), closing(open_channel("train", environment=environment, **reading)) as samples:
         whole = list(samples)
     assert by_class(whole) == SAMPLES
-    assert (whole == SAMPLES) == (reading is None)
+    assert (whole == SAMPLES) == (not reading)
     for count in (0, 1, 13, 59):
         with (
             fed(root, STREAM),
-            closing(open_channel("train", environment=environment, reading=reading)) as samples,
+            closing(open_channel("train", environment=environment, **reading)) as samples,
         ):
             assert [next(samples) for _ in range(count)] == whole[:count]
             state = json.loads(json.dumps(samples.state_dict()))
             list(samples)
-        with fed(root, STREAM), closing(open_channel("train", environment=environment, reading=reading)) as again:
+        with fed(root, STREAM), closing(open_channel("train", environment=environment, **reading)) as again:
             again.load_state_dict(state)
             assert list(again) == whole[count:]
 
 
-@pytest.mark.parametrize("reading", [None, Reading(seed=3, block=5)], ids=["in order", "shuffled"])
-def test_reading_with_a_broker_resumes(root: Path, reading: Reading | None) -> None:
-    def loader() -> StatefulDataLoader[Any]:
-        dataset = ChannelDataset("train", environment=planned(root), reading=reading)
-        return StatefulDataLoader(dataset, 2, num_workers=3, collate_fn=list)
+@pytest.mark.parametrize("reading", [{}, {"seed": 3, "block": 5}], ids=["in order", "shuffled"])
+def test_reading_with_a_broker_resumes(root: Path, reading: dict[str, Any]) -> None:
+    def loader() -> WorkerLoader:
+        dataset = ChannelDataset("train", environment=planned(root), **reading)
+        return WorkerLoader(dataset, 2, num_workers=3, collate_fn=list)
 
     with fed(root, STREAM):
         first = iter(before := loader())
@@ -216,9 +215,12 @@ def test_attribute_names_are_required_and_distinct() -> None:
 @pytest.mark.parametrize(
     ("open_it", "message"),
     [
-        (lambda root: open_channel("train", 0, "augmented", environment=load_environment(root, {})), "needs the names"),
         (
-            lambda root: open_channel("train", 0, 'augmented; attributes="a,b"', environment=planned(root)),
+            lambda root: open_channel("train", 0, format="augmented", environment=load_environment(root, {})),
+            "needs the names",
+        ),
+        (
+            lambda root: open_channel("train", 0, format='augmented; attributes="a,b"', environment=planned(root)),
             "attributes names a, b, but the channel sends source-ref, class, box for each line; leave out the format",
         ),
     ],

@@ -20,7 +20,12 @@ def read(data: bytes, size: int = 1 << 20) -> list[bytes]:
 @given(
     st.lists(
         st.binary(max_size=20).filter(
-            lambda line: b"\n" not in line and not line.endswith(b"\r") and signatures.found_in(line) is None
+            lambda line: (
+                b"\n" not in line
+                and not line.endswith(b"\r")
+                and signatures.found_in(line + b"\r\n") is None
+                and signatures.found_in(line + b"\n") is None
+            )
         )
     ),
     st.integers(1, 9),

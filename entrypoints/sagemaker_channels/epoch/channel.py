@@ -1,0 +1,206 @@
+"""`open_channel`: one call from a channel's name to its samples, in any input mode.
+
+The input mode selects the reader of objects (`readers`), the content type the format (`records`), the shard this process's part
+(`placement`), the Reading the order.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sagemaker_channels.cache import warm_pool
+from sagemaker_channels.cache.object_cache import ObjectCache
+from sagemaker_channels.epoch.objects import ObjectSource
+from sagemaker_channels.epoch.placement import Placement, Shard, placement_from, shard_for
+from sagemaker_channels.epoch.reading import Reading
+from sagemaker_channels.epoch.samples import Samples
+from sagemaker_channels.epoch.states import State
+from sagemaker_channels.epoch.stream import StreamSource
+from sagemaker_channels.errors import ChannelError, expect, whole_number
+from sagemaker_channels.fetching.shared_listing import keep_in
+from sagemaker_channels.job.environment import S3_CONNECTOR, Channel, Environment, load_environment
+from sagemaker_channels.readers import mounted, reader_of
+from sagemaker_channels.readers.remote_file import is_remote
+from sagemaker_channels.records import Format, format_of, objects
+from sagemaker_channels.records.damage import Damage
+from sagemaker_channels.records.text import augmented
+
+
+def open_channel(
+    channel: str,
+    epoch: int = 0,
+    *,
+    format: str | None = None,
+    environment: Environment | None = None,
+    shard: Shard | None = None,
+    **how: Any,
+) -> Samples:
+    """Return this process's samples of a channel, each once.
+
+    Args:
+        channel: The channel's name.
+        epoch: From 0. Under Pipe each epoch has its own FIFO and can be read once.
+        format: A content type or short name (`tar`, `csv`: see `records.SHORT_NAMES`), if the channel's content type is absent or
+            wrong. Without it, each line of an augmented manifest is a sample with all its attributes.
+        environment: The job; this container's if not given.
+        shard: Which samples, in place of this process's own (`default_shard`).
+        how: Order and cache: the attributes of `Reading`.
+
+    Returns:
+        An iterator and context manager. Its `state_dict()` is its position, from which `load_state_dict()` of another one resumes.
+        An iterator that is left early is closed at the end of its `with`, or when Python finalizes it.
+
+    Raises:
+        ChannelError: The channel cannot be read as requested; while reading, its data is missing.
+        CorruptError: While reading: the data is damaged. The message names object and offset.
+        ValueError: `epoch` is not a whole number from 0 on.
+        TypeError: An argument is of the wrong type.
+    """
+    epoch = whole_number("epoch", epoch, 0)
+    expect(shard is None or isinstance(shard, Shard), "shard", shard, "a Shard, or leave it out")
+    recipe = Recipe.of(channel, format, Reading.of(how), environment)
+    if shard is None:
+        shard = default_shard(recipe.channel, placement_of(recipe.environment))
+    return recipe.samples(epoch, shard)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is read of a channel, and how."""
+
+    environment: Environment
+    channel: Channel
+    format: str | None
+    reading: Reading
+
+    @classmethod
+    def of(cls, channel: str, format: str | None, reading: Reading, environment: Environment | None) -> Recipe:
+        """Return the recipe of arguments. Raises TypeError or ChannelError for wrong ones."""
+        remedy = "a content type or a short name such as 'tar'; pass a transform as transform="
+        expect(format is None or isinstance(format, str), "format", format, remedy)
+        environment = known_environment(environment)
+        return cls(environment, find_channel(environment, channel), format, reading)
+
+    def source(self, epoch: int, shard: Shard) -> Any:
+        """Return what the readers of an epoch read."""
+        channel, reading, environment = self.channel, self.reading, self.environment
+        keep_in(environment.checkpoint_dir, environment.job_name)
+        reader, form = reader_of(channel), self.form
+        if augmented.is_augmented(form):
+            channel = replace(channel, record_wrapper="None")  # It splits the records itself: each is one attribute.
+        damage = Damage(reading.skip_damaged, channel.name, epoch, environment.root, environment.current_host)
+        if reader is None:
+            self._check_stream(channel, form)
+            if self.reading.cache_dir is not None:
+                raise ChannelError(
+                    f"channel {channel.name!r}: cache_dir cannot keep objects of a Pipe, which sends each epoch as one stream;"
+                    " remove cache_dir, or use input_mode: FastFile"
+                )
+            return StreamSource(channel, epoch, form, reading, damage, shard)
+        return ObjectSource(channel, epoch, reader, form, reading, self._cache(), damage, shard.host)
+
+    def samples(self, epoch: int, shard: Shard) -> Samples:
+        """Return the samples of one reader in an epoch."""
+        return Samples(self.source(epoch, shard), self.about(shard), *self.indexes(shard))
+
+    def indexes(self, shard: Shard) -> tuple[list[int], int]:
+        """Return which readers of how many one process is."""
+        indexes, count = [shard.index], shard.count
+        if self.reading.shards is not None:
+            where = f"channel {self.channel.name!r}: shards={self.reading.shards}"
+            if self.channel.mode == "Pipe":
+                raise ChannelError(f"{where} is impossible in a Pipe; leave shards out, or use input_mode: FastFile")
+            indexes, count = shard.fixed(self.reading.shards, where), self.reading.shards
+        host, hosts = shard.host or (0, 1)
+        return [index * hosts + host for index in indexes], count * hosts
+
+    def about(self, shard: Shard) -> State:
+        """Return what a state must agree with."""
+        reading = self.reading
+        about: State = {"channel": self.channel.name, "format": str(self.form)}
+        if shard.host is not None:
+            about["hosts"] = shard.host[1]
+        if reading.seed is not None:
+            about |= {"seed": reading.seed, "block": reading.block, "block_bytes": reading.block_bytes}
+        if self.channel.shuffled:
+            about["restart"] = True
+        return about
+
+    @property
+    def form(self) -> Format:
+        """The requested format, else an augmented manifest's if its attributes are known, else the content type's."""
+        names = self.channel.attribute_names
+        if self.format is None and names and self.channel.record_wrapper == "RecordIO":
+            return augmented.of_attributes(names)
+        form = format_of(self.format if self.format is not None else self.channel.content_type)
+        return augmented.for_channel(form, names) if augmented.is_augmented(form) else form
+
+    @staticmethod
+    def _check_stream(channel: Channel, form: Format) -> None:
+        if form.boundaries or channel.record_wrapper == "RecordIO":
+            return
+        if form != objects.FORMAT:
+            reason = f"{form} is read from its end, which is impossible in a Pipe; use input_mode: FastFile"
+            raise ChannelError(f"channel {channel.name!r}: {reason}")
+        raise ChannelError(
+            f"channel {channel.name!r}: whole objects lose their boundaries in a Pipe; set record_wrapper_type: RecordIO, or "
+            "input_mode: FastFile, or a content_type that has boundaries (application/x-tar, application/x-recordio, "
+            f"text/plain); {f'it is {channel.content_type!r}' if channel.content_type else 'the channel has none'}"
+        )
+
+    def _cache(self) -> ObjectCache | None:
+        """Return the cache, or None if there is none or the objects are on a disk of this machine already."""
+        channel, folder = self.channel, self.reading.cache_dir
+        if folder is None or (reader_of(channel) is mounted and not is_remote(channel.path)):
+            return None
+        if folder != warm_pool.NAME:
+            return ObjectCache(folder, channel)
+        pool = warm_pool.warm_pool(channel, self.environment)
+        return ObjectCache(pool.folder, channel, pool) if pool else None
+
+
+def known_environment(environment: Environment | None) -> Environment:
+    """Return the argument `environment`, or this container's if it is None. Raises TypeError if it is something else."""
+    if environment is None:
+        return load_environment()
+    expect(isinstance(environment, Environment), "environment", environment, "what load_environment() returned")
+    return environment
+
+
+def find_channel(environment: Environment, name: str) -> Channel:
+    """Return the job's channel of that name, or a channel of a prefix (`s3://bucket/prefix/`) or of a folder (`./folder`).
+
+    Raises ChannelError, with the nearest name, if there is none.
+    """
+    expect(isinstance(name, str | os.PathLike), "channel", name, "a channel's name, an S3 URI or a folder")
+    name = os.fspath(name)
+    if name in environment.channels:
+        return environment.channels[name]
+    if name.startswith("s3://"):
+        return Channel(name, S3_CONNECTOR, None, "FullyReplicated", "None", Path(), s3_uri=name, style="iterable")
+    if "/" in name:
+        return Channel(name, "File", None, "FullyReplicated", "None", Path(name).expanduser().absolute())
+    near = difflib.get_close_matches(name, environment.channels, 1)
+    raise ChannelError(
+        f"this job has no channel {name!r}; it has {', '.join(environment.channels) or 'none'}"
+        + (f"; did you mean {near[0]!r}?" if near else f"; a folder is ./{name}")
+    )
+
+
+def placement_of(environment: Environment) -> Placement:
+    """Return this process's placement in the job, from torchrun's variables."""
+    return placement_from(os.environ, environment.host_rank, len(environment.hosts))
+
+
+def default_shard(channel: Channel, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
+    """Return the shard of one of a rank's readers."""
+    if channel.host_shard is not None:
+        # torchrun's ranks count all hosts, but only these hosts receive the channel.
+        index, hosts = channel.host_shard
+        ranks = placement.local_world_size
+        placement = replace(placement, rank=index * ranks + placement.local_rank, world_size=hosts * ranks)
+    return shard_for(channel.distribution, placement, worker, workers)

@@ -1,0 +1,148 @@
+"""Several channels as one, each sample drawn from one of them by weight: a reader whose position nests those of its sources."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
+
+from sagemaker_channels.epoch.deals import FRESH, Deal, Position
+from sagemaker_channels.epoch.states import Listing
+from sagemaker_channels.meter import turn_to
+
+_DRAWN_AT_ONCE = 1024
+
+
+class MixedSource:
+    """The sources of several channels in an epoch (reading.Source).
+
+    Args:
+        sources: Each channel's.
+        weights: The relative frequency of each.
+        seed: Seed of the draws.
+        stop_at_first: Whether an epoch ends with the first channel that ends; otherwise the others continue.
+    """
+
+    def __init__(self, sources: Sequence[Any], weights: Sequence[float], seed: int, *, stop_at_first: bool) -> None:
+        self.sources = list(sources)
+        self.weights, self.draws, self.stop_at_first = weights, seed, stop_at_first
+        self.epoch = self.sources[0].epoch
+        self.who = "mixture of " + ", ".join(each.who for each in self.sources)
+
+    def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> MixedReader:
+        return MixedReader(self, history, index, count, at)
+
+    @property
+    def begun(self) -> list[Any]:
+        return [source.begun for source in self.sources]
+
+    @property
+    def owed(self) -> Any:
+        return next((source.owed for source in self.sources if source.owed), None)
+
+    @owed.setter
+    def owed(self, owed: Any) -> None:
+        for source in self.sources:
+            source.owed = owed
+
+    def count(self, index: int, count: int) -> int:
+        """Return the number of samples of one of so many readers. Raises TypeError if it depends on the draws."""
+        if self.stop_at_first:
+            raise TypeError("the number of samples of a mixture that stops at its first channel's end is unknown")
+        return sum(source.count(index, count) for source in self.sources)
+
+    def listing_of(self, begun: list[Any]) -> Listing:
+        return {
+            name: pair
+            for source, of in zip(self.sources, begun, strict=True)
+            for name, pair in source.listing_of(of).items()
+        }
+
+    def expect(self, listing: Listing) -> None:
+        for source in self.sources:
+            source.expect(listing)
+
+
+class MixedReader:
+    """Which source is next is a pure function of the seed, the number of samples drawn, and the sources that have ended."""
+
+    def __init__(
+        self, source: MixedSource, history: Sequence[Deal], index: int, count: int, at: Position = FRESH
+    ) -> None:
+        self.source, self.ended = source, at is None
+        self._is_over = self.ended
+        positions = (at or {}).get("sources") or [None if at is None else FRESH] * len(source.sources)
+        self.drawn = (at or {}).get("drawn", 0)
+        self._seed = f"mixture/{source.draws}/{source.epoch}/{f'{len(history)}/' if history else ''}{index}/{count}"
+        self.readers = [
+            each.reader([[_of(position, number) for position in deal] for deal in history], index, count, of_source)
+            for number, (each, of_source) in enumerate(zip(source.sources, positions, strict=True))
+        ]
+        self.last = 0  # the source of the last sample
+
+    @property
+    def at(self) -> Position:
+        return None if self.ended else {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
+
+    @property
+    def place(self) -> Position:
+        return None if self._is_over else {"sources": [reader.place for reader in self.readers], "drawn": self.drawn}
+
+    @property
+    def part(self) -> bool:
+        return any(reader.part for reader in self.readers)
+
+    def partly(self, before: Position, part: int) -> Position:
+        assert before is not None
+        positions = list(before["sources"])
+        positions[self.last] = self.readers[self.last].partly(positions[self.last], part)
+        return {**before, "sources": positions}
+
+    def finish(self) -> None:
+        self.ended = self._is_over = True
+        for reader in self.readers:
+            reader.finish()
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        iterators = [iter(reader) for reader in self.readers]
+        left = [number for number, reader in enumerate(self.readers) if not reader.ended]
+        try:
+            while left and not self.ended:
+                chunk, place = divmod(self.drawn, _DRAWN_AT_ONCE)
+                # Once a source has ended, the same random numbers choose among the others.
+                chance, weights = random.Random(f"{self._seed}/{chunk}"), [self.source.weights[each] for each in left]
+                for chosen in chance.choices(left, weights, k=_DRAWN_AT_ONCE)[place:]:
+                    self.drawn += 1
+                    turn_to(chosen)
+                    sample = next(iterators[chosen], None)
+                    if sample is None:
+                        left = [] if self.source.stop_at_first else [each for each in left if each != chosen]
+                        break
+                    self.last = chosen
+                    yield sample
+            self.ended = True
+        finally:
+            for each in iterators:
+                each.close()
+
+
+def _of(position: Position, number: int) -> Position:
+    """Return one source's position in a mixture's."""
+    if position is None:
+        return None
+    of_source: Position = position["sources"][number] if "sources" in position else position
+    return of_source
+
+
+def known_weights(weights: Iterable[Any]) -> list[float]:
+    """Return a mixture's weights as floats. Raises ValueError unless each is a finite number above 0."""
+    given = list(weights)
+    try:
+        known = [float(weight) for weight in given if not isinstance(weight, str)]
+    except TypeError:
+        known = []
+    # NaN is not above 0, and an infinite weight makes the sum infinite.
+    if not given or len(known) < len(given) or not all(weight > 0 for weight in known) or sum(known) == math.inf:
+        raise ValueError(f"the channels of a mixture have the weights {given}; each needs one, a finite number above 0")
+    return known

@@ -1,0 +1,176 @@
+"""The objects of a channel in an epoch's order, and their samples."""
+
+from __future__ import annotations
+
+import random
+import time
+from array import array
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from functools import lru_cache
+from typing import Any
+
+from sagemaker_channels.cache.object_cache import ObjectCache
+from sagemaker_channels.epoch.deals import Deal, Position
+from sagemaker_channels.epoch.reader import Reader
+from sagemaker_channels.epoch.reading import Reading, of_host
+from sagemaker_channels.epoch.states import Listing
+from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.fetching.items import Items
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.meter import waited
+from sagemaker_channels.readers import Reader as ObjectReader
+from sagemaker_channels.records import Format
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.damage import Damage
+from sagemaker_channels.sample import ByteStream, Sample
+
+
+class ObjectSource:
+    """The objects of a channel in an epoch's order (reading.Source). Nothing is listed before the first is needed.
+
+    Args:
+        channel: The channel.
+        epoch: The epoch.
+        reader: What lists and opens them.
+        form: The format that splits them into samples.
+        reading: Order and cache.
+        cache: Keeps them for later epochs.
+        damage: What is skipped.
+        host: This host's number and the number of hosts, if the objects are those of this host alone.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        epoch: int,
+        reader: ObjectReader,
+        form: Format,
+        reading: Reading,
+        cache: ObjectCache | None,
+        damage: Damage,
+        host: tuple[int, int] | None,
+    ) -> None:
+        self.channel, self.epoch, self._opener, self.form = channel, epoch, reader, form
+        self._cache, self.damage, self._host = cache, damage, host
+        self._name = channel.name if host is None else f"{channel.name} of host {host[0]}"  # of its list in states
+        self.who = f"channel {channel.name!r}"
+        self.seed, self.block, self.block_bytes = reading.seed, reading.block, reading.block_bytes
+        self.begun = 0  # the first objects of the listing, up to the last that was begun
+        self.owed: Any = None
+        self._expected: Listing = {}
+        self.key: str | None = None  # of the object that is being read
+        self._objects: Items[Any] | None = None
+        self._order: Sequence[int] | None = None
+        self.pin_of = lru_cache(64)(self._pin_of)
+
+    def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> Reader:
+        return Reader(self, *of_host(self._host, history, index, count), at)
+
+    @property
+    def objects(self) -> Items[Any]:
+        """All objects, listed as they are read; a shuffled order depends on all of them."""
+        if self._objects is None:
+            begin = time.perf_counter()
+            objects = self._opener.objects(self.channel, self.epoch)
+            if self.seed is not None:
+                numbers = array("q", range(len(objects)))  # rather than a second list of a million objects
+                random.Random(f"objects/{self.seed}/{self.epoch}").shuffle(numbers)
+                self._order = numbers
+            self._objects = objects  # not before: after an error or Ctrl-C, a part would look like the whole
+            waited(begin)
+        return self._objects
+
+    def _number(self, number: int) -> int:
+        """Return the place in the listing of the object with this number in the epoch's order. Raises IndexError."""
+        return number if self._order is None else self._order[number]
+
+    def _pin_of(self, number: int) -> int:
+        return self._opener.pin_of(self.channel, self.objects[self._number(number)])
+
+    def _chosen(self, numbers: Iterator[int]) -> Iterator[Any]:
+        """Yield objects by their numbers, up to the first beyond the last."""
+        objects = self.objects
+        for number in numbers:
+            try:
+                item = objects[self._number(number)]
+            except IndexError:
+                return
+            yield item
+
+    def records(
+        self, numbers: Callable[[], Iterator[int]], cursor: Cursor
+    ) -> Generator[tuple[int, Iterator[Sample]], None, None]:
+        if self.damage.most:
+            cursor.skips = self.damage.skip
+        self._compare(self.objects)
+        chosen = self._chosen(numbers())
+        if self._cache is None:
+            opened = self._opener.open_objects(self.channel, chosen)
+        else:
+            opened = self._cache.open_objects(self._opener, self.channel, chosen)
+        with closing(opened) as streams:
+            for number, (key, stream) in zip(numbers(), streams):  # noqa: B905 - the numbers have no end
+                self.key = key
+                self.begun = max(self.begun, number + 1)
+                with closing(stream):
+                    split = self._undamaged if self.damage.most else self.form.split
+                    yield number, split(stream, key, cursor)
+
+    def _undamaged(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+        try:
+            yield from self.form.split(stream, key, cursor)
+        except CorruptError as error:
+            self.damage.skip(error)  # The next object follows.
+
+    def listing_of(self, begun: int) -> Listing:
+        return {self._name: [begun, self.objects.digest(begun)]} if begun else self._expected
+
+    def expect(self, listing: Listing) -> None:
+        self._expected = {name: pair for name, pair in listing.items() if name == self._name}
+
+    def _compare(self, objects: Items[Any]) -> None:
+        """Raise ChannelError if the first objects are not those of when the state was taken; all of them if shuffled."""
+        if self._order is not None:
+            self.begun = len(objects)
+        for count, digest in self._expected.values():
+            try:
+                is_same = objects.digest(count) == digest
+            except IndexError:
+                raise ChannelError(
+                    f"the state says that {count:,} objects were begun, but there are {len(objects):,}: the data has changed;"
+                    " restart the epoch"
+                ) from None
+            if not is_same or (self._order is not None and count != len(objects)):
+                raise ChannelError(
+                    "the objects are not those of when the state was taken: the data has changed; restart the epoch"
+                )
+            self.begun = max(self.begun, count)
+
+    def count(self, index: int, count: int) -> int:
+        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
+        _, index, count = of_host(self._host, [], index, count)
+        # `list(dataset)` calls this, too, and ignores only TypeError.
+        unknown = f"{self.who}: the number of samples is unknown until they are read"
+        of_object = self.form.count
+        if of_object is None:
+            raise TypeError(f"{unknown}: {self.form} has no index")
+        total = 0
+        try:
+            chosen = self._chosen(iter(range(index, len(self.objects), count)))
+            if isinstance(of_object, int):
+                return sum(of_object for _ in chosen)
+            with closing(self._opener.open_objects(self.channel, chosen)) as opened:
+                for key, stream in opened:
+                    with closing(stream):
+                        total += of_object(stream, key)
+        except (ChannelError, OSError) as error:
+            self._objects = None  # What was listed before it must not look like the whole.
+            raise TypeError(f"{unknown}: {error}") from error
+        return total
+
+    def named(self, error: Exception) -> Exception:
+        if isinstance(error, ChannelError):
+            return error if self.who in str(error) else type(error)(f"{self.who}: {error}")
+        where = "" if self.key is None else f" at or after object {self.key!r}"
+        return ChannelError(f"{self.who} cannot be read{where}: {error}")

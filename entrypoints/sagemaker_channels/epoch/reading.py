@@ -1,0 +1,100 @@
+"""How a channel is read, and what a reader reads of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+from sagemaker_channels.epoch.states import Listing
+from sagemaker_channels.errors import expect, whole_number
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.sample import Sample
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a channel is read: order and cache.
+
+    Attributes:
+        seed: Seed of the shuffle; None keeps the order of keys.
+        block: Samples that are shuffled together; 1 shuffles objects only.
+        block_bytes: Size at which a block ends, too, so that large samples do not fill the memory.
+        cache_dir: A folder on a local disk that keeps objects for later epochs.
+        shards: Into how many shards an epoch is divided, if not into one for each reader. With a number that these divide, any
+            number of ranks reads the same samples in each step (see README.md).
+        skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch (records/damage.py); each rank, or
+            each of its workers, is a reader. 0: the first is an error.
+    """
+
+    seed: int | None = None
+    block: int = 1000
+    block_bytes: int = 128_000_000
+    cache_dir: str | os.PathLike[str] | None = None
+    shards: int | None = None
+    skip_damaged: int = 0
+
+    def __post_init__(self) -> None:
+        if self.seed is not None:
+            object.__setattr__(self, "seed", whole_number("seed", self.seed))
+        object.__setattr__(self, "block", whole_number("block", self.block, 1))
+        object.__setattr__(self, "block_bytes", whole_number("block_bytes", self.block_bytes, 1))
+        if self.shards is not None:
+            object.__setattr__(self, "shards", whole_number("shards", self.shards, 1))
+        object.__setattr__(self, "skip_damaged", whole_number("skip_damaged", self.skip_damaged, 0))
+        # An empty cache_dir would be the script's working directory.
+        named = isinstance(self.cache_dir, str | os.PathLike) and self.cache_dir != ""
+        expect(self.cache_dir is None or named, "cache_dir", self.cache_dir, "the path of a folder")
+
+    @classmethod
+    def of(cls, how: dict[str, Any]) -> Reading:
+        """Return the reading of some keyword arguments. Raises TypeError, with the known names, for others."""
+        known = [field.name for field in fields(cls)]
+        for name in how.keys() - set(known):
+            raise TypeError(f"{name!r} is not an argument here; how a channel is read is said by {', '.join(known)}")
+        return cls(**how)
+
+
+def of_host(host: tuple[int, int] | None, history: Sequence[Any], index: int, count: int) -> tuple[Any, int, int]:
+    """Return the history and number of a reader among those of its host, if each host deals items of its own.
+
+    Reader `index` is of host `index` modulo the number of hosts.
+    """
+    if host is None:
+        return history, index, count
+    number, hosts = host
+    return [deal[number::hosts] for deal in history], index // hosts, count // hosts
+
+
+class Source(Protocol):
+    """What the readers of an epoch read: its objects by their numbers in its order, or a stream."""
+
+    epoch: int
+    who: str  # for errors
+    seed: int | None  # of the shuffle
+    block: int
+    block_bytes: int
+    begun: Any  # how far its list of objects must be the same when reading resumes
+    key: str | None  # of the object that is being read
+    owed: Any  # the reader whose next sample was yielded in part
+
+    def records(
+        self, numbers: Callable[[], Iterator[int]], cursor: Cursor
+    ) -> Generator[tuple[int, Iterator[Sample]], None, None]:
+        """Yield the samples of each object from the cursor's start on; `numbers` is called in several threads."""
+
+    def reader(self, history: Sequence[Any], index: int, count: int, at: Any, /) -> Any:
+        """Return reader `index` of `count` at a position, after the deals of `history`."""
+
+    def pin_of(self, number: int) -> int:
+        """Return the version of an object; 0 if it is unknown."""
+
+    def named(self, error: Exception) -> Exception:
+        """Return an error that names the channel."""
+
+    def listing_of(self, begun: Any) -> Listing:
+        """Return the digests of what `begun` says."""
+
+    def expect(self, listing: Listing) -> None:
+        """Compare the objects with these digests before the first is read."""

@@ -1,0 +1,193 @@
+"""The samples of one or several readers of an epoch: an iterator with a state."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from sagemaker_channels.epoch.deals import FRESH, Deal, Position
+from sagemaker_channels.epoch.reader import Turns
+from sagemaker_channels.epoch.states import VERSION, Listing, State, checked, dealt
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.sample import Sample
+
+
+class Mark(NamedTuple):
+    """A position of Samples, which costs little; `state_of` makes a state of it."""
+
+    positions: list[Position]
+    begun: Any
+    turn: int
+
+
+class Samples:
+    """The samples of some readers of an epoch, one of each in turn: an iterator with a state.
+
+    Args:
+        source: What they read.
+        of: What is read (channel, format and so on); a state can be loaded only into an iterator of the same.
+        indexes: Which of all readers they are.
+        count: The number of all readers.
+    """
+
+    def __init__(self, source: Any, of: State, indexes: Sequence[int], count: int) -> None:
+        self.source, self.epoch, self.about, self._indexes, self._count = source, source.epoch, of, indexes, count
+        self._resume([], [FRESH] * len(indexes), 0, {})
+
+    def _resume(self, history: list[Deal], at: Sequence[Position], turn: int, listing: Listing) -> None:
+        self._history, count = history, self._count
+        self.readers = [
+            self.source.reader(history, index, count, each) for index, each in zip(self._indexes, at, strict=True)
+        ]
+        self._turns = Turns(self.readers, turn) if len(self.readers) > 1 else None
+        # A single reader is iterated over itself: another call for each sample would be noticeable.
+        self._samples: Generator[Sample, None, None] = iter(self._turns or self.readers[0])
+        self.source.expect(listing)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return self._samples
+
+    def __next__(self) -> Sample:
+        return next(self._samples)
+
+    def __enter__(self) -> Samples:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading and close the streams. Dropping the iterator does so too, when Python finalizes it."""
+        self._samples.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything was read, here or before the loaded state was taken."""
+        return all(reader.ended for reader in self.readers)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether no sample was requested yet."""
+        return inspect.getgeneratorstate(self._samples) == inspect.GEN_CREATED
+
+    @property
+    def turn(self) -> int:
+        """The number of the reader that has the next sample."""
+        return self._turns.turn if self._turns else 0
+
+    def finish(self) -> None:
+        """Treat everything as read, without opening anything."""
+        for reader in self.readers:
+            reader.finish()
+
+    def counted(self) -> int:
+        """Return the number of samples of the whole epoch. Raises TypeError with the reason if no index has it."""
+        return sum(self.source.count(index, self._count) for index in self._indexes)
+
+    def expanded(self, transform: Callable[[Sample], Iterator[Any]]) -> Generator[Any, None, None]:
+        """Yield what a transform makes of the samples, which is several of each; the position is exact also between two of them."""
+        with closing(self):
+            while True:
+                before = [reader.at for reader in self.readers]
+                if (sample := next(self._samples, None)) is None:
+                    return
+                number = self.readers.index(self.last)
+                owed, self.source.owed = self.source.owed, None
+                done, parts = 0, transform(sample)
+                if owed is not None:
+                    done, owed.part = owed.part, 0
+                    for _ in zip(range(done), parts, strict=False):
+                        pass
+                for part in parts:
+                    done += 1
+                    self._part = number, before[number], done
+                    yield part
+                self._part = None
+
+    # The reader whose sample is being yielded in parts, its position before that, and how many were.
+    _part: tuple[int, Position, int] | None = None
+
+    def mark(self, *, at_end: bool = False) -> Mark:
+        """Return the position of the next sample; `at_end`: also where there is none, as long as the loop has not ended."""
+        positions, turn = [reader.place if at_end else reader.at for reader in self.readers], self.turn
+        if self._part is not None:
+            turn, before, done = self._part  # its reader has the next part, too
+            positions[turn] = self.readers[turn].partly(before, done)
+        return Mark(positions, self.source.begun, turn)
+
+    def state_of(self, mark: Mark) -> State:
+        """Return the state at a position."""
+        at = {str(index): each for index, each in zip(self._indexes, mark.positions, strict=True)}
+        turn = {f"samples of {min(at, key=int)}": [mark.turn, len(at)]} if self._turns else {}
+        if self.about.get("restart") and any(at.values()):  # No other job gets this order.
+            at, turn = dict.fromkeys(at, FRESH), {}
+        return {
+            "version": VERSION,
+            "epoch": self.epoch,
+            "of": self.about,
+            "history": self._history,
+            "count": self._count,
+            "at": at,
+            "listing": self.source.listing_of(mark.begun),
+            "turn": turn,
+        }
+
+    def state_dict(self, *, at_end: bool = False) -> State:
+        """Return the position of the next sample; `at_end`: also where there is none."""
+        return self.state_of(self.mark(at_end=at_end))
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue at a state of the same channel, format, epoch and seed; call it before the first sample.
+
+        The state is one of the same readers, or one that `merge_states` made of all. Reading then raises ChannelError if the
+        objects up to the position are not the same as before, or a partly read one was rewritten; others that were are not noticed.
+
+        Raises:
+            ChannelError: The state is damaged or does not match, or a sample was read already.
+        """
+        if not self.is_unread:
+            raise ChannelError("a state must be loaded before the first sample is read; open the channel again")
+        state = checked(state)
+        here, there = (
+            {**about, "epoch": epoch} for about, epoch in ((self.about, self.epoch), (state["of"], state["epoch"]))
+        )
+        differ = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
+        if differ:
+            old, new = (", ".join(f"{key} {each.get(key)!r}" for key in differ) for each in (there, here))
+            raise ChannelError(
+                f"the state does not match this reading: it has {old}, but this reader has {new}; restart the epoch"
+            )
+        history, at = dealt(state, self._indexes, self._count)
+        turn, among = state["turn"].get(f"samples of {min(self._indexes)}", (0, 0))
+        is_same = history is state["history"] and among == len(self._indexes)
+        self._resume(history, at, turn if is_same else 0, state["listing"])
+        if any(reader.part for reader in self.readers) and not self.is_expanded:
+            raise ChannelError(
+                "the state is in the middle of a sample of which a transform made several; use that transform, or restart the epoch"
+            )
+
+    @property
+    def last(self) -> Any:
+        """The reader of the sample that was yielded last."""
+        return self._turns.last if self._turns else self.readers[0]
+
+    is_expanded = False  # whether `expanded` will iterate
+
+    def place(self) -> str:
+        """Return, in words, where the sample is that was yielded last."""
+        return place_of(self.last.at)
+
+
+def place_of(position: Position) -> str:
+    """Return, in words, where a sample is after which the position was this."""
+    if position is None:
+        return "it is the last one"
+    while "sources" in position:
+        position = next(each for each in position["sources"] if each is not None)
+    if "block" in position or "given" in position:
+        given, block = position.get("given", 0), position.get("block", 0)
+        return f"the next one is sample {given} of block {block}; without a seed, this names its position"
+    item, inner = position["at"]
+    return f"it ends at position {inner[0] if isinstance(inner, list) else 0} of object {item}"

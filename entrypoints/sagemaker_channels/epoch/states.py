@@ -1,0 +1,168 @@
+"""The state of an epoch: a record of JSON's values, the same for one reader, a rank's readers, and all readers of a job.
+
+    {"version": 4, "epoch": 3, "of": {...}, "history": [deal, ...], "count": 4, "at": {"0": position, ...}, "listing": {...}}
+
+`at` has the positions of those readers of the present deal that the state knows. Merging unites them. As many readers as before
+continue at their own; any other number deals again, which needs all positions: they become the last deal of the history.
+
+`listing` has, for each list of objects, how many of its first ones must be the same when reading resumes, and their digest. `turn`
+has, for each group of readers that take turns, by its first, which of how many has the next sample or batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from sagemaker_channels.epoch.deals import FRESH, Deal, Position
+from sagemaker_channels.errors import ChannelError, expect, is_count
+
+State: TypeAlias = dict[str, Any]
+Listing: TypeAlias = "dict[str, list[int]]"
+VERSION = 4
+_SAME = ("version", "of", "history", "count")
+_NUMBERS = {"block", "given", "size", "part", "drawn"}
+
+
+def merge_states(states: Iterable[State]) -> State:
+    """Return one state of the states of all ranks, from which any number of ranks, workers and readers can resume.
+
+    With as many ranks and workers as before, each continues at the very next sample, in the same order. With any other number, what
+    is left of the epoch is divided again: each sample is still read once, but their order is another.
+
+    Args:
+        states: What `state_dict()` of each rank's loader, dataset or `open_channel` returned. A rank may not have begun the epoch.
+            Merged states can be merged again.
+
+    Raises:
+        ChannelError: They are not the states of all readers of one reading, taken at the same time.
+        TypeError: One state instead of a list of them.
+    """
+    expect(not isinstance(states, dict), "states", states, "a list of the states of all ranks: [loader.state_dict()]")
+    known = sorted(map(checked, states), key=lambda state: -int(state["epoch"]))
+    if not known:
+        raise ChannelError("there are no states to merge; give those of all ranks")
+    merged: State = {**known[0], "at": {}, "listing": {}, "turn": {}}
+    for state in known:
+        if state["epoch"] == merged["epoch"] - 1 and is_finished(state):
+            state = _next_of(state, merged)
+        if state["epoch"] != merged["epoch"]:
+            raise _unmergeable(f"they are of the epochs {state['epoch']} and {merged['epoch']}")
+        for name in _SAME:
+            if state[name] != merged[name]:
+                raise _unmergeable(f"{differences(merged, state)}")
+        for index, position in state["at"].items():
+            if merged["at"].setdefault(index, position) != position:
+                raise _unmergeable(f"two of reader {index} have different positions")
+        merged["listing"] = _united(merged["listing"], state["listing"])
+        merged["turn"] |= state["turn"]
+    missing = [index for index in range(merged["count"]) if str(index) not in merged["at"]]
+    if missing:
+        raise _unmergeable(f"reader {missing[0]} of {merged['count']} is missing; give the states of all ranks")
+    if merged["of"].get("restart") and not is_finished(merged):  # also for readers that had finished it
+        merged |= {"at": dict.fromkeys(merged["at"], FRESH), "history": [], "turn": {}}
+    return {**merged, "at": dict(sorted(merged["at"].items(), key=lambda at: int(at[0])))}
+
+
+def _next_of(state: State, merged: State) -> State:
+    """Return the state of a rank that has finished an epoch and not begun the one after it, which others have begun."""
+    if state["count"] != merged["count"] or set(state["at"]) == set(merged["at"]):
+        return state
+    return {**merged, "at": dict.fromkeys(state["at"], FRESH), "listing": {}, "turn": {}}
+
+
+def _united(one: Listing, other: Listing) -> Listing:
+    united = dict(one)
+    for name, (count, digest) in other.items():
+        known = united.get(name, [0, 0])
+        if known[0] == count and known[1] != digest:
+            raise _unmergeable(f"the readers' first {count:,} objects differ: the data or its listing has changed")
+        united[name] = max(known, [count, digest])
+    return united
+
+
+def is_finished(state: State) -> bool:
+    """Return whether nothing is left of the epoch for the readers of a state."""
+    return bool(state["at"]) and not any(state["at"].values())
+
+
+def is_whole(state: State) -> bool:
+    """Return whether a state is of all readers of its epoch."""
+    return len(state["at"]) == int(state["count"])
+
+
+def is_fresh(state: State) -> bool:
+    """Return whether the readers of a state have read nothing of the epoch, and none before them has."""
+    return not state["history"] and all(position == FRESH for position in state["at"].values())
+
+
+def dealt(state: State, indexes: Sequence[int], count: int) -> tuple[list[Deal], list[Position]]:
+    """Return the history, and the positions of some of `count` readers that continue at a state.
+
+    Raises ChannelError if they need the positions of all readers, and some are missing.
+    """
+    at, before = state["at"], state["count"]
+    if count == before and all(str(index) in at for index in indexes):
+        return state["history"], [at[str(index)] for index in indexes]
+    if is_fresh(state):
+        return [], [FRESH] * len(indexes)
+    missing = [index for index in range(before) if str(index) not in at]
+    if missing:
+        raise ChannelError(
+            f"the state has no position of reader {missing[0]} of {before}, and {count} readers read now; merge the states of all"
+            " ranks by merge_states, or restart the epoch"
+        )
+    return [*state["history"], [at[str(index)] for index in range(before)]], [FRESH] * len(indexes)
+
+
+def checked(state: Any) -> State:
+    """Return a state. Raises ChannelError for anything else."""
+    known = state if isinstance(state, dict) else {}
+    version = known.get("version")
+    if version != VERSION:
+        what = f"of version {version!r}" if version else f"{', '.join(map(repr, known)) or repr(state):.100}"
+        raise ChannelError(
+            f"this is no state of ours, of version {VERSION}, but {what}; load what state_dict() of a dataset or loader,"
+            " gather_state or merge_states returned, or restart the epoch"
+        )
+    count, at, pairs = known.get("count"), known.get("at"), (known.get("listing"), known.get("turn"))
+    is_whole = (
+        *(is_count(known.get("epoch")), is_count(count), isinstance(known.get("of"), dict)),
+        isinstance(at, dict)
+        and all(isinstance(index, str) and index.isdigit() and int(index) < (count or 0) for index in at)
+        and all(map(_is_position, at.values())),
+        *(isinstance(each, dict) and all(map(_is_pair, each.values())) for each in pairs),
+        isinstance(known.get("history"), list) and all(all(map(_is_position, deal)) for deal in known["history"]),
+    )
+    if not all(is_whole):
+        raise ChannelError("the state is damaged; restart the epoch")
+    return known
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(map(is_count, pair))
+
+
+def _is_position(position: Any) -> bool:
+    if position is None:
+        return True
+    if not isinstance(position, dict) or not all(is_count(position[name]) for name in _NUMBERS & position.keys()):
+        return False
+    if "sources" in position:
+        return isinstance(position["sources"], list) and all(map(_is_position, position["sources"]))
+    places = [position.get("at"), *([position["end"]] if "end" in position else [])]
+    return all(isinstance(place, list) and len(place) == 2 and is_count(place[0]) for place in places)
+
+
+def differences(here: State, there: State) -> str:
+    """Return, in words, how a state (`there`) differs from this reading (`here`)."""
+    one, other = ({**state["of"], "readers": state["count"]} for state in (here, there))
+    differ = [key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
+    if not differ:
+        return "they were resumed differently"
+    old, new = (", ".join(f"{key} {about.get(key)!r}" for key in differ) for about in (other, one))
+    return f"one has {old}, another has {new}"
+
+
+def _unmergeable(reason: str) -> ChannelError:
+    return ChannelError(f"these states cannot be merged: {reason}; or restart the epoch")

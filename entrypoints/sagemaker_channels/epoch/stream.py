@@ -1,0 +1,215 @@
+"""A Pipe's samples: one stream that cannot go back, so its items are samples, and the deals are filters of the stream.
+
+Every reader of a host gets the whole stream (readers/tee.py) and keeps its own samples, as every host does whose objects are the
+same. Blocks end at the same sample for all readers, so that none waits for samples that another does not take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+from sagemaker_channels.epoch.deals import FRESH, Deal, Position, without
+from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.epoch.reader import in_order
+from sagemaker_channels.epoch.reading import Reading, of_host
+from sagemaker_channels.epoch.states import Listing
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.meter import read_block
+from sagemaker_channels.readers import tee
+from sagemaker_channels.records import Format
+from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.damage import Damage
+from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.sample import Sample, weight
+
+
+class StreamSource:
+    """The stream of a Pipe's epoch, of which so many readers of this host keep their samples."""
+
+    begun = 0
+    owed: Any = None
+
+    def __init__(
+        self,
+        channel: Channel,
+        epoch: int,
+        form: Format,
+        reading: Reading,
+        damage: Damage,
+        shard: Shard,
+    ) -> None:
+        self.channel, self.epoch, self.form, self.damage = channel, epoch, form, damage
+        self.readers, self._host = shard.readers, shard.host
+        self.who = f"channel {channel.name!r}"
+        self.seed, self.block, self.block_bytes = reading.seed, reading.block, reading.block_bytes
+
+    def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> StreamReader:
+        return StreamReader(self, *of_host(self._host, history, index, count), at)
+
+    def samples(self, index: int) -> Generator[Sample, None, None]:
+        """Yield all samples to one of the readers."""
+        cursor = Cursor(0, self.damage.skip if self.damage.most else None)
+        stream = tee.open_stream(self.channel, self.epoch, self.readers, reader=index)
+        assert stream is not None
+        with closing(stream):
+            if self.channel.record_wrapper == "RecordIO":  # Each record is one whole object, in the channel's format.
+                yield from recordio.unwrapped(stream, self.form.split, cursor)
+            else:
+                yield from self.form.split(stream, None, cursor)
+
+    def count(self, index: int, count: int) -> int:
+        raise TypeError(f"{self.who}: the number of samples is unknown until they are read: a Pipe is one stream")
+
+    def listing_of(self, begun: int) -> Listing:
+        return {}
+
+    def expect(self, listing: Listing) -> None:
+        """Nothing is known before the stream is read."""
+
+    def named(self, error: Exception) -> Exception:
+        if isinstance(error, ChannelError):
+            return error if self.who in str(error) else type(error)(f"{self.who}: {error}")
+        return ChannelError(f"{self.who} cannot be read: {error}")
+
+
+class StreamReader:
+    """Every count-th sample of what the deals of `history` have left of the stream; an item is a sample."""
+
+    def __init__(
+        self, source: StreamSource, history: Sequence[Deal], index: int, count: int, at: Position = FRESH
+    ) -> None:
+        self.source, self.history, self.index, self.count = source, history, index, count
+        self.ended = self._is_over = at is None
+        known = at or FRESH
+        self.item = known["at"][0]  # shuffled, where the present block begins
+        self.block, self.given, self.size, self.part = (known.get(key, 0) for key in ("block", "given", "size", "part"))
+
+    @property
+    def at(self) -> Position:
+        """The position of the next sample; None at the end."""
+        return None if self.ended else self.place
+
+    @property
+    def place(self) -> Position:
+        """The position at the end, too, if this has read up to there."""
+        if self._is_over:
+            return None
+        position: dict[str, Any] = {"at": [self.item, 0]}
+        if self.source.seed is not None:
+            if self.block:
+                position["block"] = self.block
+            if self.given or self.part:
+                position |= {"given": self.given, "size": self.size}
+        if self.part:
+            position["part"] = self.part
+        return position
+
+    def partly(self, before: Position, part: int) -> Position:
+        block = {} if self.source.seed is None else {"given": 0, "size": self.size}
+        return {**block, **(before or FRESH), "part": part}
+
+    def finish(self) -> None:
+        self.ended = self._is_over = True
+
+    def __iter__(self) -> Generator[Sample, None, None]:
+        try:
+            if self.ended:
+                if self.source.readers > 1:  # The host's other readers must not wait for this one.
+                    source = self.source
+                    tee.open_stream(source.channel, source.epoch, source.readers, finished=True, reader=self.index)
+                return
+            if self.part:
+                self.source.owed = self
+            with closing(self.source.samples(self.index)) as samples:
+                left = self._left(samples)
+                if self.source.seed is not None:
+                    yield from self._blocks(left)
+                else:
+                    yield from self._in_order(left)
+            self.ended = True
+        except (ChannelError, OSError) as error:
+            raise self.source.named(error) from error.__cause__
+
+    def _left(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """Yield what the earlier deals have left: each reader has taken its first items, and those given of its begun block."""
+        for number, deal in enumerate(self.history):
+            if any(position and "part" in position for position in deal):
+                raise ChannelError(
+                    "the state is in the middle of a sample of which the transform makes several, and a Pipe is divided again:"
+                    " use as many readers as before, or restart the epoch"
+                )
+            given = []
+            for reader, position in enumerate(deal):
+                if position is not None and position.get("given"):
+                    order = self._order(range(position["size"]), number, reader, len(deal), position.get("block", 0))
+                    given += [reader + (position["at"][0] + place) * len(deal) for place in order[: position["given"]]]
+            samples = without(samples, [None if each is None else each["at"][0] for each in deal], given)
+        return samples
+
+    def _order(self, samples: Sequence[Any], deals: int, index: int, count: int, block: int) -> list[Any]:
+        deal = f"{deals}/" if deals else ""
+        return in_order(samples, f"samples/{self.source.seed}/{self.source.epoch}/{deal}{index}/{count}/{block}")
+
+    def _in_order(self, samples: Iterator[Sample]) -> Generator[Sample, None, None]:
+        before = sum(1 for _ in islice(samples, self.item * self.count))
+        own = len(range(self.index, before, self.count))
+        if own < self.item:
+            raise self._fewer(own)
+        if self.count == 1:
+            for sample in samples:
+                self.item += 1
+                yield sample
+            return
+        # A round is read before its sample is yielded: a rank that waits for this one may need the rest of it from the tee.
+        while len(one := list(islice(samples, self.count))) > self.index:
+            sample = one[self.index]
+            one.clear()
+            self.item += 1
+            yield sample
+            del sample
+
+    def _fewer(self, found: int) -> ChannelError:
+        return ChannelError(
+            f"{self.source.who}: the state says that {self.item:,} samples of this reader were begun, but there are {found:,}:"
+            " the data has changed; restart the epoch"
+        )
+
+    def _blocks(self, samples: Iterator[Sample]) -> Generator[Sample, None, None]:
+        done = 0  # own samples of earlier blocks
+        while block := read_block(lambda: self._block(samples), len):
+            if done < self.item:
+                done += len(block)
+                continue
+            if self.size and self.size != len(block):
+                raise ChannelError(
+                    f"{self.source.who}: block {self.block} of the shuffled samples has another size than when the state was"
+                    " taken: the data has changed; restart the epoch"
+                )
+            order = self._order(block, len(self.history), self.index, self.count, self.block)
+            block.clear()
+            self.size, item = len(order), self.item
+            for number in range(self.given, len(order)):
+                self.given = number + 1
+                if self.given == len(order):
+                    self.item, self.block, self.given = item + len(order), self.block + 1, 0
+                sample, order[number] = order[number], None
+                yield sample
+            self.size, done = 0, self.item
+        if done < self.item:
+            raise self._fewer(done)
+
+    def _block(self, samples: Iterator[Sample]) -> list[Sample]:
+        """Return this reader's samples of the next block: of so many rounds, or of so many bytes of the reader that has most."""
+        own: list[Sample] = []
+        rounds, sizes = 0, [0] * self.count
+        while rounds < self.source.block and max(sizes) < self.source.block_bytes:
+            one = list(islice(samples, self.count))
+            own += one[self.index : self.index + 1]
+            if len(one) < self.count:
+                break
+            rounds, sizes = rounds + 1, [size + weight(sample) for size, sample in zip(sizes, one, strict=True)]
+        return own

@@ -1,0 +1,126 @@
+"""What becomes of samples: filters, then a transform, without those on which it fails as far as `skip_damaged` allows it.
+
+A transform that is a generator function makes any number of samples of one. It runs where samples are read, since batches are cut
+after it; any other runs where batches are made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from sagemaker_channels.epoch.error_notes import add_sample_note
+from sagemaker_channels.epoch.samples import Samples
+from sagemaker_channels.errors import expect
+from sagemaker_channels.records.damage import Damage
+from sagemaker_channels.sample import KEY, Sample
+from sagemaker_channels.waits import timed_transform
+
+NOTHING: Any = object()  # in place of a sample that was skipped
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The filters and the transform of a dataset's samples."""
+
+    transform: Callable[[Sample], Any] | None = None
+    filters: tuple[Callable[[Sample], Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, function in (("transform", self.transform), *(("filter", each) for each in self.filters)):
+            expect(function is None or callable(function), name, function, "a function of a sample")
+
+    def filtered(self, function: Callable[[Sample], Any]) -> Steps:
+        """Return these with one more filter."""
+        return replace(self, filters=(*self.filters, function))
+
+    @property
+    def are_several(self) -> bool:
+        """Whether the transform makes several samples of one."""
+        function: Any = self.transform
+        while isinstance(function, partial):
+            function = function.func
+        call = getattr(type(function), "__call__", None)  # noqa: B004 - of a class of the user's own
+        return inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(call)
+
+    def read(self, samples: Samples) -> Iterator[Any]:
+        """Yield what `make` makes samples of: those that the filters leave, or what the transform makes several of."""
+        if self.are_several:
+            return samples.expanded(self._several(samples))
+        return self._kept(samples) if self.filters else samples
+
+    def make(self, sample: Any, source: Any, place: Callable[[], str]) -> Any:
+        """Return the transformed sample, or NOTHING if it is damaged and skipped; an error gets a note with its place in words."""
+        transform = self._timed
+        if transform is None or self.are_several:
+            return sample
+        try:
+            return transform(sample)
+        except Exception as error:
+            if is_skipped(error, sample, source, place):
+                return NOTHING
+            raise
+
+    def over(self, samples: Samples) -> Iterator[Any]:
+        """Yield the transformed samples."""
+        found, transform = self.read(samples), self._timed
+        return found if transform is None or self.are_several else self._made(found, transform, samples)
+
+    @property
+    def _timed(self) -> Callable[[Sample], Any] | None:
+        return timed_transform(self.transform)
+
+    @staticmethod
+    def _made(found: Iterator[Any], transform: Callable[[Sample], Any], samples: Samples) -> Iterator[Any]:
+        sample: Any
+        for sample in found:
+            try:
+                sample = transform(sample)  # one name, so that only one of the two is in memory
+            except Exception as error:
+                if not is_skipped(error, sample, samples.source, samples.place):
+                    raise
+                continue
+            yield sample
+            sample = None  # frees it while the next is read
+
+    def _keeps(self, sample: Sample, samples: Samples) -> bool:
+        try:
+            return all(keeps(sample) for keeps in self.filters)
+        except Exception as error:
+            if is_skipped(error, sample, samples.source, samples.place):
+                return False
+            raise
+
+    def _kept(self, samples: Samples) -> Generator[Sample, None, None]:
+        with closing(samples):
+            for sample in samples:
+                if self._keeps(sample, samples):
+                    yield sample
+
+    def _several(self, samples: Samples) -> Callable[[Sample], Iterator[Any]]:
+        transform: Any = self.transform
+
+        def parts(sample: Sample) -> Iterator[Any]:
+            if not self._keeps(sample, samples):
+                return
+            try:
+                yield from transform(sample)
+            except Exception as error:
+                if not is_skipped(error, sample, samples.source, samples.place):
+                    raise
+
+        return parts
+
+
+def is_skipped(error: Exception, sample: Any, source: Any, place: Callable[[], str]) -> bool:
+    """Return whether a sample of a source on which a transform failed is skipped; if not, the error gets a note with its place."""
+    damage: Damage = source.damage
+    if not damage.allows(error):
+        add_sample_note(error, sample, source.channel.name, place())
+        return False
+    damage.skip(error, sample.get(KEY) if isinstance(sample, dict) else None, place())
+    return True

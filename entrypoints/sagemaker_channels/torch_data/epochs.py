@@ -1,0 +1,113 @@
+"""Which epoch each loop over a dataset reads: a few integers that all processes of a DataLoader share.
+
+`set_epoch` or a loaded state sets the epoch; the end of a loop sets the next one. One that is left early does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from sagemaker_channels.epoch.states import State, checked, is_finished, is_fresh, is_whole
+from sagemaker_channels.errors import ChannelError
+
+READERS = 1024  # at most, of a dataset
+# The cells: the epoch, how often a state was loaded, the mark of the loop that continued at it, the epoch after the one that was
+# begun last, and for each reader the mark of the loop that it has ended last, which is negative until then.
+_EPOCH, _LOADED, _USED, _BEGUN, _ENDS = range(5)
+CELLS = _ENDS + READERS
+
+
+class Loop(NamedTuple):
+    """One loop over a dataset, as one of its readers sees it."""
+
+    epoch: int
+    mark: int  # that of all its readers
+    reader: int
+    readers: int
+    state: State | None  # at which it continues
+    is_again: bool  # whether it begins an epoch that was begun before, and neither set nor loaded since
+
+
+class Epochs:
+    """The epochs of a dataset; `cells` are CELLS integers, shared by all processes that iterate."""
+
+    def __init__(self, cells: MutableSequence[int]) -> None:
+        self.cells = cells
+        self.loaded: State | None = None  # forked workers have a copy
+        self._loads = 0  # how often `loaded` was set
+        self._loops = count(1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loops": count(1)}
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next loop."""
+        return int(self.cells[_EPOCH])
+
+    def set(self, epoch: int) -> None:
+        self.cells[_EPOCH], self.cells[_BEGUN] = epoch, 0
+        for reader in range(_ENDS, len(self.cells)):
+            if self.cells[reader] == 0:
+                break
+            self.cells[reader] = 0
+
+    def load(self, state: State) -> None:
+        """Continue at a state with the next loop; after a finished epoch of all readers with the next epoch.
+
+        If the finished epoch is set again before that loop, nothing is left of it.
+        """
+        state = checked(state)
+        is_over = is_finished(state) and is_whole(state)
+        self._loads += 1
+        self.cells[_LOADED], self.cells[_USED] = self._loads, 0
+        self.loaded = None if is_fresh(state) or (state["of"].get("restart") and not is_over) else state
+        self.set(int(state["epoch"]) + is_over)
+
+    @property
+    def waiting(self) -> State | None:
+        """The loaded state, until a loop has continued at it or another epoch was set."""
+        state = self.loaded
+        return state if state and state["epoch"] == self.epoch and not self.cells[_USED] else None
+
+    def begin(self, reader: int = 0, readers: int = 1, seed: int = 0) -> Loop:
+        """Begin a loop of one of so many readers; workers have the same `seed`, and have begun as many loops."""
+        if self.cells[_LOADED] != self._loads:
+            raise ChannelError(
+                "a state was loaded after the DataLoader's workers had started, so they do not know it; load it before the first"
+                " loop, or use persistent_workers=False"
+            )
+        epoch = self.epoch
+        mark = 1 + abs(hash((epoch, seed, next(self._loops)))) % 2**62
+        state = self.loaded
+        if state is None or self.cells[_USED] not in (0, mark):
+            state = None
+        else:
+            self.cells[_USED] = mark
+            state = state if state["epoch"] == epoch else None
+        self.cells[_ENDS + reader] = -mark
+        is_again = reader == 0 and state is None and int(self.cells[_BEGUN]) == epoch + 1
+        if reader == 0:
+            self.cells[_BEGUN] = epoch + 1
+        return Loop(epoch, mark, reader, readers, state, is_again)
+
+    def end(self, loop: Loop) -> bool:
+        """End the loop of one reader; return whether it was the last one, whose end sets the next epoch."""
+        # Workers of an earlier loop, which was left, must not count as those of this one.
+        if self.cells[_ENDS + loop.reader] == -loop.mark:
+            self.cells[_ENDS + loop.reader] = loop.mark
+        ends = {int(self.cells[_ENDS + reader]) for reader in range(loop.readers)}
+        # Readers that end at the same time all write the same.
+        if ends != {loop.mark} or self.epoch != loop.epoch:
+            return False
+        self.cells[_EPOCH] = loop.epoch + 1
+        return True
+
+    def is_running(self) -> bool:
+        """Return whether a loop was begun that has not ended, and no epoch was set since."""
+        for reader in range(_ENDS, len(self.cells)):
+            if self.cells[reader] <= 0:
+                return bool(self.cells[reader] < 0)
+        return False

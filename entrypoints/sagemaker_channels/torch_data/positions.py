@@ -1,0 +1,72 @@
+"""The state of a rank's loader: of its readers, after the batch that the loop got last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sagemaker_channels.epoch.samples import Samples
+from sagemaker_channels.epoch.states import State
+from sagemaker_channels.torch_data.stream_dataset import StreamDataset
+
+
+class Positions:
+    """The positions of a loader's readers, which make batches in turns.
+
+    Args:
+        dataset: What they read.
+        readers: Their number.
+    """
+
+    def __init__(self, dataset: StreamDataset, readers: int) -> None:
+        self._dataset, self._readers = dataset, readers
+        self._epoch = -1  # of the last loop
+        self.is_ended = False
+        self._states: list[Callable[[], State]] = []
+        self.turn = 0  # of the next batch
+
+    def begin(self, samples: Sequence[Samples], state: State | None) -> None:
+        """Begin a loop over samples that are at a state."""
+        self._epoch, self.is_ended = samples[0].epoch, False
+        states = [each.state_dict() for each in samples]  # before they are read
+        self._states = [lambda state=each: state for each in states]  # type: ignore[misc]
+        self.turn = self._turn_of(state, states)
+
+    def _turn_of(self, state: State | None, states: Sequence[State]) -> int:
+        """Return the turn of a loaded state, if its readers are these."""
+        turn, among = (state or {}).get("turn", {}).get(self._group(states), (0, 0))
+        return turn if among == self._readers and state and state["history"] == states[0]["history"] else 0
+
+    def move(self, reader: int, state: Callable[[], State]) -> None:
+        """Record where a reader is after its batch, which the loop gets now."""
+        self._states[reader], self.turn = state, (reader + 1) % self._readers
+
+    def end(self) -> None:
+        """Record that every reader has ended."""
+        self.is_ended = True
+
+    def state_dict(self) -> State:
+        """Return the state of all readers."""
+        epoch = self._dataset.epoch
+        if not self._states or self._epoch not in (epoch, epoch - self.is_ended):
+            states = [each.state_dict() for each in self._dataset.waiting(self._readers)]
+            return self._of_all(states, self._turn_of(self._dataset.epochs.waiting, states))
+        state = self._of_all([each() for each in self._states], self.turn)
+        return {**state, "at": dict.fromkeys(state["at"])} if self.is_ended else state
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue at a state of any loader, rank or job with the next loop."""
+        self._dataset.load_state_dict(state)
+        self._states = []
+
+    def _of_all(self, states: Sequence[State], turn: int) -> State:
+        listing: dict[str, list[int]] = {}
+        for state in states:
+            listing |= {name: max(pair, listing.get(name, pair)) for name, pair in state["listing"].items()}
+        turns = {name: pair for state in states for name, pair in state["turn"].items()}
+        if self._readers > 1:
+            turns[self._group(states)] = [turn, self._readers]
+        at = {index: position for state in states for index, position in state["at"].items()}
+        return {**states[0], "at": at, "listing": listing, "turn": turns}
+
+    def _group(self, states: Sequence[State]) -> str:
+        return f"readers of {min(states[0]['at'], key=int)}"

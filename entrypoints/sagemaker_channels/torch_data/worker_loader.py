@@ -1,0 +1,131 @@
+"""A DataLoader with a position: its workers make whole batches, and send with each where they are after it."""
+
+# ruff: noqa: TID253 - its name says that this file imports torch
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+
+from sagemaker_channels.epoch.states import State
+from sagemaker_channels.errors import whole_number
+from sagemaker_channels.torch_data.loader import check_dataset
+from sagemaker_channels.torch_data.positions import Positions
+from sagemaker_channels.torch_data.shared_memory import shared
+from sagemaker_channels.torch_data.stream_dataset import StreamDataset
+
+
+class WorkerLoader(DataLoader[Any]):
+    """Batches of a dataset, made by worker processes, in whose middle a job can be resumed; one epoch per iteration.
+
+    Transforms in pure Python are faster in processes than in a ThreadLoader's threads. A plain DataLoader reads the same, but does
+    not know its position.
+
+    Args:
+        dataset: A ChannelDataset or MixedDataset.
+        batch_size: Samples per batch.
+        collate_fn: A function that makes a batch from a list of samples.
+        drop_last: Whether to drop each worker's incomplete last batch.
+        how: Other arguments of DataLoader, such as num_workers and pin_memory.
+
+    Raises:
+        TypeError: The dataset is of another kind.
+        ValueError: `batch_size` is not a whole number from 1 on.
+    """
+
+    dataset: Any
+    _is_accelerate_prepared = True  # accelerate's mark of a loader that it leaves as it is; batches stay on the CPU
+
+    def __init__(
+        self,
+        dataset: StreamDataset,
+        batch_size: int = 1,
+        *,
+        collate_fn: Callable[[list[Any]], Any] = default_collate,
+        drop_last: bool = False,
+        **how: Any,
+    ) -> None:
+        check_dataset(dataset, "WorkerLoader")
+        self._size, self._drops = whole_number("batch_size", batch_size, 1), drop_last
+        batches = _Batches(dataset, self._size, collate_fn, drops_last=drop_last)
+        super().__init__(batches, None, collate_fn=_as_it_is, **how)
+        self._batches, self.readers = batches, max(1, self.num_workers)
+        self._positions = Positions(dataset, self.readers)
+
+    @property
+    def stream(self) -> StreamDataset:
+        """The dataset."""
+        return self._batches.dataset
+
+    def __len__(self) -> int:
+        """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
+        return self.stream.batches(self._size, self.readers, drop_last=self._drops)
+
+    def __bool__(self) -> bool:
+        return True  # without counting
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the dataset's next iteration, from 0."""
+        self.stream.set_epoch(epoch)
+
+    def state_dict(self) -> State:
+        """Return the position of the last iteration: after the batch that it yielded last."""
+        return self._positions.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue at a state of any loader or dataset, or at the merged one of all ranks, with the next iteration.
+
+        Raises:
+            ChannelError: It is no state of ours.
+        """
+        self._positions.load_state_dict(state)
+
+    def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
+        placement, (loop, samples) = self.stream.own_placement, self.stream.begin(self.readers)
+        self._positions.begin(samples, loop.state)
+        if loop.state is not None or self._batches.state is not None:
+            self._iterator = None  # Workers that stayed over an epoch do not know of it.
+        self._batches.state, self._batches.turn = loop.state, self._positions.turn
+        return self._loop(loop, placement)
+
+    def _loop(self, loop: Any, placement: Any) -> Generator[Any, None, None]:
+        for reader, state, batch in super().__iter__():
+            self._positions.move(reader, partial(_as_it_is, state))
+            yield batch
+            del batch
+        self._positions.end()
+        self.stream.end(loop, placement)
+
+
+class _Batches(IterableDataset[Any]):
+    """What a worker makes: its number, its position, and a batch."""
+
+    def __init__(self, dataset: StreamDataset, size: int, collate: Callable[..., Any], *, drops_last: bool) -> None:
+        self.dataset, self._size, self._collate, self._drops_last = dataset, size, collate, drops_last
+        self.shared_work = dataset.shared_work  # for `timed`
+        self.state: State | None = None
+        self.turn = 0  # the reader of the first batch
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        number, readers = (info.id, info.num_workers) if info else (0, 1)
+        reader = (number + self.turn) % readers  # a DataLoader begins with worker 0
+        samples = self.dataset.samples(reader, readers)
+        if self.state is not None and self.state["epoch"] == samples.epoch:
+            samples.load_state_dict(self.state)
+        with closing(samples):
+            made = self.dataset.metered(self.dataset.over(samples))
+            made = made if info is None else map(shared, made)
+            while batch := list(islice(made, self._size)):
+                if len(batch) == self._size or not self._drops_last:
+                    yield reader, samples.state_dict(at_end=True), self._collate(batch)
+                del batch
+
+
+def _as_it_is(item: Any) -> Any:
+    return item

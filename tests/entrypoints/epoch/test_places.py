@@ -1,0 +1,69 @@
+"""Prefixes of buckets and folders as channels, without a job: in a notebook, on EC2 or HyperPod."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from sagemaker_channels import ChannelDataset, ChannelError, ThreadLoader, open_channel
+from sagemaker_channels.epoch.placement import Shard
+from served_bucket import serve
+from shuffled_channels import EVERY, SHUFFLED, make_environment, text_of, texts
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a job's channel `objects`; this process has no job."""
+    here = make_environment(tmp_path / "job").channels["objects"].path
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "none"))
+    return here
+
+
+def test_folder_has_the_samples_of_a_channel_in_the_same_order(folder: Path, tmp_path: Path) -> None:
+    environment = make_environment(tmp_path / "other")
+    with open_channel(str(folder), 1, shard=Shard(1, 3), **SHUFFLED) as samples:
+        assert list(map(text_of, samples)) == texts(environment, "objects", 1, Shard(1, 3), **SHUFFLED)
+    assert [text_of(sample) for sample in ChannelDataset(folder)] == sorted(EVERY)  # type: ignore[arg-type]
+
+
+def test_folder_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    whole = list(ThreadLoader(ChannelDataset("./objects", transform=text_of, seed=3), 4, collate_fn=list))
+    first = ThreadLoader(ChannelDataset("./objects", transform=text_of, seed=3), 4, collate_fn=list)
+    before = list(islice(first, 5))
+    again = ThreadLoader(ChannelDataset("./objects", transform=text_of, seed=3), 4, collate_fn=list)
+    again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert before + list(again) == whole
+
+
+def test_prefix_has_the_samples_of_a_folder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s3").mkdir()
+    folder.parent.rename(tmp_path / "s3/bucket")
+    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "any")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        found = [text_of(sample) for sample in open_channel("s3://bucket/objects/", **SHUFFLED)]
+    assert found == [text_of(sample) for sample in open_channel(f"{tmp_path}/s3/bucket/objects", **SHUFFLED)]
+
+
+def test_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "none"))
+    with pytest.raises(ChannelError, match=r"channel './nothing-here'"):
+        list(open_channel("./nothing-here"))
+    with pytest.raises(ChannelError, match=r"this job has no channel 'images'; it has none; a folder is ./images"):
+        open_channel("images")
+
+
+def test_library_reads_a_folder_without_other_packages(folder: Path) -> None:
+    library = Path(__file__).parents[3] / "entrypoints"
+    code = f"import sys; sys.path.insert(0, {str(library)!r}); from sagemaker_channels import open_channel; "
+    code += f"print(sum(1 for _ in open_channel({str(folder)!r})))"
+    process = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == f"{len(EVERY)}\n"

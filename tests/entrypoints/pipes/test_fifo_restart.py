@@ -1,0 +1,221 @@
+"""Which FIFO an epoch is read from: in a new container, after a restart, and after a job that was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from patience import wait_for
+from pipe_feeder import Feed, brokers
+from pipe_jobs import COUNT, end_of, epoch_of, job, lines_of, words
+from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.job.process_identity import Processes
+from sagemaker_channels.readers import fifo, fifo_numbers
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
+
+
+@pytest.fixture
+def fed_root(root: Path, feed: Feed) -> Path:
+    """The root, with a feeder of its channel `lines`."""
+    feed("lines", lines_of)
+    return root
+
+
+def test_first_requested_epoch_is_read_from_fifo_0(fed_root: Path) -> None:
+    environment = load_environment(fed_root, {})
+    for epoch in (3, 4, 5):
+        assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch - 3)
+    with pytest.raises(ChannelError, match=r"epoch 2 was read already \(this job began with epoch 3\)"):
+        next(open_channel("lines", 2, environment=environment))
+    wait_for((fed_root / contract.DATA_DIR / "lines_3").exists)
+    with pytest.raises(ChannelError, match=r"epoch 5 was read already \(the FIFO of epoch 6 exists\)"):
+        next(open_channel("lines", 5, environment=environment))
+    assert words(open_channel("lines", 6, environment=environment)) == epoch_of(3)
+
+
+def test_fifos_made_beforehand_are_read_by_their_numbers(root: Path) -> None:
+    """SageMaker does not do this, but a user who tries a script by hand may."""
+    environment = load_environment(root, {})
+    for number in range(3):
+        path = root / contract.DATA_DIR / contract.fifo_name("lines", number)
+        os.mkfifo(path)
+        threading.Thread(target=path.write_bytes, args=(lines_of(number),), daemon=True).start()
+    for epoch in range(3):
+        assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch)
+
+
+def test_fifo_that_was_read_is_waited_for_briefly(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fifo, "REREAD_SECONDS", 1.0)
+    environment = load_environment(root, {})
+    path = root / contract.DATA_DIR / contract.fifo_name("lines", 0)
+    os.mkfifo(path)
+    for _ in range(2):  # the second time fed by hand
+        threading.Thread(target=path.write_bytes, args=(lines_of(0),), daemon=True).start()
+        assert words(open_channel("lines", 0, environment=environment)) == epoch_of(0)
+    with pytest.raises(
+        ChannelError, match=r"epoch 0 was read already \(no feeder has written to .* again within 1 s\)"
+    ):
+        next(open_channel("lines", 0, environment=environment))
+
+
+def test_read_only_folder_keeps_the_record_in_the_temporary_folder(
+    fed_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fed_root / contract.DATA_DIR / contract.epochs_name("lines")).mkdir()  # stops root, too
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    environment = load_environment(fed_root, {})
+    for epoch in (3, 4):
+        assert words(open_channel("lines", epoch, environment=environment)) == epoch_of(epoch - 3)
+    with pytest.raises(ChannelError, match=r"epoch 2 was read already \(this job began with epoch 3\)"):
+        next(open_channel("lines", 2, environment=environment))
+    assert len(list((tmp_path / "temporary").iterdir())) == 1
+    assert not [path for path in (fed_root / contract.DATA_DIR).iterdir() if path.is_file()]
+
+
+@pytest.mark.parametrize(("workers", "start"), [(1, "fork"), (2, "fork"), (2, "spawn")])
+def test_workers_of_later_epochs_read_the_next_fifos(fed_root: Path, workers: int, start: str) -> None:
+    dataset = ChannelDataset("lines", environment=load_environment(fed_root, {}))
+    loader = DataLoader(dataset, 50, num_workers=workers, collate_fn=list, multiprocessing_context=start)
+    for epoch in (3, 4):
+        dataset.set_epoch(epoch)
+        assert sorted(words(sample for batch in loader for sample in batch)) == epoch_of(epoch - 3)
+    loader = DataLoader(dataset, 50, collate_fn=list)  # in this process, after that
+    dataset.set_epoch(5)
+    assert sorted(words(sample for batch in loader for sample in batch)) == epoch_of(2)
+
+
+def test_fifo_written_and_removed_between_two_checks_is_read(root: Path) -> None:
+    first, second = (root / contract.DATA_DIR / contract.fifo_name("lines", number) for number in (0, 1))
+    os.mkfifo(first)
+
+    class Interrupted(fifo.PendingFifo):
+        """Between its first look for bytes and its look for FIFOs, a feeder writes all and makes the next one."""
+
+        waits = 0
+
+        def wait(self, seconds: float) -> bool:
+            seen = super().wait(seconds)
+            self.waits += self.descriptor >= 0
+            if self.waits == 2 and first.exists():
+                with first.open("wb") as stream:
+                    stream.write(lines_of(0))
+                first.unlink()
+                os.mkfifo(second)
+            return seen
+
+    pending = Interrupted(load_environment(root, {}).channels["lines"], 5, Processes([os.getpid()]))
+    descriptors = (pending.try_open() for _ in range(3))
+    with open(next(found for found in descriptors if found is not None), "rb") as stream:  # noqa: PTH123 - a descriptor
+        assert stream.read() == lines_of(0)
+    pending.close()
+
+
+@pytest.mark.parametrize("moment", ["after the listing", "before the open"])
+def test_feeder_that_moves_on_while_a_restarted_job_looks_is_followed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """SageMaker's feeder notices at any moment that the readers of the last attempt have ended."""
+    channel = load_environment(root, {}).channels["lines"]
+    fifo_numbers.record_opened(channel, 1, 1, Processes(started={os.getpid(): "a process that has ended"}))
+    old, new = (channel.path.with_name(contract.fifo_name("lines", number)) for number in (2, 3))
+    os.mkfifo(old)
+
+    def move_on() -> None:
+        if old.exists():
+            old.unlink()
+            os.mkfifo(new)
+            threading.Thread(target=new.write_bytes, args=(lines_of(3),), daemon=True).start()
+
+    list_folder, open_file = Path.iterdir, os.open
+
+    def listed(folder: Path) -> list[Path]:
+        found = list(list_folder(folder))
+        move_on()
+        return found
+
+    def opened(path: Any, *options: Any, **more: Any) -> int:
+        if path == old:
+            move_on()
+        return open_file(path, *options, **more)
+
+    if moment == "after the listing":
+        monkeypatch.setattr(Path, "iterdir", listed)
+    else:
+        monkeypatch.setattr(os, "open", opened)
+    assert words(open_channel("lines", 2, environment=load_environment(root, {}))) == epoch_of(3)
+    assert not old.exists()
+
+
+READ = """
+dataset = ChannelDataset("lines", transform=words)
+for epoch in json.loads(sys.argv[1]):
+    dataset.set_epoch(epoch)
+    loader = DataLoader(dataset, 10, num_workers=int(sys.argv[2]), collate_fn=list)
+    report(sorted(sample for batch in loader for sample in batch))
+"""
+STOPPED = """
+dataset = ChannelDataset("lines", transform=words)
+batches = iter(DataLoader(dataset, 10, num_workers=int(sys.argv[1]), collate_fn=list))
+next(batches)
+report([os.getpid(), *(worker.pid for worker in getattr(batches, "_workers", ()))])
+signal.pause()
+"""
+
+
+def next_line(process: subprocess.Popen[str]) -> Any:
+    """Its next line."""
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_job_after_a_killed_one_reads_the_next_fifo(fed_root: Path, workers: int) -> None:
+    with job(fed_root, STOPPED, str(workers)) as first:
+        next_line(first)
+        first.kill()
+    again = end_of(job(fed_root, READ, "[2, 3]", str(workers)))
+    assert [sorted({fifo for fifo, _ in epoch}) for epoch in again] in ([[1], [2]], [[2], [3]])  # one was read ahead
+    assert all(len(epoch) == COUNT for epoch in again)
+
+
+def test_workers_that_outlive_their_process_do_not_keep_the_broker(fed_root: Path) -> None:
+    """They notice 5 s later. The broker once ended only then, and refused the next job's epoch as read already."""
+    with job(fed_root, STOPPED, "3") as first:
+        _, *workers = next_line(first)
+        first.kill()
+        first.wait()
+        wait_for(lambda: not brokers(fed_root))
+        for worker in workers:
+            os.kill(worker, 0)  # still there
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_broker_of_a_killed_job_gives_way_to_the_next_job(fed_root: Path) -> None:
+    with job(fed_root, STOPPED, "3") as first:
+        next_line(first)
+        [old] = brokers(fed_root)
+        os.kill(old, signal.SIGSTOP)
+        first.kill()
+    second = job(fed_root, READ, "[7]", "3")
+    children = Path(f"/proc/{second.pid}/task/{second.pid}/children")
+    wait_for(lambda: len(children.read_text().split()) >= 3)  # its workers, which find the old one
+    os.kill(old, signal.SIGCONT)
+    [epoch] = end_of(second)
+    assert len(epoch) == COUNT

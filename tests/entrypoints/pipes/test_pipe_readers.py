@@ -1,0 +1,207 @@
+"""One Pipe for all ranks and workers of a host: each reader gets its shard, in every epoch and format."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patience import PATIENCE, wait_for
+from pipe_feeder import LINES, Feed, brokers, lines_of, loaded, numbers, side_by_side
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.recordio import image_recordio, recordio
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(("workers", "start"), [(2, "fork"), (5, "fork"), (2, "spawn")])
+def test_workers_together_read_every_sample_once(
+    environment: Environment, feed: Feed, workers: int, start: str
+) -> None:
+    feed("lines", lines_of)
+    batches = list(loaded(environment, workers, multiprocessing_context=start))
+    assert sorted(numbers(sample for batch in batches for sample in batch)) == list(range(5000))
+    # Worker w has every workers-th sample: the assignment does not depend on who is fast.
+    assert all(len({number % workers for number in numbers(batch)}) == 1 for batch in batches)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_consecutive_epochs_are_read_by_one_broker(
+    environment: Environment, root: Path, feed: Feed, persistent: bool
+) -> None:
+    feeder = feed("lines", lines_of)
+    loader = loaded(environment, 2, persistent_workers=persistent, multiprocessing_context="fork")
+    dataset: Any = loader.dataset
+    for epoch in range(3):
+        dataset.set_epoch(epoch)
+        found = numbers((sample for batch in loader for sample in batch), epoch)
+        assert sorted(found) == list(range(5000))
+        assert len(brokers(root)) == 1
+        wait_for(lambda epoch=epoch: epoch + 1 in feeder.started)  # before anybody has asked for it
+    assert max(feeder.started) == 3  # and not more than the next one
+
+
+def test_changed_number_of_workers_reads_the_next_epoch_whole(environment: Environment, feed: Feed) -> None:
+    feed("lines", lines_of)
+    for epoch, workers in enumerate((2, 3, 0, 1, 2)):
+        loader = loaded(environment, workers, multiprocessing_context="fork" if workers else None)
+        dataset: Any = loader.dataset
+        dataset.set_epoch(epoch)
+        assert sorted(numbers((sample for batch in loader for sample in batch), epoch)) == list(range(5000))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_early_break_leaves_the_next_epoch_readable(environment: Environment, feed: Feed, persistent: bool) -> None:
+    feed(
+        "lines",
+        lambda epoch: lines_of(epoch) * 40,
+    )
+    loader = loaded(environment, 2, persistent_workers=persistent, multiprocessing_context="fork")
+    dataset: Any = loader.dataset
+    for epoch in range(3):
+        dataset.set_epoch(epoch)
+        for batch in loader:
+            assert len(numbers(batch, epoch)) == 50
+            break
+
+
+def test_shards_of_every_format_equal_a_single_readers_samples(environment: Environment, feed: Feed) -> None:
+    stream = BytesIO()
+    tar_write.write(stream, ({"__key__": f"{n:03d}", "bin": os.urandom(n * 900), "cls": b"%d" % n} for n in range(60)))
+    records = BytesIO()
+    recordio.write(records, [image_recordio.encode(os.urandom(30_000 * (n % 2) + 5), float(n)) for n in range(41)])
+    for name, data, form in (("tar", stream, None), ("images", records, "image-recordio"), ("wrapped", records, None)):
+        feed(name, lambda epoch, data=data: data.getvalue())
+        parts = side_by_side(environment, name, 3, format=form)
+        whole = list(open_channel(name, 1, format=form, environment=environment, shard=Shard()))
+        assert [whole[index::3] for index in range(3)] == parts
+        assert len(whole) in (60, 41)
+
+
+def test_shards_of_other_hosts_are_dropped(environment: Environment, feed: Feed) -> None:
+    feed("lines", lines_of)
+    found: list[Any] = []
+    shards = [Shard(index, 6, readers=2) for index in (1, 4)]  # numbered as some launchers number ranks
+    threads = [
+        threading.Thread(
+            target=lambda shard=shard: found.extend(
+                numbers(open_channel("lines", environment=environment, shard=shard))
+            )
+        )
+        for shard in shards
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(found) == sorted([*range(1, 5000, 6), *range(4, 5000, 6)])
+
+
+def test_channels_read_at_the_same_time_have_their_own_brokers(
+    environment: Environment, root: Path, feed: Feed
+) -> None:
+    feed("lines", lines_of)
+    records = BytesIO()
+    recordio.write(records, LINES)
+    feed("images", lambda epoch: records.getvalue())
+    pairs = zip(
+        *(open_channel(name, environment=environment, shard=Shard(0, 2)) for name in ("lines", "images")), strict=True
+    )
+    assert sum(1 for _ in pairs) == 2500  # one reader each, without a broker
+    assert brokers(root) == []
+    found: dict[str, Any] = {}
+    threads = [
+        threading.Thread(target=lambda name=name: found.update({name: side_by_side(environment, name, 2, epoch=1)}))
+        for name in ("lines", "images")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert len(brokers(root)) == 2
+    assert {name: [len(part) for part in parts] for name, parts in found.items()} == {
+        "lines": [2500, 2500],
+        "images": [2500, 2500],
+    }
+
+
+def test_torchrun_ranks_with_workers_read_whole_epochs_and_leave_no_broker(
+    root: Path, feed: Feed, tmp_path: Path
+) -> None:
+    feed("lines", lines_of)
+    script = textwrap.dedent(
+        """
+        import json, os, sys
+        from pathlib import Path
+        from torch.utils.data import DataLoader
+        from sagemaker_channels.torch_data.dataset import ChannelDataset
+
+        dataset = ChannelDataset("lines")
+        found = []
+        for epoch in range(2):
+            dataset.set_epoch(epoch)
+            batches = DataLoader(dataset, 50, num_workers=2, collate_fn=list)
+            found.append([sample["data"].decode() for batch in batches for sample in batch])
+        Path(f"found-{os.environ['RANK']}.json").write_text(json.dumps(found))
+        """
+    )
+    (tmp_path / "script.py").write_text(script)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "script.py"]
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(REPOSITORY / "entrypoints"),
+        "SAGEMAKER_BASE_DIR": str(root),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads((tmp_path / f"found-{rank}.json").read_text()) for rank in range(2)]
+    for epoch in range(2):
+        for rank in range(2):
+            wanted = [f"{epoch} {line.decode()}" for line in LINES[rank::2]]
+            assert sorted(ranks[rank][epoch]) == wanted
+    wait_for(lambda: not brokers(root))  # they end by themselves, a moment after the training
+
+
+def test_formats_with_options_and_arrays_pass_the_broker(environment: Environment, feed: Feed) -> None:
+    feed("lines", lambda epoch: b"a,b\n" + b"".join(b"%d,x\n" % n for n in range(10)))
+    parts = side_by_side(environment, "lines", 2, format="csv; header=present")
+    assert [[sample["a"] for sample in part] for part in parts] == [list("02468"), list("13579")]
+    records = BytesIO()
+    recordio.write(records, [image_recordio.encode(b"image", [float(n)] * 9000) for n in range(4)])
+    feed("wrapped", lambda epoch: records.getvalue())
+    parts = side_by_side(environment, "wrapped", 2)
+    assert [len(sample["data"]) for part in parts for sample in part] == [24 + 36_000 + 5] * 4
+
+
+def test_damaged_stream_raises_in_every_reader_after_its_good_samples(environment: Environment, feed: Feed) -> None:
+    stream = BytesIO()
+    tar_write.write(stream, ({"__key__": f"{n:03d}", "bin": bytes(100)} for n in range(10)))
+    feed("tar", lambda epoch: stream.getvalue()[: 6 * 1024 + 700])
+    for error in side_by_side(environment, "tar", 3):
+        assert isinstance(error, CorruptError)
+        assert str(error).startswith("channel 'tar': byte 6144: the stream ends at byte 6844")
+    records = BytesIO()
+    recordio.write(records, [image_recordio.encode(b"image"), b"short"])
+    feed("images", lambda epoch: records.getvalue())
+    for error in side_by_side(environment, "images", 2, format="image-recordio"):
+        assert isinstance(error, CorruptError) and str(error).startswith("channel 'images': byte ")

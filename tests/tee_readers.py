@@ -1,0 +1,143 @@
+"""Helpers of the tee's tests: a Pipe whose epochs are larger than the ring, readers in processes of their own, and the tees."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from patience import PATIENCE, wait_for
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.readers import tee
+
+DATA = random.Random(1).randbytes(20_000_003)
+
+
+def content(fifo: int) -> bytes:
+    return b"%d:" % fifo + DATA
+
+
+def digest(data: bytes) -> str:
+    return f"{data[:20].split(b':')[0].decode()} {len(data)} {hashlib.sha256(data).hexdigest()}"
+
+
+def whole(fifo: int) -> str:
+    """What a reader reports of an epoch that it has read whole."""
+    return digest(content(fifo))
+
+
+def pipe(root: Path, name: str = "lines") -> Channel:
+    return Channel(name, "Pipe", None, "FullyReplicated", "None", root / contract.DATA_DIR / name)
+
+
+def bytes_of(channel: Channel, epoch: int, readers: int, reader: int | None = None) -> bytes:
+    stream = tee.open_stream(channel, epoch, readers, reader=reader)
+    assert stream is not None
+    with closing(stream):
+        return stream.read()
+
+
+def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
+    """What the function returns for the numbers from 0, all at the same time."""
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count), timeout=PATIENCE))
+
+
+def side_by_side(channel: Channel, epoch: int, readers: int) -> list[Any]:
+    """What each of several threads reads, as `digest` says, or its error."""
+
+    def read(number: int) -> str:
+        try:
+            return digest(bytes_of(channel, epoch, readers, number))
+        except ChannelError as error:
+            return str(error)
+
+    return in_threads(read, readers)
+
+
+def tees(*channels: Channel) -> list[int]:
+    """The processes that serve these channels."""
+    names = {tee.address(channel).replace("\0", "@").encode() for channel in channels}
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if names & {*(entry / "cmdline").read_bytes().split(b"\0")}:
+                found.append(int(entry.name))
+    return found
+
+
+def kill_tees(*channels: Channel) -> None:
+    def are_gone() -> bool:
+        left = tees(*channels)
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        return not left
+
+    wait_for(are_gone)
+
+
+SCRIPT = """
+    import json, os, sys, time
+    from contextlib import closing
+    from pathlib import Path
+    sys.path.insert(0, str(Path(sys.argv[1]) / "tests"))
+    from sagemaker_channels.readers.tee import open_stream
+    from tee_readers import digest, pipe
+
+    root, readers, number, how, *epochs = json.loads(sys.argv[2])
+    for epoch in epochs:
+        is_first = epoch == epochs[0]
+        stream = open_stream(pipe(Path(root)), epoch, readers, finished=how == "finished" and is_first, reader=number)
+        if stream is None:
+            print(json.dumps(None), flush=True)
+            continue
+        with closing(stream):
+            if how == "begins":  # and waits to be ended
+                stream.read(1)
+                print(json.dumps("begun"), flush=True)
+                sys.stdin.read()
+            print(json.dumps(digest(stream.read(1 if how == "leaves" and is_first else -1))), flush=True)
+        if how == "pauses":
+            sys.stdin.readline()
+"""
+
+
+def started(root: Path, readers: int, number: int, how: str, *epochs: int, **environ: str) -> subprocess.Popen[str]:
+    """A process of its own that reads these epochs and prints, in JSON, what `digest` says of each."""
+    repository = Path(__file__).parents[1]
+    arguments = [str(repository), json.dumps([str(root), readers, number, how, *epochs])]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), *arguments],
+        env={**os.environ, "PYTHONPATH": str(repository), **environ},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def next_line(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def printed(process: subprocess.Popen[str]) -> list[Any]:
+    """The lines that it has printed, once it has ended."""
+    with process:
+        out, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    return [json.loads(text) for text in out.splitlines()]
