@@ -27,7 +27,7 @@ import bench_decoding
 import bench_listing
 import bench_loaders
 import bench_memory
-import bench_pipe_broker
+import bench_pipe_readers
 import bench_recordio_protobuf
 import bench_resharding
 import bench_resume
@@ -45,7 +45,7 @@ BENCHMARKS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
     "sequential": lambda folder: bench_sequential.measure(),
     "tfrecord": lambda folder: bench_tfrecord.measure(),
     "recordio-protobuf": lambda folder: bench_recordio_protobuf.measure(),
-    "pipe": lambda folder: bench_pipe_broker.measure(),
+    "pipe": lambda folder: bench_pipe_readers.measure(),
     "connector": connector.measure,
     "listing": bench_listing.measure,
     "shards": shards.measure,

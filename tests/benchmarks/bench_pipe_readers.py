@@ -1,4 +1,7 @@
-"""A Pipe of 100 KB tar members through the broker and two DataLoader workers: against reading it directly, and against `cat`.
+"""A Pipe of 100 KB tar members by several readers of a host: DataLoader's workers and ranks, against reading it directly and `cat`.
+
+Each of several readers gets the whole stream from the tee, and splits all of it. Ranks read without a loader, and a rank alone by
+a ThreadLoader, which reads the FIFO itself.
 
 Two figures, since DataLoader's queue is a limit of its own: `sizes` hands over a number for each sample, as a training does
 that decodes in its workers to something small; `bytes` hands the bytes over. Processes are up before the time begins.
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import multiprocessing
 import os
 import subprocess
 import tempfile
@@ -25,10 +29,12 @@ from torch.utils.data import DataLoader
 
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.records.archives import tar_write
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 SIZE = 100_000
 BATCH = 32
@@ -57,12 +63,22 @@ def measure(megabytes: int = 512) -> list[Row]:
                 "limit": lambda: _raw(folder, shard),
             }
         )
-    work = "Pipe, tar of 100 KB members, broker and 2 workers"
+        ranks = interleaved(
+            {
+                "1": lambda: _threads(folder, shard),
+                "2": lambda: _ranks(folder, shard, 2),
+                "8": lambda: _ranks(folder, shard, 8),
+                "limit": lambda: _raw(folder, shard),
+            }
+        )
+    work = "Pipe, tar of 100 KB members, 2 workers"
     rows = []
     for what, found in (("sizes", sizes), ("bytes", whole)):
         peers = [peer for peer in ("direct", "limit", "copies") if peer in found]
         rows += [row(f"{work}, {what}", found, peer, 0) for peer in peers]
     rows.append(row(f"{work}, bare copies", {**whole, "ours": whole["copies"]}, "limit", 0))
+    for count in ("1", "2", "8"):
+        rows.append(row(f"Pipe, tar of 100 KB members, {count} rank(s)", {**ranks, "ours": ranks[count]}, "limit", 0))
     return [{**each, "megabytes": megabytes} for each in rows]
 
 
@@ -113,6 +129,39 @@ def _direct(folder: Path, shard: Path) -> float:
         for sample in open_channel("train", environment=environment):
             _size(sample)
         return time.perf_counter() - start
+
+
+def _threads(folder: Path, shard: Path) -> float:
+    environment = _job(folder)
+    loader = ThreadLoader(ChannelDataset("train", transform=_size, environment=environment), BATCH, num_workers=2)
+    start = time.perf_counter()
+    with _feed(environment, 0, shard):
+        for _ in loader:
+            pass
+        return time.perf_counter() - start
+
+
+def _ranks(folder: Path, shard: Path, count: int) -> float:
+    environment, context = _job(folder), multiprocessing.get_context("fork")
+    ready = context.Barrier(count + 1)
+    ranks = [
+        context.Process(target=_rank, args=(environment, Shard(rank, count, count), ready)) for rank in range(count)
+    ]
+    for rank in ranks:
+        rank.start()
+    ready.wait()
+    start = time.perf_counter()
+    with _feed(environment, 0, shard):
+        for rank in ranks:
+            rank.join()
+        assert not any(rank.exitcode for rank in ranks)
+        return time.perf_counter() - start
+
+
+def _rank(environment: Environment, shard: Shard, ready: Any) -> None:
+    ready.wait()
+    for sample in open_channel("train", environment=environment, shard=shard):
+        _size(sample)
 
 
 def _raw(folder: Path, shard: Path) -> float:
