@@ -261,7 +261,7 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
         (["status"], "Missing argument 'NAME'. Write a training job's name; `launch list` shows the names."),
         (
             ["list", "--status", "ended"],
-            "'ended' is not one of 'InProgress', 'Completed', 'Failed', 'Stopping', 'Stopped'.",
+            "'ended' is not one of 'InProgress', 'Completed', 'Failed', 'Stopping', 'Stopped', 'Deleting'.",
         ),
     ],
 )
@@ -271,7 +271,7 @@ def test_missing_or_wrong_argument_states_what_to_write(folder: Path, args: list
 
 
 def test_help_writes_statuses_as_aws_does(folder: Path) -> None:
-    assert "[InProgress|Completed|Failed|Stopping|Stopped]" in launch("list", "--help").stdout
+    assert "[InProgress|Completed|Failed|Stopping|Stopped|Deleting]" in launch("list", "--help").stdout
 
 
 @pytest.mark.parametrize("code", all_codes())
