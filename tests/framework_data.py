@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.map import MountedMapDataset
+from sagemaker_channels.torch_data.map import ChannelMapDataset
 from sagemaker_channels.torch_data.ranks import gather_state, uneven_ranks
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
@@ -42,7 +42,7 @@ def dataset_of(root: Path, kind: str, transform: Any = number_of) -> Any:
     """Return a dataset of a channel, of both (`mixed`), or with random access (`map`)."""
     environment = load_environment(root, dict(os.environ))
     if kind == "map":
-        return MountedMapDataset("objects", transform, environment=environment)
+        return ChannelMapDataset("objects", transform, environment=environment)
     reading, channels = {"seed": 7, "block": 10}, ("objects", "lines") if kind == "mixed" else (kind,)
     parts = [ChannelDataset(each, transform=transform, **reading, environment=environment) for each in channels]
     return MixedDataset(parts) if kind == "mixed" else parts[0]
@@ -105,7 +105,7 @@ def _spawned(rank: int, dataset: Any, loader: str, folder: str, ranks: int) -> N
 
 def _trained(dataset: Any, loader: str, state: Any = None, stop: int | None = None) -> tuple[Seen, Any]:
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
-    if isinstance(dataset, MountedMapDataset):
+    if isinstance(dataset, ChannelMapDataset):
         sampler: Any = DistributedSampler(dataset)
         batches: Any = DataLoader(dataset, BATCH, sampler=sampler)
     else:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from sagemaker_channels.torch_data.even_loader import EvenLoader as EvenLoader
     from sagemaker_channels.torch_data.even_loader import LightningLoader as LightningLoader
     from sagemaker_channels.torch_data.loader import ThreadLoader as ThreadLoader
-    from sagemaker_channels.torch_data.map import ConnectorMapDataset as ConnectorMapDataset
-    from sagemaker_channels.torch_data.map import MountedMapDataset as MountedMapDataset
+    from sagemaker_channels.torch_data.map import ChannelMapDataset as ChannelMapDataset
     from sagemaker_channels.torch_data.ranks import even_batches as even_batches
     from sagemaker_channels.torch_data.ranks import gather_state as gather_state
     from sagemaker_channels.torch_data.ranks import uneven_ranks as uneven_ranks
@@ -54,7 +53,7 @@ _NAMES_OF = {
     "torch_data.even_loader": "EvenLoader LightningLoader",
     "torch_data.loader": "ThreadLoader",
     "torch_data.ranks": "even_batches gather_state uneven_ranks",
-    "torch_data.map": "ConnectorMapDataset MountedMapDataset",
+    "torch_data.map": "ChannelMapDataset",
     "torch_data.worker_loader": "WorkerLoader",
     "timed_loader": "timed",
 }

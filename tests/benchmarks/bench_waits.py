@@ -21,7 +21,7 @@ from local_job import mounted_job, train_folder
 from rounds import exhaust, interleaved
 from torch.utils.data import DataLoader
 
-from sagemaker_channels import ChannelDataset, MountedMapDataset, ThreadLoader, contract, timed
+from sagemaker_channels import ChannelDataset, ChannelMapDataset, ThreadLoader, contract, timed
 
 FILES = {100: 20_000, 10_000: 10_000, 100_000: 2500}  # by size
 BATCH, ROUNDS = 32, 41
@@ -31,7 +31,7 @@ LOOPS: Mapping[str, Callable[[Any], Any]] = {
     "DataLoader(0)": lambda job: DataLoader(_dataset(job), BATCH, collate_fn=list),
     "DataLoader(2)": lambda job: DataLoader(_dataset(job), BATCH, collate_fn=list, num_workers=2),
     "timed(DataLoader(2))": lambda job: timed(DataLoader(_dataset(job), BATCH, collate_fn=list, num_workers=2)),
-    "map-style": lambda job: DataLoader(MountedMapDataset("train", environment=job), BATCH, collate_fn=list),
+    "map-style": lambda job: DataLoader(ChannelMapDataset("train", environment=job), BATCH, collate_fn=list),
 }
 
 

@@ -126,9 +126,9 @@ def client_alone(prefix: str, ending: str, count: int, size: int | None) -> tupl
 
 
 def _our_map(folder: Path) -> Callable[[], Any]:
-    from sagemaker_channels import ConnectorMapDataset
+    from sagemaker_channels import ChannelMapDataset
 
-    return lambda: ConnectorMapDataset("train", environment=connector_channel(folder, "s3://bucket/small/"))
+    return lambda: ChannelMapDataset("train", environment=connector_channel(folder, "s3://bucket/small/"))
 
 
 def _their_map() -> Callable[[], Any]:

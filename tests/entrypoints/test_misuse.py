@@ -15,9 +15,9 @@ from format_channels import lines_channel
 from sagemaker_channels import (
     ChannelDataset,
     ChannelError,
+    ChannelMapDataset,
     Environment,
     MixedDataset,
-    MountedMapDataset,
     ThreadLoader,
     contract,
     load_checkpoint,
@@ -41,7 +41,7 @@ def environment(tmp_path: Path) -> Environment:
 
 @pytest.mark.parametrize("channel", [None, 3, ["lines"]])
 def test_channel_that_is_not_a_name_is_refused(environment: Environment, channel: Any) -> None:
-    for read in (open_channel, ChannelDataset, MountedMapDataset):
+    for read in (open_channel, ChannelDataset, ChannelMapDataset):
         with pytest.raises(TypeError, match=r"^channel is .*; give a channel's name"):
             read(channel, environment=environment)
     with pytest.raises(TypeError, match=r"^channel is Channel\(.*; give a channel's name"):
@@ -67,7 +67,7 @@ def test_format_or_reading_of_a_wrong_type_is_refused(
 
 @pytest.mark.parametrize("transform", [3, "decode"])
 def test_transform_that_is_not_a_function_is_refused(environment: Environment, transform: Any) -> None:
-    for dataset in (ChannelDataset, MountedMapDataset):
+    for dataset in (ChannelDataset, ChannelMapDataset):
         with pytest.raises(TypeError, match=r"^transform is .*; give a function of a sample"):
             dataset("lines", transform=transform, environment=environment)
 

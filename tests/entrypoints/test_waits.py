@@ -20,7 +20,7 @@ from hypothesis import strategies as some
 from torch.utils.data import DataLoader
 
 from delivered_channels import job
-from sagemaker_channels import ChannelDataset, MixedDataset, MountedMapDataset, ThreadLoader, timed
+from sagemaker_channels import ChannelDataset, ChannelMapDataset, MixedDataset, ThreadLoader, timed
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import STRETCH, Meter, Work, read_block, total
 from sagemaker_channels.waits import Waits, WorkerWaits, about, line_of
@@ -141,8 +141,8 @@ LOADERS: dict[str, Callable[[Environment], Any]] = {
     "workers": lambda job: timed(
         DataLoader(ChannelDataset("train", transform=slow, environment=job), 4, num_workers=2)
     ),
-    "map": lambda job: timed(DataLoader(MountedMapDataset("train", slow, environment=job), 4)),
-    "map workers": lambda job: timed(DataLoader(MountedMapDataset("train", slow, environment=job), 4, num_workers=2)),
+    "map": lambda job: timed(DataLoader(ChannelMapDataset("train", slow, environment=job), 4)),
+    "map workers": lambda job: timed(DataLoader(ChannelMapDataset("train", slow, environment=job), 4, num_workers=2)),
 }
 
 

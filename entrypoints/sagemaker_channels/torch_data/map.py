@@ -40,11 +40,22 @@ Transform: TypeAlias = Callable[[Sample], Any]
 Streams: TypeAlias = Generator[tuple[str | None, ByteStream], None, None]
 
 
-class _MapDataset(Dataset[Any]):
-    """Samples by index, in the order of `keys`."""
+class ChannelMapDataset(Dataset[Any]):
+    """Random access to the objects of a channel, in the order of their keys: `keys` has these by index.
 
-    keys: Sequence[str]  # the samples' keys, by index
-    _reader: Any
+    The dataset lists all objects that this host has. Under FullyReplicated a DistributedSampler divides them among the ranks; under
+    ShardedByS3Key it must divide them among the host's ranks (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK).
+
+    Args:
+        channel: The channel's name, an S3 prefix or a folder.
+        transform: A function of a sample.
+        environment: The job; this container's if not given.
+
+    Raises:
+        ChannelError: The job has no such channel, or it is a Pipe; later: an object cannot be read.
+    """
+
+    keys: Sequence[str]
     _meter: Meter
     _used: tuple[int, bool] | None = None  # the meter's process, and whether the loop records its waits elsewhere
 
@@ -54,9 +65,11 @@ class _MapDataset(Dataset[Any]):
         environment = known_environment(environment)
         self._environment = environment
         self._channel = find_channel(environment, channel)
-        if reader_of(self._channel) is not self._reader:
+        reader = reader_of(self._channel)
+        if reader is None:
             raise ChannelError(
-                f"channel {channel!r} has input_mode {self._channel.mode}, which this dataset does not read; use ChannelDataset"
+                f"channel {channel!r} has input_mode {self._channel.mode}, which has no random access; use ChannelDataset, or"
+                " input_mode: FastFile"
             )
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._transform = timed_transform(transform)
@@ -64,11 +77,13 @@ class _MapDataset(Dataset[Any]):
         self.shared_work = SharedWork([(channel, self._channel.mode)], environment)
         compare_by(exchange)
         keep_in(environment.checkpoint_dir, environment.job_name)
-        self.keys = self._list()
+        self._is_s3 = reader is s3
+        if self._is_s3:
+            self._objects = s3.objects(self._channel)
+            self.keys = Keys(s3.key_of(self._channel, item) for item in self._objects)
+        else:
+            self.keys = mounted.objects(self._channel)
         len(self.keys)  # lists all of them
-
-    def _list(self) -> Keys:
-        raise NotImplementedError
 
     def __len__(self) -> int:
         if self._channel.distribution == contract.SHARDED and len(self._environment.hosts) > 1:
@@ -110,7 +125,12 @@ class _MapDataset(Dataset[Any]):
         return samples
 
     def _streams(self, places: Sequence[int]) -> Streams:
-        raise NotImplementedError
+        if self._is_s3:
+            return s3.open_objects(self._channel, [self._objects[place] for place in places])
+        keys = [self.keys[place] for place in places]
+        if len(keys) > 1:
+            return mounted.open_objects(self._channel, keys)
+        return ((key, mounted.open_file(self._channel, key)) for key in keys)  # One file needs no prefetch.
 
     def _place(self, index: Any) -> int:
         """The number of a sample, from 0. Raises TypeError or IndexError."""
@@ -146,54 +166,3 @@ class _MapDataset(Dataset[Any]):
             add_key_note(error, key, self._channel.name)
             raise
         return transformed if get_worker_info() is None else shared(transformed)
-
-
-class MountedMapDataset(_MapDataset):
-    """Random access to the files of a File, FastFile, EFS or FSx channel, sorted by path.
-
-    The dataset has all files of this host. Under FullyReplicated a DistributedSampler divides them among the ranks; under
-    ShardedByS3Key it must divide them among the host's ranks (num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK).
-
-    Args:
-        channel: The channel's name.
-        transform: A function of a sample.
-        environment: The job; this container's if not given.
-
-    Raises:
-        ChannelError: The job has no such channel, or it does not arrive as files; later: a file cannot be read.
-    """
-
-    _reader = mounted
-
-    def _list(self) -> Keys:
-        return mounted.objects(self._channel)
-
-    def _streams(self, places: Sequence[int]) -> Streams:
-        keys = [self.keys[place] for place in places]
-        if len(keys) > 1:
-            return mounted.open_objects(self._channel, keys)
-        return ((key, mounted.open_file(self._channel, key)) for key in keys)  # One file needs no prefetch.
-
-
-class ConnectorMapDataset(_MapDataset):
-    """Random access to the objects of an S3Connector channel in the order of keys.
-
-    The prefix is listed here, once per host; a DistributedSampler divides it among ranks.
-
-    Args:
-        channel: The channel's name.
-        transform: A function of a sample.
-        environment: The job; this container's if not given.
-
-    Raises:
-        ChannelError: The job has no such channel, or it is not an S3Connector channel; later: S3 refuses an object.
-    """
-
-    _reader = s3
-
-    def _list(self) -> Keys:
-        self._objects = s3.objects(self._channel)
-        return Keys(s3.key_of(self._channel, item) for item in self._objects)
-
-    def _streams(self, places: Sequence[int]) -> Streams:
-        return s3.open_objects(self._channel, [self._objects[place] for place in places])

@@ -24,9 +24,9 @@ def _iterable(source: Source) -> Any:
 
 
 def _map(source: Source) -> Any:
-    from sagemaker_channels.torch_data.map import ConnectorMapDataset
+    from sagemaker_channels.torch_data.map import ChannelMapDataset
 
-    return ConnectorMapDataset(source.channel.name, environment=source.environment)
+    return ChannelMapDataset(source.channel.name, environment=source.environment)
 
 
 def plain_files(source: Source) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_channels import ChannelDataset, ChannelError, ThreadLoader, open_channel
+from sagemaker_channels import ChannelDataset, ChannelError, ChannelMapDataset, ThreadLoader, open_channel
 from sagemaker_channels.epoch.placement import Shard
 from served_bucket import serve
 from shuffled_channels import EVERY, SHUFFLED, make_environment, text_of, texts
@@ -67,3 +67,9 @@ def test_library_reads_a_folder_without_other_packages(folder: Path) -> None:
     code += f"print(sum(1 for _ in open_channel({str(folder)!r})))"
     process = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout == f"{len(EVERY)}\n"
+
+
+def test_folder_has_random_access(folder: Path) -> None:
+    dataset = ChannelMapDataset(f"{folder}/")
+    assert len(dataset) == len(EVERY)
+    assert [text_of(dataset[number]) for number in (0, -1)] == [sorted(EVERY)[0], sorted(EVERY)[-1]]

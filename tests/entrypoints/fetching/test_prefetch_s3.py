@@ -21,7 +21,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.readers import s3, s3_client
 from sagemaker_channels.torch_data.dataset import ChannelDataset
-from sagemaker_channels.torch_data.map import ConnectorMapDataset
+from sagemaker_channels.torch_data.map import ChannelMapDataset
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -60,7 +60,7 @@ def test_workers_read_each_object_once_with_one_listing(store: Store, numbers: E
 
 
 def test_batch_is_in_the_order_of_its_indices(store: Store, numbers: Environment) -> None:
-    dataset = ConnectorMapDataset("train", number_of, environment=numbers)
+    dataset = ChannelMapDataset("train", number_of, environment=numbers)
     indices = [5, 2299, 0, 5, -1, 1000]
     assert dataset.__getitems__(indices) == [5, 2299, 0, 5, 2299, 1000]
     assert len(dataset) == len(dataset.keys) == COUNT
@@ -72,7 +72,7 @@ def test_batch_is_in_the_order_of_its_indices(store: Store, numbers: Environment
 def test_workers_read_whole_batches(store: Store, numbers: Environment, start: str) -> None:
     sys.path.append(str(Path(__file__).parent))
     try:
-        dataset = ConnectorMapDataset("train", number_of, environment=numbers)
+        dataset = ChannelMapDataset("train", number_of, environment=numbers)
         loader: DataLoader[Any] = DataLoader(dataset, 64, num_workers=2, multiprocessing_context=start, collate_fn=list)
         assert [number for batch in loader for number in batch] == list(range(COUNT))
     finally:

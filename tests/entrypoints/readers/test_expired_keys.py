@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from expiring_keys import Keys, issued_keys
-from sagemaker_channels import Checkpoints, ConnectorMapDataset, contract
+from sagemaker_channels import ChannelMapDataset, Checkpoints, contract
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.readers import s3_client, s3_pages
 from served_bucket import serve
@@ -52,7 +52,7 @@ def list_by_the_client(tmp_path: Path) -> None:
 def read_by_map_style(tmp_path: Path) -> None:
     entry = {"channel": "train", "s3_uri": "s3://bucket/data/", "style": "map"}
     environment = load_environment(tmp_path, {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)})
-    dataset = ConnectorMapDataset("train", environment=environment)
+    dataset = ChannelMapDataset("train", environment=environment)
     assert [sample["data"] for sample in dataset.__getitems__([3, 17])] == [b"3", b"17"]
 
 

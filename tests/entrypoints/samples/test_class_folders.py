@@ -13,7 +13,7 @@ import torch.distributed
 import torch.multiprocessing
 
 from delivered_channels import config, feed, job, recordio_of
-from sagemaker_channels import ChannelDataset, MountedMapDataset, class_index, contract, find_classes, load_environment
+from sagemaker_channels import ChannelDataset, ChannelMapDataset, class_index, contract, find_classes, load_environment
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sample import Sample
@@ -62,7 +62,7 @@ def test_labels_are_the_same_in_every_input_mode(tmp_path: Path, mode: str) -> N
 
     assert dict(ChannelDataset("train", transform=labelled, environment=environment)) == LABELS
     if mode != "S3Connector":
-        images: Any = MountedMapDataset("train", transform=labelled, environment=environment)
+        images: Any = ChannelMapDataset("train", transform=labelled, environment=environment)
         assert dict(images[number] for number in range(len(FILES))) == LABELS
 
 

@@ -19,7 +19,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.torch_data.even_loader import LightningLoader
 from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.map import MountedMapDataset
+from sagemaker_channels.torch_data.map import ChannelMapDataset
 from sagemaker_channels.torch_data.ranks import gather_state
 
 SAMPLES = {"objects": [*range(61)], "map": [*range(61)], "lines": [*range(65)], "mixed": [*range(61), *range(65)]}
@@ -215,7 +215,7 @@ def test_sampler_of_all_ranks_is_refused_where_each_host_has_its_own_objects(
     environment = replace(environment, hosts=("algo-1", "algo-2"), channels={"objects": channel})
     for name, value in {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    dataset = MountedMapDataset("objects", environment=environment)
+    dataset = ChannelMapDataset("objects", environment=environment)
     assert len(dataset) == 61
     if is_refused:
         with pytest.raises(ChannelError, match=r"DistributedSampler\(dataset, num_replicas=LOCAL_WORLD_SIZE"):

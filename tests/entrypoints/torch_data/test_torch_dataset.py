@@ -24,7 +24,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
-from sagemaker_channels.torch_data.map import ConnectorMapDataset, MountedMapDataset
+from sagemaker_channels.torch_data.map import ChannelMapDataset
 from sagemaker_channels.torch_data.ranks import uneven_ranks
 
 pytestmark = [
@@ -106,10 +106,10 @@ def test_unknown_channel_raises_immediately(environment: Environment) -> None:
 
 
 def test_mounted_map_reads_files_by_index(environment: Environment) -> None:
-    dataset = MountedMapDataset("files", environment=environment)
+    dataset = ChannelMapDataset("files", environment=environment)
     assert len(dataset) == 10
     assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
-    lengths = MountedMapDataset("files", lambda sample: len(sample["data"]), environment=environment)
+    lengths = ChannelMapDataset("files", lambda sample: len(sample["data"]), environment=environment)
     assert lengths[0] == 6
     loader: DataLoader[Any] = DataLoader(
         dataset, 3, shuffle=True, num_workers=2, collate_fn=list, multiprocessing_context="fork"
@@ -117,13 +117,15 @@ def test_mounted_map_reads_files_by_index(environment: Environment) -> None:
     assert sorted(sample["__key__"] for batch in loader for sample in batch) == dataset.keys
     with pytest.raises(IndexError):
         dataset[10]
-    with pytest.raises(ChannelError, match="channel 'pipe' has input_mode Pipe, which this dataset does not read"):
-        MountedMapDataset("pipe", environment=environment)
+    with pytest.raises(
+        ChannelError, match="channel 'pipe' has input_mode Pipe, which has no random access; use ChannelDataset"
+    ):
+        ChannelMapDataset("pipe", environment=environment)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_connector_map_reads_objects_by_index(connected: Environment, workers: int) -> None:
-    dataset = ConnectorMapDataset("s3", environment=connected)
+    dataset = ChannelMapDataset("s3", environment=connected)
     assert dataset.keys == [f"{number}.txt" for number in range(10)]
     assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
     loader: DataLoader[Any] = DataLoader(
@@ -133,7 +135,7 @@ def test_connector_map_reads_objects_by_index(connected: Environment, workers: i
 
 
 def test_datasets_can_be_pickled(connected: Environment) -> None:
-    assert pickle.loads(pickle.dumps(ConnectorMapDataset("s3", environment=connected)))[9]["data"] == b"27\n28\n29\n"
+    assert pickle.loads(pickle.dumps(ChannelMapDataset("s3", environment=connected)))[9]["data"] == b"27\n28\n29\n"
     again = pickle.loads(pickle.dumps(ChannelDataset("files", environment=connected)))
     assert len(list(again)) == 30
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from sagemaker_channels import MountedMapDataset
+from sagemaker_channels import ChannelMapDataset
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
@@ -230,8 +230,8 @@ def test_transform_that_raises_stop_iteration_does_not_end_the_epoch(environment
 
 
 def test_dataset_that_threads_cannot_share_is_refused(environment: Environment) -> None:
-    with pytest.raises(TypeError, match=r"not a MountedMapDataset; use torch's DataLoader, or a ChannelDataset"):
-        ThreadLoader(MountedMapDataset("files", environment=environment))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"not a ChannelMapDataset; use torch's DataLoader, or a ChannelDataset"):
+        ThreadLoader(ChannelMapDataset("files", environment=environment))  # type: ignore[arg-type]
 
 
 def test_rank_that_has_run_out_stays_in_the_others_epoch(

@@ -17,7 +17,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.start.failure import failure_text
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
-from sagemaker_channels.torch_data.map import ConnectorMapDataset, MountedMapDataset
+from sagemaker_channels.torch_data.map import ChannelMapDataset
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -49,8 +49,8 @@ def failing(environment: Environment) -> dict[str, Any]:
     return {
         "stream": stream,
         "mixed": MixedDataset([stream]),
-        "files": MountedMapDataset("files", fails_at_ten, environment=environment),
-        "s3": ConnectorMapDataset("s3", fails_at_ten, environment=environment),
+        "files": ChannelMapDataset("files", fails_at_ten, environment=environment),
+        "s3": ChannelMapDataset("s3", fails_at_ten, environment=environment),
     }
 
 
@@ -73,7 +73,7 @@ def test_transform_error_names_the_sample(connected: Environment, kind: str, wor
 
 @pytest.mark.parametrize("kind", ["files", "s3"])
 def test_indices_work_as_in_a_list(connected: Environment, kind: str) -> None:
-    dataset = {"files": MountedMapDataset, "s3": ConnectorMapDataset}[kind](kind, environment=connected)
+    dataset = {"files": ChannelMapDataset, "s3": ChannelMapDataset}[kind](kind, environment=connected)
     assert dataset[-10]["__key__"] == "0.txt"
     assert dataset[torch.tensor(-1)]["__key__"] == "9.txt"
     assert len(list(dataset)) == 10
@@ -88,7 +88,7 @@ def test_indices_work_as_in_a_list(connected: Environment, kind: str) -> None:
 
 
 def test_removed_file_raises_channel_error(environment: Environment) -> None:
-    dataset = MountedMapDataset("files", environment=environment)
+    dataset = ChannelMapDataset("files", environment=environment)
     (environment.channels["files"].path / "3.txt").unlink()
     for ask in (lambda: dataset[3], lambda: dataset.__getitems__([1, 3, 4])):
         with pytest.raises(ChannelError, match=r"channel 'files' cannot be read at '3.txt': .*No such file"):
@@ -100,7 +100,7 @@ def test_oserror_of_a_transform_is_unchanged(environment: Environment) -> None:
         raise PermissionError("of the transform's own")
 
     with pytest.raises(PermissionError, match="own"):
-        MountedMapDataset("files", fails, environment=environment)[0]
+        ChannelMapDataset("files", fails, environment=environment)[0]
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
@@ -109,7 +109,7 @@ def test_stateful_loaders_state_from_an_epochs_end_begins_the_next_epoch(
     environment: Environment, workers: int
 ) -> None:
     """As README says; a ChannelDataset's is of the epoch that ended."""
-    dataset = MountedMapDataset("files", bytes_of, environment=environment)
+    dataset = ChannelMapDataset("files", bytes_of, environment=environment)
     sampler: DistributedSampler[Any] = DistributedSampler(dataset, 1, 0)
 
     def loader(state: Any = None) -> StatefulDataLoader[Any]:
