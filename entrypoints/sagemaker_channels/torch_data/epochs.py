@@ -14,8 +14,9 @@ from sagemaker_channels.errors import ChannelError
 
 READERS = 1024  # at most, of a dataset
 # The cells: the epoch, how often a state was loaded, the mark of the loop that continued at it, the epoch after the one that was
-# begun last, and for each reader the mark of the loop that it has ended last, which is negative until then.
-_EPOCH, _LOADED, _USED, _BEGUN, _ENDS = range(5)
+# begun last, whether workers have begun it, and for each reader the mark of the loop that it has ended last, which is negative
+# until then.
+_EPOCH, _LOADED, _USED, _BEGUN, _WORKERS, _ENDS = range(6)
 CELLS = _ENDS + READERS
 
 
@@ -48,7 +49,7 @@ class Epochs:
         return int(self.cells[_EPOCH])
 
     def set(self, epoch: int) -> None:
-        self.cells[_EPOCH], self.cells[_BEGUN] = epoch, 0
+        self.cells[_EPOCH], self.cells[_BEGUN], self.cells[_WORKERS] = epoch, 0, 0
         for reader in range(_ENDS, len(self.cells)):
             if self.cells[reader] == 0:
                 break
@@ -72,15 +73,16 @@ class Epochs:
         state = self.loaded
         return state if state and state["epoch"] == self.epoch and not self.cells[_USED] else None
 
-    def begin(self, reader: int = 0, readers: int = 1, seed: int = 0) -> Loop:
-        """Begin a loop of one of so many readers; workers have the same `seed`, and have begun as many loops."""
+    def begin(self, reader: int = 0, readers: int = 1, seed: int | None = None) -> Loop:
+        """Begin a loop of one of so many readers; workers have a `seed`, the same one, and have begun as many loops."""
         if self.cells[_LOADED] != self._loads:
             raise ChannelError(
                 "a state was loaded after the DataLoader's workers had started, so they do not know it; load it before the first"
                 " loop, or use persistent_workers=False"
             )
         epoch = self.epoch
-        mark = 1 + abs(hash((epoch, seed, next(self._loops)))) % 2**62
+        mark = 1 + abs(hash((epoch, seed or 0, next(self._loops)))) % 2**62
+        self.cells[_WORKERS] = seed is not None
         state = self.loaded
         if state is None or self.cells[_USED] not in (0, mark):
             state = None
@@ -106,7 +108,12 @@ class Epochs:
         return True
 
     def is_running(self) -> bool:
-        """Return whether a loop was begun that has not ended, and no epoch was set since."""
+        """Return whether a loop was begun that may not have ended, and no epoch was set since.
+
+        Workers read ahead: when all have ended, the loop may not have got their last batches.
+        """
+        if self.cells[_WORKERS]:
+            return True
         for reader in range(_ENDS, len(self.cells)):
             if self.cells[reader] <= 0:
                 return bool(self.cells[reader] < 0)

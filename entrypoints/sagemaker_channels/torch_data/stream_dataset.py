@@ -201,7 +201,7 @@ class StreamDataset(IterableDataset[Any]):
         frameworks.check_lightning(self.own_placement.world_size)
         info, placement, self._current = get_worker_info(), self.placement, None
         number, workers = (info.id, info.num_workers) if info else (0, 1)
-        loop = self.epochs.begin(number, workers, info.seed - info.id if info else 0)
+        loop = self.epochs.begin(number, workers, info.seed - info.id if info else None)
         if loop.is_again and self.own_placement.world_size > 1 and is_stored(self._end_of(loop.epoch)):
             raise ChannelError(
                 f"this rank begins epoch {loop.epoch} again, since its last loop was left early, but another rank has read it to"
@@ -280,7 +280,8 @@ class StreamDataset(IterableDataset[Any]):
         if get_worker_info() is not None or is_ahead or (not is_known and self.epochs.is_running()):
             raise ChannelError(
                 "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance; take"
-                " the state_dict() of a ThreadLoader or WorkerLoader of this dataset"
+                " the state_dict() of a ThreadLoader or WorkerLoader of this dataset; after the end of an epoch that workers"
+                " have read, call set_epoch before state_dict()"
             )
         return self.waiting(1)[0].state_dict() if current is None or not is_known else current.state_dict()
 

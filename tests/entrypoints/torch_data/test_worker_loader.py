@@ -175,6 +175,23 @@ def test_plain_loader_continues_at_a_state_of_its_dataset(environment: Environme
     assert list(plain) == following
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_dataset_has_no_state_after_workers_have_read_ahead_to_the_end(environment: Environment, workers: int) -> None:
+    """The loop gets its second batch after all workers have ended: the next epoch's state would lose the others."""
+    dataset = dataset_of(environment)
+    batches = iter(DataLoader(dataset, 12, collate_fn=as_list, num_workers=workers, prefetch_factor=8))
+    next(batches)
+    deadline = time.monotonic() + 60
+    while dataset.epoch == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert dataset.epoch == 1
+    with pytest.raises(ChannelError, match=r"after the end of an epoch .* call set_epoch before state_dict"):
+        dataset.state_dict()
+    assert len(list(batches)) == 3
+    dataset.set_epoch(1)
+    assert dataset.state_dict()["epoch"] == 1
+
+
 def test_stateful_data_loader_with_workers_is_refused_with_its_remedy(environment: Environment) -> None:
     loader: Any = StatefulDataLoader(dataset_of(environment), 4, collate_fn=as_list, num_workers=2)
     with pytest.raises(
