@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import MissingError
 from sagemaker_channels.readers import s3, s3_client
 from sagemaker_channels.records.seeking import SeekableFile
 
@@ -103,10 +103,8 @@ def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
         with closing(s3.open_object(*bucket_and_key)) as streams:
             file: Any = SeekableFile(next(streams), None, at_once=False)
             return torch.load(file, map_location=map_location, weights_only=True)
-    except ChannelError as error:
-        if "(404 " in str(error):
-            raise FileNotFoundError(f"there is no checkpoint {place}: {error}") from error
-        raise
+    except MissingError as error:
+        raise FileNotFoundError(f"there is no checkpoint {place}: {error}") from error
 
 
 def _in_s3(place: str | Path) -> tuple[str, str] | None:

@@ -18,6 +18,10 @@ class ChannelError(Exception):
     """A channel cannot be read as requested. The message names the channel, the reason and the remedy."""
 
 
+class MissingError(ChannelError):
+    """An object does not exist, or its bucket."""
+
+
 class CorruptError(ChannelError):
     """The data is damaged or ends too early. The message names the offset in bytes.
 

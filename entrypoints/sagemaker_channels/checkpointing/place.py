@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import ChannelError, MissingError
 from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.readers import s3, s3_client
@@ -141,7 +141,5 @@ def warn_unless_kept(place: Folder | Bucket) -> None:
 def _missing_as_file(name: str) -> Generator[None, None, None]:
     try:
         yield
-    except ChannelError as error:
-        if "(404 " in str(error):
-            raise FileNotFoundError(errno.ENOENT, "there is no such object", name) from error
-        raise
+    except MissingError as error:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", name) from error

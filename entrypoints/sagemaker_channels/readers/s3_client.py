@@ -226,7 +226,7 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
             seconds = time.monotonic() - begun
             if not cause.passes or seconds >= PATIENCE_SECONDS or _leaving.wait(pause):
                 tried = f", tried for {seconds:.0f} s" if cause.passes else ""
-                raise ChannelError(f"{failing}: {cause.what}{tried}; {cause.remedy}") from error
+                raise cause.error(f"{failing}: {cause.what}{tried}; {cause.remedy}") from error
             if "TOKEN_EXPIRED" in str(error):
                 _renew_client(attempt)
         pause = min(2 * pause, _LONGEST_PAUSE)

@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError, MissingError
 
 
 class Cause(NamedTuple):
@@ -18,6 +19,7 @@ class Cause(NamedTuple):
     passes: bool  # perhaps
     what: str
     remedy: str
+    error: type[ChannelError] = ChannelError
 
 
 _UNCHANGED = "do not change a job's objects while it runs"
@@ -32,8 +34,12 @@ _CAUSES = {
         " key that encrypts it; without s3:ListBucket S3 also answers so for objects that do not exist, and a Requester Pays bucket"
         f" unless {contract.REQUEST_PAYER_VARIABLE}=requester is in the job's environment",
     ),
-    r"(?:key does not exist|object was not found)": Cause(False, "it no longer exists (404 NoSuchKey)", _UNCHANGED),
-    r"bucket does not exist": Cause(False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri"),
+    r"(?:key does not exist|object was not found)": Cause(
+        False, "it no longer exists (404 NoSuchKey)", _UNCHANGED, MissingError
+    ),
+    r"bucket does not exist": Cause(
+        False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri", MissingError
+    ),
     r"XML parsing error: .*Invalid character (U\+[0-9A-F]+)": Cause(
         False,
         "a key there has the control character {}, which the connector cannot read in S3's listing",

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import MissingError
 from sagemaker_channels.fetching.schedule import Limits
 from sagemaker_channels.readers import s3, s3_client
 from sagemaker_channels.sample import ByteStream
@@ -44,10 +44,8 @@ class Prefix:
     def content(self, name: str) -> bytes | None:
         try:
             return s3_client.content(self._bucket, self._key + name)
-        except ChannelError as error:
-            if "(404 NoSuchKey)" in str(error):
-                return None
-            raise
+        except MissingError:
+            return None
 
     def write(self, name: str, write: Callable[[Any], object]) -> None:
         s3_client.upload(self._bucket, self._key + name, write, _UPLOAD_GBPS)
