@@ -79,9 +79,11 @@ class ChannelDataset(StreamDataset):
         return made
 
     def _samples(self, epoch: int, shards: list[Shard]) -> Samples:
-        if self.steps.filters and self.channel.mode == "Pipe" and shards[0].readers > 1:
+        changes_number = bool(self.steps.filters) or self.steps.are_several
+        if changes_number and self.channel.mode == "Pipe" and shards[0].readers > 1:
+            what = "a filter" if self.steps.filters else "a transform that makes several samples of one"
             raise ChannelError(
-                f"channel {self.channel.name!r}: a filter of a Pipe with several readers on a host could let one wait for another"
+                f"channel {self.channel.name!r}: {what}, in a Pipe with several readers on a host, could let one wait for another"
                 " forever; use one rank and a ThreadLoader, or input_mode: FastFile"
             )
         samples = self.recipes[0].samples(epoch, shards[0])

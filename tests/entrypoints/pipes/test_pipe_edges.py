@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from patience import PATIENCE, wait_for
 from pipe_feeder import Feed, brokers
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
@@ -41,6 +43,26 @@ def test_fewer_samples_than_workers_are_read_once(root: Path, feed: Feed, lines:
         dataset.set_epoch(epoch)
         found = sorted(bytes(sample["data"]) for batch in loader for sample in batch)
         assert found == [b"%d" % number for number in range(lines)]
+
+
+def several_of(sample: dict[str, Any]) -> Iterator[Any]:
+    yield from [sample] * (int(sample["data"]) % 2)
+
+
+@pytest.mark.parametrize(
+    ("how", "what"), [({"transform": several_of}, "a transform that makes several"), ({}, "a filter")], ids=str
+)
+def test_steps_that_change_the_number_of_samples_need_one_reader(
+    root: Path, feed: Feed, how: dict[str, Any], what: str
+) -> None:
+    """With two readers, one whose every sample is dropped would wait for bytes until the other one has read its own."""
+    feed("lines", lambda epoch: b"".join(b"%d\n" % number for number in range(10)))
+    dataset = ChannelDataset("lines", environment=load_environment(root, {}), **how)
+    dataset = dataset if how else dataset.filter(lambda sample: int(sample["data"]) % 2)
+    with pytest.raises(ChannelError, match=f"{what}.* could let one wait for another forever; use one rank"):
+        list(DataLoader(dataset, 2, num_workers=2, collate_fn=list))
+    found = [int(sample["data"]) for batch in ThreadLoader(dataset, 2, collate_fn=list) for sample in batch]
+    assert found == [1, 3, 5, 7, 9]
 
 
 @pytest.mark.parametrize("name", ["tar", "images", "wrapped"])
