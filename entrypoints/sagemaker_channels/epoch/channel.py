@@ -171,13 +171,15 @@ def known_environment(environment: Environment | None) -> Environment:
     return environment
 
 
-def find_channel(environment: Environment, name: str) -> Channel:
+def find_channel(environment: Environment, name: str | os.PathLike[str]) -> Channel:
     """Return the job's channel of that name, or a channel of a prefix (`s3://bucket/prefix/`) or of a folder (`./folder`).
 
     Raises ChannelError, with the nearest name, if there is none.
     """
     expect(isinstance(name, str | os.PathLike), "channel", name, "a channel's name, an S3 URI or a folder")
-    name = os.fspath(name)
+    if not isinstance(name, str):
+        path = os.fspath(name)
+        name = path if "/" in path else f"./{path}"  # Path("./folder") is Path("folder").
     if name in environment.channels:
         return environment.channels[name]
     if name.startswith("s3://"):

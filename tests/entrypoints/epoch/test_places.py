@@ -31,6 +31,14 @@ def test_folder_has_the_samples_of_a_channel_in_the_same_order(folder: Path, tmp
     assert [text_of(sample) for sample in ChannelDataset(folder)] == sorted(EVERY)  # type: ignore[arg-type]
 
 
+def test_relative_path_is_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Path has no ./ in front."""
+    monkeypatch.chdir(folder.parent)
+    dataset = ChannelDataset(Path("./objects"), transform=text_of)  # type: ignore[arg-type]
+    assert list(dataset) == sorted(EVERY)
+    assert dataset.channel.name == "./objects"
+
+
 def test_folder_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     whole = list(ThreadLoader(ChannelDataset("./objects", transform=text_of, seed=3), 4, collate_fn=list))
