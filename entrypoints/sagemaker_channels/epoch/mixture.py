@@ -87,7 +87,8 @@ class MixedReader:
 
     @property
     def place(self) -> Position:
-        return None if self._is_over else {"sources": [reader.place for reader in self.readers], "drawn": self.drawn}
+        # A source that has ended is not drawn any more.
+        return None if self._is_over else {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
 
     @property
     def part(self) -> bool:
@@ -107,6 +108,8 @@ class MixedReader:
     def __iter__(self) -> Generator[Any, None, None]:
         iterators = [iter(reader) for reader in self.readers]
         left = [number for number, reader in enumerate(self.readers) if not reader.ended]
+        if self.source.stop_at_first and len(left) < len(self.readers):
+            left = []
         try:
             while left and not self.ended:
                 chunk, place = divmod(self.drawn, _DRAWN_AT_ONCE)

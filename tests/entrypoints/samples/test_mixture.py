@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
 
 SIZES = {"a": 30, "b": 8, "c": 15}
 
@@ -107,6 +109,26 @@ def test_state_at_every_sample_resumes_exactly(environment: Environment, stop_at
         again = made()
         again.load_state_dict(json.loads(json.dumps(dataset.state_dict())))
         assert before + list(again) == whole, count
+
+
+@pytest.mark.parametrize("stop_at_first", [False, True])
+@pytest.mark.parametrize("size", [4, 9])
+def test_loader_resumes_exactly_after_a_channel_has_ended(
+    environment: Environment, size: int, stop_at_first: bool
+) -> None:
+    """Also where its reading thread has found the end: after the last batch of a mixture that stops at the first one."""
+
+    def made(seed: int) -> ThreadLoader:
+        dataset = mixed(environment, 1, 4, 2, seed=seed, stop_at_first=stop_at_first)
+        return ThreadLoader(dataset, size, num_workers=1, collate_fn=list)
+
+    for seed in range(2):
+        whole = list(made(seed))
+        for count in range(len(whole) + 1):
+            begun, again = made(seed), made(seed)
+            before = list(islice(iter(begun), count))
+            again.load_state_dict(json.loads(json.dumps(begun.state_dict())))
+            assert before + list(again) == whole
 
 
 @pytest.mark.parametrize(
