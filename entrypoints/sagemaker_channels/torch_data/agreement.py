@@ -53,6 +53,13 @@ def _store() -> Any:
     distributed: Any = torch.distributed
     if distributed.is_initialized():
         default = distributed.distributed_c10d._get_default_store()
+        inner = default
+        while hasattr(inner, "underlying_store"):
+            inner = inner.underlying_store
+        if isinstance(
+            inner, distributed.TCPStore
+        ):  # `clone` would wait for a rank 0 that has died as long as the group does.
+            return _connected(inner.host, inner.port)
         if not hasattr(default, "clone"):
             return None if get_worker_info() else default
         store = default.clone()
@@ -60,8 +67,12 @@ def _store() -> Any:
         return store
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
-    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return distributed.TCPStore(*place, is_master=False, timeout=timedelta(seconds=_SECONDS))
+    return _connected(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+
+
+def _connected(host: str, port: int) -> Any:
+    distributed: Any = torch.distributed
+    return distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_SECONDS))
 
 
 def group_placement(environment: Environment) -> Placement | None:

@@ -1,0 +1,40 @@
+"""What ranks ask each other through the job's store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from patience import PATIENCE
+
+SCRIPT = """
+import os, subprocess, sys, time
+from datetime import timedelta
+import torch.distributed as distributed
+from sagemaker_channels.torch_data import agreement
+server = "import torch.distributed as d, time; s = d.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False)"
+server += "; print(s.port, flush=True); time.sleep(600)"
+rank_0 = subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, text=True)
+port = int(rank_0.stdout.readline())
+store = distributed.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=600))
+distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+agreement._SECONDS = 1.0
+rank_0.kill()
+rank_0.wait()
+print(agreement.exchange("objects", "1"), flush=True)
+os._exit(0)
+"""
+
+
+def test_rank_0_that_has_died_is_not_waited_for_as_long_as_the_group_would(tmp_path: Path) -> None:
+    library = str(Path(__file__).parents[3] / "entrypoints")
+    process = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {library!r})\n{SCRIPT}"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert process.stdout == "None\n"
+    assert "objects: is not compared with what other ranks read" in process.stderr
