@@ -13,8 +13,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sagemaker_channels.checkpoint import load_checkpoint as load_checkpoint
-    from sagemaker_channels.checkpoint import save_checkpoint as save_checkpoint
     from sagemaker_channels.checkpointing.checkpoints import Checkpoints as Checkpoints
     from sagemaker_channels.epoch.channel import open_channel as open_channel
     from sagemaker_channels.epoch.states import merge_states as merge_states
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from sagemaker_channels.records.shards import write_shards as write_shards
     from sagemaker_channels.samples.class_folders import class_index as class_index
     from sagemaker_channels.samples.class_folders import find_classes as find_classes
-    from sagemaker_channels.samples.lst import read_lst as read_lst
     from sagemaker_channels.timed_loader import timed as timed
     from sagemaker_channels.torch_data.dataset import ChannelDataset as ChannelDataset
     from sagemaker_channels.torch_data.dataset import MixedDataset as MixedDataset
@@ -36,11 +33,9 @@ if TYPE_CHECKING:
     from sagemaker_channels.torch_data.map import ChannelMapDataset as ChannelMapDataset
     from sagemaker_channels.torch_data.ranks import even_batches as even_batches
     from sagemaker_channels.torch_data.ranks import gather_state as gather_state
-    from sagemaker_channels.torch_data.ranks import uneven_ranks as uneven_ranks
     from sagemaker_channels.torch_data.worker_loader import WorkerLoader as WorkerLoader
 
 _NAMES_OF = {
-    "checkpoint": "load_checkpoint save_checkpoint",
     "checkpointing.checkpoints": "Checkpoints",
     "epoch.channel": "open_channel",
     "epoch.states": "merge_states",
@@ -48,11 +43,10 @@ _NAMES_OF = {
     "job.environment": "Channel Environment load_environment",
     "records.shards": "write_shards",
     "samples.class_folders": "class_index find_classes",
-    "samples.lst": "read_lst",
     "torch_data.dataset": "ChannelDataset MixedDataset",
     "torch_data.even_loader": "EvenLoader LightningLoader",
     "torch_data.loader": "ThreadLoader",
-    "torch_data.ranks": "even_batches gather_state uneven_ranks",
+    "torch_data.ranks": "even_batches gather_state",
     "torch_data.map": "ChannelMapDataset",
     "torch_data.worker_loader": "WorkerLoader",
     "timed_loader": "timed",

@@ -20,14 +20,13 @@ from sagemaker_channels import (
     MixedDataset,
     ThreadLoader,
     contract,
-    load_checkpoint,
     load_environment,
     open_channel,
-    read_lst,
-    save_checkpoint,
 )
+from sagemaker_channels.checkpoint import load_checkpoint, save_checkpoint
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reading import Reading
+from sagemaker_channels.samples.lst import read_lst
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
