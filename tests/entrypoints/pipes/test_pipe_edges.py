@@ -50,7 +50,9 @@ def several_of(sample: dict[str, Any]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("how", "what"), [({"transform": several_of}, "a transform that makes several"), ({}, "a filter")], ids=str
+    ("how", "what"),
+    [({"transform": several_of}, "a transform that makes several"), ({}, "a filter")],
+    ids=["transform", "filter"],
 )
 def test_steps_that_change_the_number_of_samples_need_one_reader(
     root: Path, feed: Feed, how: dict[str, Any], what: str
