@@ -40,9 +40,6 @@ def test_importing_the_package_imports_no_module_of_it() -> None:
         "load_environment",
         "ChannelError",
         "CorruptError",
-        "read_lst",
-        "save_checkpoint",
-        "load_checkpoint",
     ],
 )
 def test_every_public_name_can_be_imported(name: str) -> None:
