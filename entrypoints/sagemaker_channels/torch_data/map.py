@@ -3,8 +3,7 @@
 An index is a whole number as in a list, negative from the end. DataLoader requests the indices of a batch at once; the objects are
 then read in parallel, unless they are files on a disk.
 
-They have neither state nor epoch: torchdata's StatefulDataLoader keeps the sampler's position. Its state from the end of an epoch
-begins the next epoch, while a ChannelDataset's state from there yields no more samples of its epoch.
+They have neither state nor epoch: torchdata's StatefulDataLoader keeps the sampler's position.
 """
 
 # ruff: noqa: TID253 - its name says that this file imports torch
