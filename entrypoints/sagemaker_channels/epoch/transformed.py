@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from sagemaker_channels.epoch.error_notes import add_sample_note
 from sagemaker_channels.epoch.samples import Samples
@@ -20,6 +20,8 @@ from sagemaker_channels.records.damage import Damage
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.waits import timed_transform
 
+Place: TypeAlias = Callable[[], str]  # returns where a sample is, in words
+Make: TypeAlias = Callable[[Any, Place], Any]
 NOTHING: Any = object()  # in place of a sample that was skipped
 
 
@@ -48,44 +50,29 @@ class Steps:
         return inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(call)
 
     def read(self, samples: Samples) -> Iterator[Any]:
-        """Yield what `make` makes samples of: those that the filters leave, or what the transform makes several of."""
+        """Yield what `maker` makes samples of: those that the filters leave, or what the transform makes several of."""
         if self.are_several:
             return samples.expanded(self._several(samples))
         return self._kept(samples) if self.filters else samples
 
-    def make(self, sample: Any, source: Any, place: Callable[[], str]) -> Any:
-        """Return the transformed sample, or NOTHING if it is damaged and skipped; an error gets a note with its place in words."""
-        transform = self._timed
+    def maker(self, source: Any) -> Make | None:
+        """Return what makes a finished sample of a source, or NOTHING if that is damaged and skipped; None if all are finished.
+
+        An error gets a note with the sample's place.
+        """
+        transform = timed_transform(self.transform)
         if transform is None or self.are_several:
-            return sample
-        try:
-            return transform(sample)
-        except Exception as error:
-            if is_skipped(error, sample, source, place):
-                return NOTHING
-            raise
+            return None
 
-    def over(self, samples: Samples) -> Iterator[Any]:
-        """Yield the transformed samples."""
-        found, transform = self.read(samples), self._timed
-        return found if transform is None or self.are_several else self._made(found, transform, samples)
-
-    @property
-    def _timed(self) -> Callable[[Sample], Any] | None:
-        return timed_transform(self.transform)
-
-    @staticmethod
-    def _made(found: Iterator[Any], transform: Callable[[Sample], Any], samples: Samples) -> Iterator[Any]:
-        sample: Any
-        for sample in found:
+        def make(sample: Any, place: Place) -> Any:
             try:
-                sample = transform(sample)  # one name, so that only one of the two is in memory
+                return transform(sample)
             except Exception as error:
-                if not is_skipped(error, sample, samples.source, samples.place):
-                    raise
-                continue
-            yield sample
-            sample = None  # frees it while the next is read
+                if is_skipped(error, sample, source, place):
+                    return NOTHING
+                raise
+
+        return make
 
     def _keeps(self, sample: Sample, samples: Samples) -> bool:
         try:
@@ -116,7 +103,21 @@ class Steps:
         return parts
 
 
-def is_skipped(error: Exception, sample: Any, source: Any, place: Callable[[], str]) -> bool:
+def finished(items: Iterator[Any], make: Make | None, place: Place) -> Iterator[Any]:
+    """Yield what `make` makes of the items; `place` returns where the last one was."""
+    return items if make is None else _finished(items, make, place)
+
+
+def _finished(items: Iterator[Any], make: Make, place: Place) -> Generator[Any, None, None]:
+    sample: Any
+    for sample in items:
+        sample = make(sample, place)  # one name, so that only one of the two is in memory
+        if sample is not NOTHING:
+            yield sample
+        sample = None  # frees it while the next is read
+
+
+def is_skipped(error: Exception, sample: Any, source: Any, place: Place) -> bool:
     """Return whether a sample of a source on which a transform failed is skipped; if not, the error gets a note with its place."""
     damage: Damage = source.damage
     if not damage.allows(error):

@@ -16,7 +16,7 @@ from sagemaker_channels.epoch.mixture import MixedSource, known_weights
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
-from sagemaker_channels.epoch.transformed import NOTHING, Steps
+from sagemaker_channels.epoch.transformed import Make, Place, Steps
 from sagemaker_channels.errors import ChannelError, expect
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import turn_to
@@ -93,11 +93,8 @@ class ChannelDataset(StreamDataset):
     def read(self, samples: Samples) -> Iterator[Any]:
         return self.steps.read(samples)
 
-    def make(self, item: Any, samples: Samples, place: Callable[[], str]) -> Any:
-        return self.steps.make(item, samples.source, place)
-
-    def over(self, samples: Samples) -> Iterator[Any]:
-        return self.steps.over(samples)
+    def maker(self, samples: Samples) -> Make | None:
+        return self.steps.maker(samples.source)
 
     def _check_can_count(self) -> None:
         if self.steps.filters or self.steps.are_several:
@@ -167,11 +164,13 @@ class MixedDataset(StreamDataset):
     def read(self, samples: Samples) -> Iterator[Any]:
         return ((samples.last.last, sample) for sample in samples)
 
-    def make(self, item: Any, samples: Samples, place: Callable[[], str]) -> Any:
-        number, sample = item
-        turn_to(number, 0)  # A loader's threads transform what another one reads.
-        return self._parts[number].steps.make(sample, samples.source.sources[number], place)
+    def maker(self, samples: Samples) -> Make:
+        of_parts = [part.steps.maker(source) for part, source in zip(self._parts, samples.source.sources, strict=True)]
 
-    def over(self, samples: Samples) -> Iterator[Any]:
-        made = (self.make(item, samples, samples.place) for item in self.read(samples))
-        return (sample for sample in made if sample is not NOTHING)
+        def make(item: Any, place: Place) -> Any:
+            number, sample = item
+            turn_to(number, 0)  # A loader's threads transform what another one reads.
+            make_one = of_parts[number]
+            return sample if make_one is None else make_one(sample, place)
+
+        return make

@@ -149,14 +149,15 @@ class ThreadLoader(DataLoader[Any]):
 
     def made(self, item: SampleList, samples: Samples, stop: threading.Event) -> Any:
         """Return the batch of a list of samples; NOTHING if all of them are skipped, or the loop was left."""
-        batch = []
-        for number in range(len(item.samples)):
-            if stop.is_set():
-                return NOTHING
-            place = partial(_place, samples, item.before, number)
-            sample, item.samples[number] = item.samples[number], None  # frees it as soon as it is transformed
-            if (sample := self.dataset.make(sample, samples, place)) is not NOTHING:
-                batch.append(sample)
+        make, batch = self.dataset.maker(samples), item.samples
+        if make is not None:
+            batch = []
+            for number in range(len(item.samples)):
+                if stop.is_set():
+                    return NOTHING
+                sample, item.samples[number] = item.samples[number], None  # frees it as soon as it is transformed
+                if (sample := make(sample, partial(_place, item.before, number))) is not NOTHING:
+                    batch.append(sample)
         return self._collated(batch) if batch else NOTHING
 
     def _collated(self, batch: list[Any]) -> Any:
@@ -165,7 +166,7 @@ class ThreadLoader(DataLoader[Any]):
         return pinned(made) if self.pin_memory and torch.accelerator.is_available() else made  # type: ignore[no-untyped-call]
 
 
-def _place(samples: Samples, before: Mark, number: int) -> str:
+def _place(before: Mark, number: int) -> str:
     return f"it is sample {number + 1} after the one of which {place_of(before.positions[0])}"
 
 

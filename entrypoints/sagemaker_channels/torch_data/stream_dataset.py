@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from sagemaker_channels.epoch.channel import Recipe, default_shard, placement_of
 from sagemaker_channels.epoch.placement import Placement, Shard
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
+from sagemaker_channels.epoch.transformed import Make, finished
 from sagemaker_channels.errors import ChannelError, whole_number
 from sagemaker_channels.fetching.agreement import compare_by
 from sagemaker_channels.fetching.shared_listing import job, join_job
@@ -141,16 +142,16 @@ class StreamDataset(IterableDataset[Any]):
         raise NotImplementedError
 
     def read(self, samples: Samples) -> Iterator[Any]:
-        """Yield what `make` makes samples of; batches are cut of it."""
+        """Yield what `maker` makes samples of; batches are cut of it."""
         raise NotImplementedError
 
-    def make(self, item: Any, samples: Samples, place: Callable[[], str]) -> Any:
-        """Return the finished sample, or NOTHING (epoch/transformed.py); called where batches are made."""
+    def maker(self, samples: Samples) -> Make | None:
+        """Return what finishes a sample (epoch/transformed.py), which is called where batches are made."""
         raise NotImplementedError
 
     def over(self, samples: Samples) -> Iterator[Any]:
         """Yield the finished samples."""
-        raise NotImplementedError
+        return finished(self.read(samples), self.maker(samples), samples.place)
 
     def __len__(self) -> int:
         """The number of this rank's samples in the next epoch. Raises TypeError with the reason if no index has it.
