@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
+from sagemaker_channels.epoch.reader import Positioned
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.meter import turn_to
 
@@ -64,14 +65,14 @@ class MixedSource:
             source.expect(listing)
 
 
-class MixedReader:
+class MixedReader(Positioned):
     """Which source is next is a pure function of the seed, the number of samples drawn, and the sources that have ended."""
 
     def __init__(
         self, source: MixedSource, history: Sequence[Deal], index: int, count: int, at: Position = FRESH
     ) -> None:
-        self.source, self.ended = source, at is None
-        self._is_over = self.ended
+        super().__init__(at)
+        self.source = source
         positions = (at or {}).get("sources") or [None if at is None else FRESH] * len(source.sources)
         self.drawn = (at or {}).get("drawn", 0)
         self._seed = f"mixture/{source.draws}/{source.epoch}/{f'{len(history)}/' if history else ''}{index}/{count}"
@@ -81,14 +82,9 @@ class MixedReader:
         ]
         self.last = 0  # the source of the last sample
 
-    @property
-    def at(self) -> Position:
-        return None if self.ended else {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
-
-    @property
-    def place(self) -> Position:
+    def _position(self) -> dict[str, Any]:
         # A source that has ended is not drawn any more.
-        return None if self._is_over else {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
+        return {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
 
     @property
     def part(self) -> bool:
@@ -99,11 +95,6 @@ class MixedReader:
         positions = list(before["sources"])
         positions[self.last] = self.readers[self.last].partly(positions[self.last], part)
         return {**before, "sources": positions}
-
-    def finish(self) -> None:
-        self.ended = self._is_over = True
-        for reader in self.readers:
-            reader.finish()
 
     def __iter__(self) -> Generator[Any, None, None]:
         iterators = [iter(reader) for reader in self.readers]

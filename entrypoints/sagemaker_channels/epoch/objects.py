@@ -13,7 +13,7 @@ from typing import Any
 from sagemaker_channels.cache.object_cache import ObjectCache
 from sagemaker_channels.epoch.deals import Deal, Position
 from sagemaker_channels.epoch.reader import Reader
-from sagemaker_channels.epoch.reading import Reading, of_host
+from sagemaker_channels.epoch.reading import Reading, changed, named, of_host
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.fetching.items import Items
@@ -137,14 +137,10 @@ class ObjectSource:
             try:
                 is_same = objects.digest(count) == digest
             except IndexError:
-                raise ChannelError(
-                    f"the state says that {count:,} objects were begun, but there are {len(objects):,}: the data has changed;"
-                    " restart the epoch"
-                ) from None
+                reason = f"the state says that {count:,} objects were begun, but there are {len(objects):,}"
+                raise changed(reason) from None
             if not is_same or (self._order is not None and count != len(objects)):
-                raise ChannelError(
-                    "the objects are not those of when the state was taken: the data has changed; restart the epoch"
-                )
+                raise changed("the objects are not those of when the state was taken")
             self.begun = max(self.begun, count)
 
     def count(self, index: int, count: int) -> int:
@@ -170,7 +166,4 @@ class ObjectSource:
         return total
 
     def named(self, error: Exception) -> Exception:
-        if isinstance(error, ChannelError):
-            return error if self.who in str(error) else type(error)(f"{self.who}: {error}")
-        where = "" if self.key is None else f" at or after object {self.key!r}"
-        return ChannelError(f"{self.who} cannot be read{where}: {error}")
+        return named(error, self.who, "" if self.key is None else f" at or after object {self.key!r}")

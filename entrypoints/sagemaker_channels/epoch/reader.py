@@ -16,14 +16,38 @@ from itertools import islice, takewhile
 from typing import Any
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, Rest, items, reach
-from sagemaker_channels.epoch.reading import Source
+from sagemaker_channels.epoch.reading import Source, changed
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.meter import read_block
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.sample import Sample, weight
 
 
-class Reader:
+class Positioned:
+    """A reader's position: that of its next sample, or at the end the place that it has read up to."""
+
+    def __init__(self, at: Position) -> None:
+        self.ended = self._is_over = at is None  # There was nothing to read if it is over.
+
+    @property
+    def at(self) -> Position:
+        """The position of the next sample; None at the end."""
+        return None if self.ended else self._position()
+
+    @property
+    def place(self) -> Position:
+        """The position at the end, too, if this has read up to there."""
+        return None if self._is_over else self._position()
+
+    def _position(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Treat everything as read."""
+        self.ended = self._is_over = True
+
+
+class Reader(Positioned):
     """The samples of reader `index` of `count`, after the deals of `history`; with a limit, of its first items only."""
 
     def __init__(
@@ -36,26 +60,16 @@ class Reader:
         limit: int | None = None,
     ) -> None:
         self.source, self.history, self.index, self.count, self.limit = source, history, index, count, limit
-        self.ended = self._is_over = at is None
+        super().__init__(at)
         begin = (at or FRESH)["at"]
         self.block, self.given, self.part = ((at or FRESH).get(name, 0) for name in ("block", "given", "part"))
         self.size, self.end = (at or FRESH).get("size"), (at or FRESH).get("end")
         self._read: Callable[[], Place] = lambda: begin  # the place after the last sample that was read
         self._begin = self._read  # where the present block begins; unshuffled, the same
-        self._old: tuple[int, Reader, Position] | None = (
-            None  # the item that is a rest, its reader, and where that began
-        )
+        # The item that is a rest, its reader, and where that began.
+        self._old: tuple[int, Reader, Position] | None = None
 
-    @property
-    def at(self) -> Position:
-        """The position of the next sample; None at the end."""
-        return None if self.ended else self.place
-
-    @property
-    def place(self) -> Position:
-        """The position at the end, too, if this has read up to there."""
-        if self._is_over:
-            return None
+    def _position(self) -> dict[str, Any]:
         position: dict[str, Any] = {"at": self._begin()}
         if self.block:
             position["block"] = self.block
@@ -76,10 +90,6 @@ class Reader:
         if self.source.seed is None:
             return {**(before or FRESH), "end": self._read(), "part": part}
         return {"given": 0, **(before or FRESH), "size": self.size, "end": self.end, "part": part}
-
-    def finish(self) -> None:
-        """Treat everything as read."""
-        self.ended = self._is_over = True
 
     def __iter__(self) -> Generator[Sample, None, None]:
         try:  # Errors are named here: one more generator around this one would cost 4-8 % for small records.
@@ -137,7 +147,7 @@ class Reader:
                 end, self._begin = self._read(), self._at_block(begin)
                 if self.size is not None and (self.size, self.end) != (len(block), end):
                     raise self._changed(changed)
-                samples: list[Any] = self._order(block)
+                samples = block_order(block, self.source, len(self.history), self.index, self.count, self.block)
                 block.clear()
                 self.size, self.end = len(samples), end
                 for number in range(self.given, len(samples)):
@@ -163,16 +173,15 @@ class Reader:
             if number == most or size >= most_bytes:
                 return
 
-    def _order(self, samples: Sequence[Sample]) -> list[Any]:
-        deal = f"{len(self.history)}/" if self.history else ""
-        return in_order(
-            samples, f"samples/{self.source.seed}/{self.source.epoch}/{deal}{self.index}/{self.count}/{self.block}"
-        )
+    @staticmethod
+    def _changed(how: str) -> ChannelError:
+        return changed(f"{how} when the state was taken")
 
-    def _changed(self, how: str) -> ChannelError:
-        return ChannelError(
-            f"{self.source.who}: {how} when the state was taken: the data has changed; restart the epoch"
-        )
+
+def block_order(samples: Sequence[Any], source: Any, deals: int, index: int, count: int, block: int) -> list[Any]:
+    """Return a block's samples in their order, which depends on the source's seed and epoch, the deal, the reader and the block."""
+    deal = f"{deals}/" if deals else ""
+    return in_order(samples, f"samples/{source.seed}/{source.epoch}/{deal}{index}/{count}/{block}")
 
 
 def in_order(samples: Sequence[Any], seed: str) -> list[Any]:

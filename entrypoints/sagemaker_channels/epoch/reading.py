@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from sagemaker_channels.epoch.states import Listing
-from sagemaker_channels.errors import expect, whole_number
+from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.sample import Sample
 
@@ -54,6 +54,18 @@ class Reading:
         for name in how.keys() - set(known):
             raise TypeError(f"{name!r} is not an argument here; how a channel is read is said by {', '.join(known)}")
         return cls(**how)
+
+
+def named(error: Exception, who: str, where: str = "") -> Exception:
+    """Return an error that names the channel, and for one of the system where it occurred."""
+    if isinstance(error, ChannelError):
+        return error if who in str(error) else type(error)(f"{who}: {error}")
+    return ChannelError(f"{who} cannot be read{where}: {error}")
+
+
+def changed(what: str) -> ChannelError:
+    """Return the error for data that are not those of a state; `what` is in words."""
+    return ChannelError(f"{what}: the data has changed; restart the epoch")
 
 
 def of_host(host: tuple[int, int] | None, history: Sequence[Any], index: int, count: int) -> tuple[Any, int, int]:

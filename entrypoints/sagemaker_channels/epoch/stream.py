@@ -13,8 +13,8 @@ from typing import Any
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position, without
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.epoch.reader import in_order
-from sagemaker_channels.epoch.reading import Reading, of_host
+from sagemaker_channels.epoch.reader import Positioned, block_order
+from sagemaker_channels.epoch.reading import Reading, changed, named, of_host
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
@@ -71,33 +71,22 @@ class StreamSource:
         """Nothing is known before the stream is read."""
 
     def named(self, error: Exception) -> Exception:
-        if isinstance(error, ChannelError):
-            return error if self.who in str(error) else type(error)(f"{self.who}: {error}")
-        return ChannelError(f"{self.who} cannot be read: {error}")
+        return named(error, self.who)
 
 
-class StreamReader:
+class StreamReader(Positioned):
     """Every count-th sample of what the deals of `history` have left of the stream; an item is a sample."""
 
     def __init__(
         self, source: StreamSource, history: Sequence[Deal], index: int, count: int, at: Position = FRESH
     ) -> None:
         self.source, self.history, self.index, self.count = source, history, index, count
-        self.ended = self._is_over = at is None
+        super().__init__(at)
         known = at or FRESH
         self.item = known["at"][0]  # shuffled, where the present block begins
         self.block, self.given, self.size, self.part = (known.get(key, 0) for key in ("block", "given", "size", "part"))
 
-    @property
-    def at(self) -> Position:
-        """The position of the next sample; None at the end."""
-        return None if self.ended else self.place
-
-    @property
-    def place(self) -> Position:
-        """The position at the end, too, if this has read up to there."""
-        if self._is_over:
-            return None
+    def _position(self) -> dict[str, Any]:
         position: dict[str, Any] = {"at": [self.item, 0]}
         if self.source.seed is not None:
             if self.block:
@@ -111,9 +100,6 @@ class StreamReader:
     def partly(self, before: Position, part: int) -> Position:
         block = {} if self.source.seed is None else {"given": 0, "size": self.size}
         return {**block, **(before or FRESH), "part": part}
-
-    def finish(self) -> None:
-        self.ended = self._is_over = True
 
     def __iter__(self) -> Generator[Sample, None, None]:
         try:
@@ -145,14 +131,12 @@ class StreamReader:
             given = []
             for reader, position in enumerate(deal):
                 if position is not None and position.get("given"):
-                    order = self._order(range(position["size"]), number, reader, len(deal), position.get("block", 0))
+                    order = block_order(
+                        range(position["size"]), self.source, number, reader, len(deal), position.get("block", 0)
+                    )
                     given += [reader + (position["at"][0] + place) * len(deal) for place in order[: position["given"]]]
             samples = without(samples, [None if each is None else each["at"][0] for each in deal], given)
         return samples
-
-    def _order(self, samples: Sequence[Any], deals: int, index: int, count: int, block: int) -> list[Any]:
-        deal = f"{deals}/" if deals else ""
-        return in_order(samples, f"samples/{self.source.seed}/{self.source.epoch}/{deal}{index}/{count}/{block}")
 
     def _in_order(self, samples: Iterator[Sample]) -> Generator[Sample, None, None]:
         before = sum(1 for _ in islice(samples, self.item * self.count))
@@ -173,10 +157,7 @@ class StreamReader:
             del sample
 
     def _fewer(self, found: int) -> ChannelError:
-        return ChannelError(
-            f"{self.source.who}: the state says that {self.item:,} samples of this reader were begun, but there are {found:,}:"
-            " the data has changed; restart the epoch"
-        )
+        return changed(f"the state says that {self.item:,} samples of this reader were begun, but there are {found:,}")
 
     def _blocks(self, samples: Iterator[Sample]) -> Generator[Sample, None, None]:
         done = 0  # own samples of earlier blocks
@@ -185,11 +166,10 @@ class StreamReader:
                 done += len(block)
                 continue
             if self.size and self.size != len(block):
-                raise ChannelError(
-                    f"{self.source.who}: block {self.block} of the shuffled samples has another size than when the state was"
-                    " taken: the data has changed; restart the epoch"
+                raise changed(
+                    f"block {self.block} of the shuffled samples has another size than when the state was taken"
                 )
-            order = self._order(block, len(self.history), self.index, self.count, self.block)
+            order = block_order(block, self.source, len(self.history), self.index, self.count, self.block)
             block.clear()
             self.size, item = len(order), self.item
             for number in range(self.given, len(order)):
