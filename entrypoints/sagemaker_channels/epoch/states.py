@@ -42,20 +42,10 @@ def merge_states(states: Iterable[State]) -> State:
     known = sorted(map(checked, states), key=lambda state: -int(state["epoch"]))
     if not known:
         raise ChannelError("there are no states to merge; give those of all ranks")
-    merged: State = {**known[0], "at": {}, "listing": {}, "turn": {}}
-    for state in known:
-        if state["epoch"] == merged["epoch"] - 1 and is_finished(state):
-            state = _next_of(state, merged)
-        if state["epoch"] != merged["epoch"]:
-            raise _unmergeable(f"they are of the epochs {state['epoch']} and {merged['epoch']}")
-        for name in _SAME:
-            if state[name] != merged[name]:
-                raise _unmergeable(f"{differences(merged, state)}")
-        for index, position in state["at"].items():
-            if merged["at"].setdefault(index, position) != position:
-                raise _unmergeable(f"two of reader {index} have different positions")
-        merged["listing"] = _united(merged["listing"], state["listing"])
-        merged["turn"] |= state["turn"]
+    merged = united(
+        _next_of(state, known[0]) if state["epoch"] == known[0]["epoch"] - 1 and is_finished(state) else state
+        for state in known
+    )
     missing = [index for index in range(merged["count"]) if str(index) not in merged["at"]]
     if missing:
         raise _unmergeable(f"reader {missing[0]} of {merged['count']} is missing; give the states of all ranks")
@@ -64,21 +54,32 @@ def merge_states(states: Iterable[State]) -> State:
     return {**merged, "at": dict(sorted(merged["at"].items(), key=lambda at: int(at[0])))}
 
 
-def _next_of(state: State, merged: State) -> State:
+def united(states: Iterable[State]) -> State:
+    """Return one state of some readers of one reading, which may have others. Raises ChannelError as merge_states does."""
+    first, *others = states
+    union: State = {**first, "at": {}, "listing": {}, "turn": {}}
+    for state in (first, *others):
+        if state["epoch"] != union["epoch"]:
+            raise _unmergeable(f"they are of the epochs {state['epoch']} and {union['epoch']}")
+        if any(state[name] != union[name] for name in _SAME):
+            raise _unmergeable(differences(union, state))
+        for index, position in state["at"].items():
+            if union["at"].setdefault(index, position) != position:
+                raise _unmergeable(f"two of reader {index} have different positions")
+        for name, (count, digest) in state["listing"].items():
+            known = union["listing"].get(name, [0, 0])
+            if known[0] == count and known[1] != digest:
+                raise _unmergeable(f"the readers' first {count:,} objects differ: the data or its listing has changed")
+            union["listing"][name] = max(known, [count, digest])
+        union["turn"] |= state["turn"]
+    return union
+
+
+def _next_of(state: State, newest: State) -> State:
     """Return the state of a rank that has finished an epoch and not begun the one after it, which others have begun."""
-    if state["count"] != merged["count"] or set(state["at"]) == set(merged["at"]):
+    if state["count"] != newest["count"] or set(state["at"]) == set(newest["at"]):
         return state
-    return {**merged, "at": dict.fromkeys(state["at"], FRESH), "listing": {}, "turn": {}}
-
-
-def _united(one: Listing, other: Listing) -> Listing:
-    united = dict(one)
-    for name, (count, digest) in other.items():
-        known = united.get(name, [0, 0])
-        if known[0] == count and known[1] != digest:
-            raise _unmergeable(f"the readers' first {count:,} objects differ: the data or its listing has changed")
-        united[name] = max(known, [count, digest])
-    return united
+    return {**newest, "at": dict.fromkeys(state["at"], FRESH), "listing": {}, "turn": {}}
 
 
 def is_finished(state: State) -> bool:
@@ -126,7 +127,7 @@ def checked(state: Any) -> State:
             " gather_state or merge_states returned, or restart the epoch"
         )
     count, at, pairs = known.get("count"), known.get("at"), (known.get("listing"), known.get("turn"))
-    is_whole = (
+    checks = (
         *(is_count(known.get("epoch")), is_count(count), isinstance(known.get("of"), dict)),
         isinstance(at, dict)
         and all(isinstance(index, str) and index.isdigit() and int(index) < (count or 0) for index in at)
@@ -134,7 +135,7 @@ def checked(state: Any) -> State:
         *(isinstance(each, dict) and all(map(_is_pair, each.values())) for each in pairs),
         isinstance(known.get("history"), list) and all(all(map(_is_position, deal)) for deal in known["history"]),
     )
-    if not all(is_whole):
+    if not all(checks):
         raise ChannelError("the state is damaged; restart the epoch")
     return known
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sagemaker_channels.epoch.samples import Samples
-from sagemaker_channels.epoch.states import State
+from sagemaker_channels.epoch.states import State, united
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 
 
@@ -59,14 +59,10 @@ class Positions:
         self._states = []
 
     def _of_all(self, states: Sequence[State], turn: int) -> State:
-        listing: dict[str, list[int]] = {}
-        for state in states:
-            listing |= {name: max(pair, listing.get(name, pair)) for name, pair in state["listing"].items()}
-        turns = {name: pair for state in states for name, pair in state["turn"].items()}
+        state = united(states)
         if self._readers > 1:
-            turns[self._group(states)] = [turn, self._readers]
-        at = {index: position for state in states for index, position in state["at"].items()}
-        return {**states[0], "at": at, "listing": listing, "turn": turns}
+            state["turn"][self._group(states)] = [turn, self._readers]
+        return state
 
     def _group(self, states: Sequence[State]) -> str:
         return f"readers of {min(states[0]['at'], key=int)}"
