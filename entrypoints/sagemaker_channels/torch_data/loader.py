@@ -19,23 +19,22 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import default_collate
 from torch.utils.data._utils.pin_memory import pin_memory as pinned
 
 from sagemaker_channels.epoch.samples import Mark, Samples, place_of
-from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.transformed import NOTHING
 from sagemaker_channels.errors import expect, whole_number
 from sagemaker_channels.torch_data.batch_memory import keep_memory
 from sagemaker_channels.torch_data.epochs import Loop
-from sagemaker_channels.torch_data.positions import Positions
+from sagemaker_channels.torch_data.positions import PositionedLoader, check_dataset
 from sagemaker_channels.torch_data.shared_tensors import collated
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 from sagemaker_channels.torch_data.threads import SampleList, Threads
 from sagemaker_channels.waits import are_recorded, timed_transform
 
 
-class ThreadLoader(DataLoader[Any]):
+class ThreadLoader(PositionedLoader):
     """Batches of a dataset, made by threads of this process; one epoch per iteration.
 
     It has a DataLoader's attributes, with the threads as `num_workers`. accelerate, Fabric and Lightning take it as a DataLoader;
@@ -76,35 +75,9 @@ class ThreadLoader(DataLoader[Any]):
         expect(callable(collate_fn), "collate_fn", collate_fn, "a function of a list of samples, such as list")
         super().__init__(dataset, whole_number("batch_size", batch_size, 1), collate_fn=collate_fn, drop_last=drop_last)
         self.num_workers = whole_number("num_workers", num_workers, 1)
-        self.readers = whole_number("readers", readers, 1)
         self.pin_memory = pin_memory
         self._device: Any = None  # where accelerate wants batches to be
-        self._positions = Positions(dataset, self.readers)
-
-    def __len__(self) -> int:
-        """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
-        return self.dataset.batches(self.batch_size, self.readers, drop_last=self.drop_last)
-
-    def __bool__(self) -> bool:
-        return True  # without counting
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the dataset's next iteration, from 0."""
-        self.dataset.set_epoch(epoch)
-
-    def state_dict(self) -> State:
-        """Return the position of the last iteration: after the batch that it yielded last."""
-        return self._positions.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        """Continue at a state of any loader or dataset, or at the merged one of all ranks, with the next iteration.
-
-        After a finished epoch of all ranks the next one follows; a rank that has finished its own part yields no batch.
-
-        Raises:
-            ChannelError: It is no state of ours.
-        """
-        self._positions.load_state_dict(state)
+        self._read_by(dataset, self.batch_size, whole_number("readers", readers, 1), drops_last=drop_last)
 
     @property
     def _is_accelerate_prepared(self) -> bool:
@@ -168,12 +141,3 @@ class ThreadLoader(DataLoader[Any]):
 
 def _place(before: Mark, number: int) -> str:
     return f"it is sample {number + 1} after the one of which {place_of(before.positions[0])}"
-
-
-def check_dataset(dataset: Any, loader: str) -> None:
-    """Raise TypeError unless a dataset has readers and states."""
-    if not isinstance(dataset, StreamDataset):
-        raise TypeError(
-            f"a {loader} needs a ChannelDataset or a MixedDataset, not a {type(dataset).__name__}; use torch's DataLoader, or a"
-            " ChannelDataset of the same channel"
-        )

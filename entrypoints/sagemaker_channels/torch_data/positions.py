@@ -1,8 +1,13 @@
 """The state of a rank's loader: of its readers, after the batch that the loop got last."""
 
+# ruff: noqa: TID253 - it has a base class for loaders of torch
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.utils.data import DataLoader
 
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State, united
@@ -66,3 +71,48 @@ class Positions:
 
     def _group(self, states: Sequence[State]) -> str:
         return f"readers of {min(states[0]['at'], key=int)}"
+
+
+class PositionedLoader(DataLoader[Any]):
+    """A loader of a dataset that knows its position. `stream` is the dataset, `readers` the number of its parts that are read."""
+
+    stream: StreamDataset
+    readers: int
+
+    def _read_by(self, dataset: StreamDataset, size: int, readers: int, *, drops_last: bool) -> None:
+        self.stream, self.readers, self._size, self._drops_last = dataset, readers, size, drops_last
+        self._positions = Positions(dataset, readers)
+
+    def __len__(self) -> int:
+        """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
+        return self.stream.batches(self._size, self.readers, drop_last=self._drops_last)
+
+    def __bool__(self) -> bool:
+        return True  # without counting
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the dataset's next iteration, from 0."""
+        self.stream.set_epoch(epoch)
+
+    def state_dict(self) -> State:
+        """Return the position of the last iteration: after the batch that it yielded last."""
+        return self._positions.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue at a state of any loader or dataset, or at the merged one of all ranks, with the next iteration.
+
+        After a finished epoch of all ranks the next one follows; a rank that has finished its own part yields no batch.
+
+        Raises:
+            ChannelError: It is no state of ours.
+        """
+        self._positions.load_state_dict(state)
+
+
+def check_dataset(dataset: Any, loader: str) -> None:
+    """Raise TypeError unless a dataset has readers and states."""
+    if not isinstance(dataset, StreamDataset):
+        raise TypeError(
+            f"a {loader} needs a ChannelDataset or a MixedDataset, not a {type(dataset).__name__}; use torch's DataLoader, or a"
+            " ChannelDataset of the same channel"
+        )

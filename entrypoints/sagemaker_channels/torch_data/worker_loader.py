@@ -10,17 +10,16 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from sagemaker_channels.epoch.states import State
 from sagemaker_channels.errors import whole_number
-from sagemaker_channels.torch_data.loader import check_dataset
-from sagemaker_channels.torch_data.positions import Positions
+from sagemaker_channels.torch_data.positions import PositionedLoader, check_dataset
 from sagemaker_channels.torch_data.shared_memory import shared
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 
 
-class WorkerLoader(DataLoader[Any]):
+class WorkerLoader(PositionedLoader):
     """Batches of a dataset, made by worker processes, in whose middle a job can be resumed; one epoch per iteration.
 
     Transforms in pure Python are faster in processes than in a ThreadLoader's threads. A plain DataLoader reads the same, but does
@@ -51,39 +50,10 @@ class WorkerLoader(DataLoader[Any]):
         **how: Any,
     ) -> None:
         check_dataset(dataset, "WorkerLoader")
-        self._size, self._drops = whole_number("batch_size", batch_size, 1), drop_last
-        batches = _Batches(dataset, self._size, collate_fn, drops_last=drop_last)
-        super().__init__(batches, None, collate_fn=_as_it_is, **how)
-        self._batches, self.readers = batches, max(1, self.num_workers)
-        self._positions = Positions(dataset, self.readers)
-
-    @property
-    def stream(self) -> StreamDataset:
-        """The dataset."""
-        return self._batches.dataset
-
-    def __len__(self) -> int:
-        """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
-        return self.stream.batches(self._size, self.readers, drop_last=self._drops)
-
-    def __bool__(self) -> bool:
-        return True  # without counting
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the dataset's next iteration, from 0."""
-        self.stream.set_epoch(epoch)
-
-    def state_dict(self) -> State:
-        """Return the position of the last iteration: after the batch that it yielded last."""
-        return self._positions.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        """Continue at a state of any loader or dataset, or at the merged one of all ranks, with the next iteration.
-
-        Raises:
-            ChannelError: It is no state of ours.
-        """
-        self._positions.load_state_dict(state)
+        size = whole_number("batch_size", batch_size, 1)
+        self._batches = _Batches(dataset, size, collate_fn, drops_last=drop_last)
+        super().__init__(self._batches, None, collate_fn=_as_it_is, **how)
+        self._read_by(dataset, size, max(1, self.num_workers), drops_last=drop_last)
 
     def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
         placement, (loop, samples) = self.stream.own_placement, self.stream.begin(self.readers)
