@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
 from sagemaker_channels.epoch.reader import Turns
-from sagemaker_channels.epoch.states import VERSION, Listing, State, checked, dealt
+from sagemaker_channels.epoch.states import VERSION, Listing, State, checked, compared, dealt
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sample import Sample
 
@@ -150,14 +150,10 @@ class Samples:
         if not self.is_unread:
             raise ChannelError("a state must be loaded before the first sample is read; open the channel again")
         state = checked(state)
-        here, there = (
-            {**about, "epoch": epoch} for about, epoch in ((self.about, self.epoch), (state["of"], state["epoch"]))
-        )
-        differ = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
-        if differ:
-            old, new = (", ".join(f"{key} {each.get(key)!r}" for key in differ) for each in (there, here))
+        here, there = {**self.about, "epoch": self.epoch}, {**state["of"], "epoch": state["epoch"]}
+        if differ := compared(here, there):
             raise ChannelError(
-                f"the state does not match this reading: it has {old}, but this reader has {new}; restart the epoch"
+                f"the state does not match this reading: it has {differ[1]}, but this reader has {differ[0]}; restart the epoch"
             )
         history, at = dealt(state, self._indexes, self._count)
         turn, among = state["turn"].get(f"samples of {min(self._indexes)}", (0, 0))

@@ -62,7 +62,9 @@ def united(states: Iterable[State]) -> State:
         if state["epoch"] != union["epoch"]:
             raise _unmergeable(f"they are of the epochs {state['epoch']} and {union['epoch']}")
         if any(state[name] != union[name] for name in _SAME):
-            raise _unmergeable(differences(union, state))
+            differ = compared(*({**each["of"], "readers": each["count"]} for each in (union, state)))
+            how = f"one has {differ[1]}, another has {differ[0]}" if differ else "they were resumed differently"
+            raise _unmergeable(how)
         for index, position in state["at"].items():
             if union["at"].setdefault(index, position) != position:
                 raise _unmergeable(f"two of reader {index} have different positions")
@@ -155,14 +157,11 @@ def _is_position(position: Any) -> bool:
     return all(isinstance(place, list) and len(place) == 2 and is_count(place[0]) for place in places)
 
 
-def differences(here: State, there: State) -> str:
-    """Return, in words, how a state (`there`) differs from this reading (`here`)."""
-    one, other = ({**state["of"], "readers": state["count"]} for state in (here, there))
-    differ = [key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
-    if not differ:
-        return "they were resumed differently"
-    old, new = (", ".join(f"{key} {about.get(key)!r}" for key in differ) for about in (other, one))
-    return f"one has {old}, another has {new}"
+def compared(here: State, there: State) -> tuple[str, str] | None:
+    """Return, in words, the members that differ: those of `here` and those of `there`; None if none do."""
+    differ = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
+    here_has, there_has = (", ".join(f"{key} {each.get(key)!r}" for key in differ) for each in (here, there))
+    return (here_has, there_has) if differ else None
 
 
 def _unmergeable(reason: str) -> ChannelError:

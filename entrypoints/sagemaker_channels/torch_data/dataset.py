@@ -1,8 +1,8 @@
 """Channels as PyTorch's iterable datasets, in every input mode; `map` has those with random access.
 
-    loader = DataLoader(ChannelDataset("train", transform=decode), batch_size=32, num_workers=4)
-    for epoch in range(5):
-        for batch in loader: ...
+loader = DataLoader(ChannelDataset("train", transform=decode), batch_size=32, num_workers=4)
+for epoch in range(5):
+for batch in loader: ...
 """
 
 from __future__ import annotations
