@@ -14,6 +14,7 @@ from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
 from lightning.pytorch.strategies import DDPStrategy
 
 from framework_data import BATCH, LOADERS, Seen, as_inputs, dataset_of, number_of, numbers, own_rank
+from sagemaker_channels.checkpointing.checkpoints import Checkpoints
 from sagemaker_channels.torch_data.even_loader import EvenLoader, LightningLoader
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.ranks import gather_state, uneven_ranks
@@ -243,6 +244,13 @@ def misuse(root: Path, what: str) -> None:
     prepared = accelerator.prepare(LOADERS["plain"](dataset))
     if what == "position of a prepared loader":
         gather_state(prepared)
+    elif what == "checkpoint of a prepared loader":
+        with Checkpoints(root / "checkpoints") as checkpoints:
+            checkpoints.save(1, loader=prepared)
+    elif what == "resuming a prepared loader":
+        with Checkpoints(root / "checkpoints") as checkpoints:
+            checkpoints.save(1, loader=dataset)
+            checkpoints.load(loader=prepared)
     elif what == "skipping batches":
         skip_first_batches(EvenLoader(LOADERS["threads"](dataset)), 1)
     elif what == "position in a prepared loop":

@@ -95,7 +95,7 @@ class Checkpoints:
         tensors, rest = state.collect({key: part for key, part in parts.items() if key != LOADER}, self._rank)
         own: dict[str, Any] = {"random": state.random_states()}
         if LOADER in parts:
-            own[LOADER] = parts[LOADER].state_dict()
+            own[LOADER] = data_position.state_of(parts[LOADER])
         if self._rank == 0:
             own["rest"] = rest
         tail = state.packed(own)

@@ -154,6 +154,8 @@ def test_trainer_with_workers_reads_all_on_one_rank_and_is_refused_on_two(root: 
     ("what", "remedy"),
     {
         "position of a prepared loader": "use a ThreadLoader, which accelerate leaves as it is",
+        "checkpoint of a prepared loader": "use a ThreadLoader, which accelerate leaves as it is",
+        "resuming a prepared loader": "use a ThreadLoader, which accelerate leaves as it is",
         "position in a prepared loop": "take the state_dict() of a ThreadLoader or WorkerLoader",
         "epoch of accelerate after resuming": "call set_epoch(2) of the loader that it has prepared before the loop",
         "skipping batches": "use TrainingArguments(ignore_data_skip=True)",
