@@ -185,7 +185,10 @@ def find_channel(environment: Environment, name: str | os.PathLike[str]) -> Chan
     if name.startswith("s3://"):
         return Channel(name, S3_CONNECTOR, None, "FullyReplicated", "None", Path(), s3_uri=name, style="iterable")
     if "/" in name:
-        return Channel(name, "File", None, "FullyReplicated", "None", Path(name).expanduser().absolute())
+        folder = Path(name).expanduser().absolute()
+        if not folder.is_dir():
+            raise ChannelError(f"channel {name!r}: there is no folder {folder}; correct the path")
+        return Channel(name, "File", None, "FullyReplicated", "None", folder)
     near = difflib.get_close_matches(name, environment.channels, 1)
     raise ChannelError(
         f"this job has no channel {name!r}; it has {', '.join(environment.channels) or 'none'}"

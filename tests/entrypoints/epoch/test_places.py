@@ -63,7 +63,9 @@ def test_prefix_has_the_samples_of_a_folder(folder: Path, tmp_path: Path, monkey
 
 def test_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "none"))
-    with pytest.raises(ChannelError, match=r"channel './nothing-here'"):
+    with pytest.raises(
+        ChannelError, match=r"channel './nothing-here': there is no folder /.*/nothing-here; correct the path"
+    ):
         list(open_channel("./nothing-here"))
     with pytest.raises(ChannelError, match=r"this job has no channel 'images'; it has none; a folder is ./images"):
         open_channel("images")
