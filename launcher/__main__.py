@@ -58,10 +58,10 @@ def _raise_again(dropped: UnraisableHookArgs, number: int = signal.SIGINT) -> No
     if dropped.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(dropped)
         return
-    import _thread
     import threading
 
-    timer = threading.Timer(_AGAIN_SECONDS, _thread.interrupt_main, [number])
+    # A true signal also ends a read that the main thread waits in; `_thread.interrupt_main` would be heard after it.
+    timer = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, [threading.main_thread().ident, number])
     timer.daemon = True
     timer.start()  # later, since Python drops what is raised here, too
 
