@@ -6,6 +6,8 @@ They ask an iterable dataset nothing, and none of their hooks leaves one alone, 
   also for HF's Trainer. Both expect the same samples on each rank and divide them. Each fetches one batch ahead.
 - Lightning (2.6) fetches one batch ahead of a loader without a length, stores the loader's state of rank 0 only, and waits forever
   for a rank that has run out of batches.
+- Hugging Face's datasets gives a generator (`from_generator`) to one worker only, lets `split_dataset_by_node` divide its samples
+  again, and stores those of one rank as those of all (`Dataset.from_generator`). webdataset has stages that divide, too.
 - A DataLoader divides `len(dataset)` by the batch size, but each of its workers may end with an incomplete batch.
 
 Forked workers see their parent's stack. Spawned ones get what the dataset found when it was pickled.
@@ -28,6 +30,14 @@ from sagemaker_channels.job.environment import Channel
 
 DISPATCHER = "DataLoaderDispatcher"  # rank 0 reads for all ranks
 _DIVIDERS = (DISPATCHER, "IterableDatasetShard")
+_READ_ALL = "with which each rank reads all"
+_DIVIDE_AGAIN = {  # among what, and the remedy
+    "split_by_node": ("rank", f"leave it out, or give the ChannelDataset ranks=(0, 1), {_READ_ALL}"),
+    "single_node_only": ("rank", "leave it out"),
+    "Dataset.from_generator": ("rank", f"give the ChannelDataset ranks=(0, 1), {_READ_ALL}"),
+    "split_by_worker": ("worker", "leave it out"),
+    "num_workers": ("worker", "use num_workers=1, or the ChannelDataset itself"),
+}
 _ACCELERATE = "accelerate.data_loader"
 _FITS, _EVALUATES = ("fit_loop", "training_epoch_loop"), ("evaluation_loop", "prediction_loop")
 
@@ -85,6 +95,25 @@ def check_lightning(ranks: int) -> None:
                     " out of batches; give it sagemaker_channels.LightningLoader(loader) in place of the loader"
                 )
             return
+
+
+def check_not_divided_again(ranks: int, workers: int) -> None:
+    """Raise ChannelError if a package iterates here that leaves out what it takes for the samples of other ranks or workers."""
+    for caller, module, _ in _callers():
+        dividers: set[str] = set()
+        if module == "webdataset.pipeline":
+            dividers = {getattr(stage, "__name__", "") for stage in getattr(caller, "pipeline", ())}
+        elif module == "datasets.iterable_dataset":
+            dividers = {"num_workers", *(["split_by_node"] if getattr(caller, "_distributed", None) else [])}
+        elif module == "datasets.builder":
+            dividers = {"Dataset.from_generator"}
+        for name in dividers & _DIVIDE_AGAIN.keys():
+            among, remedy = _DIVIDE_AGAIN[name]
+            if (ranks if among == "rank" else workers) > 1:
+                raise ChannelError(
+                    f"{name} of {module.partition('.')[0]} would lose samples, since each {among} reads its own part already;"
+                    f" {remedy}"
+                )
 
 
 def check_not_prepared(loader: Any) -> None:

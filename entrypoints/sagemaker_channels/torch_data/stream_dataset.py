@@ -202,6 +202,7 @@ class StreamDataset(IterableDataset[Any]):
         frameworks.check_lightning(self.own_placement.world_size)
         info, placement, self._current = get_worker_info(), self.placement, None
         number, workers = (info.id, info.num_workers) if info else (0, 1)
+        frameworks.check_not_divided_again(placement.world_size, workers)
         loop = self.epochs.begin(number, workers, info.seed - info.id if info else None)
         if loop.is_again and self.own_placement.world_size > 1 and is_stored(self._end_of(loop.epoch)):
             raise ChannelError(
