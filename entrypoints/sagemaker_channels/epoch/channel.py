@@ -82,6 +82,8 @@ class Recipe:
         """Return the recipe of arguments. Raises TypeError or ChannelError for wrong ones."""
         remedy = "a content type or a short name such as 'tar'; pass a transform as transform="
         expect(format is None or isinstance(format, str), "format", format, remedy)
+        if format is not None:
+            format_of(format)
         environment = known_environment(environment)
         return cls(environment, find_channel(environment, channel), format, reading)
 
