@@ -109,7 +109,10 @@ class Reader(Positioned):
 
     def _own(self, begin: int) -> Iterator[Any]:
         """The reader's items from one on."""
-        dealt = islice(items(counting(), self.history), self.index + begin * self.count, None, self.count)
+        first = self.index + begin * self.count
+        dealt: Iterator[Any] = counting(first, self.count)
+        if self.history:
+            dealt = islice(items(counting(), self.history), first, None, self.count)
         return islice(dealt, None if self.limit is None else max(0, self.limit - begin))
 
     def _rest(self, item: int, rest: Rest, inner: Any) -> Iterator[Sample]:
