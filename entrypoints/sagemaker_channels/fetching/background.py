@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 Work: TypeAlias = Callable[[], object]
 _EXIT_SECONDS = 5.0  # for requests that are under way when Python ends: the S3 client's attempts take 3 s
-_IDLE_SECONDS = 0.2  # that a thread waits for more work
+_IDLE_SECONDS = 0.5  # that a thread waits for more work
 
 _idle: list[SimpleQueue[Work]] = []  # of the threads that wait for work
 os.register_at_fork(after_in_child=_idle.clear)
@@ -39,7 +39,7 @@ def in_background(work: Callable[[], T], name: str) -> Future[T]:
     return future
 
 
-def prefetch_in_thread(work: Work) -> None:
+def run_in_thread(work: Work) -> None:
     """Run a function in a daemon thread: one that has just finished, or a new one, which takes ten times as long to start."""
     try:
         _idle.pop().put(work)

@@ -1,7 +1,7 @@
-"""How long a channel's requests take, and how many slow ones may be repeated.
+"""How long a channel's requests take, and which late ones may be repeated.
 
 A store answers a few requests much later than the others, and the reader, which gets its bytes in order, would wait for each of
-them. AWS advises to repeat such requests: the second one usually takes the usual time. Here a request is slow if it takes longer
+them. AWS advises to repeat such requests: the second one usually takes the usual time. Here a request is late if it takes longer
 than nearly all of the latest answers of about its size. Only a small share is repeated, so that a store that is slow
 because it is busy does not get busier.
 """
@@ -14,43 +14,46 @@ from functools import lru_cache
 REPEATED_SHARE = 0.03  # repeated requests, of the answers
 _SAVED = 8.0  # repeated requests that the answers may save up
 _LATEST = 256  # answers that count
-_ENOUGH = 32  # answers until the first repeated request
+_ENOUGH = 32  # answers until anything is known
 _QUANTILE = 0.9  # of the answers took less than the usual time
-# A request is slow after _FACTOR times the usual time; if it is the last one that may be repeated, after _FACTOR + _THRIFT times.
+# A request is late after _FACTOR times the usual time; if it is the last one that may be repeated, after _FACTOR + _THRIFT times,
+# so that the latest ones are repeated.
 _FACTOR, _THRIFT = 1.2, 1.8
-_LEAST_SECONDS = 0.01  # No request is slow sooner.
+_LEAST_SECONDS = 0.01  # No request is late sooner.
 
 
 class Pace:
-    """The answers to a channel's requests of about one size.
+    """The answers to a channel's requests of about one size. Times are those of time.monotonic().
 
     Threads and forked processes need no lock for it: a lost update of its numbers changes little.
     """
 
     def __init__(self) -> None:
+        self.quickest = 0.0  # seconds of the quickest of the latest answers; 0 if there are not enough
         self._usual_seconds = float("inf")
+        self._youngest = 0.0  # when the youngest answered request was made
         self._latest: deque[float] = deque(maxlen=_LATEST)
         self._answers = 0
         self._credit = 0.0
 
-    def answered(self, seconds: float) -> None:
-        self._latest.append(seconds)
+    def answered(self, begun: float, now: float) -> None:
+        """Count the answer to a request that was made once."""
+        self._youngest = max(self._youngest, begun)
+        self._latest.append(now - begun)
         self._answers += 1
         self._credit = min(self._credit + REPEATED_SHARE, _SAVED)
         if self._answers >= _ENOUGH and self._answers % 16 == 0:
-            usual = sorted(self._latest)[int(_QUANTILE * len(self._latest))]
-            self._usual_seconds = max(usual, _LEAST_SECONDS)
+            latest = sorted(self._latest)
+            self.quickest = latest[len(latest) // 50]  # not the first: a store may have kept some in a cache
+            self._usual_seconds = max(latest[int(_QUANTILE * len(latest))], _LEAST_SECONDS)
 
-    def slow_seconds(self) -> float:
-        """Return after how many seconds a request is slow: later if fewer may be repeated, so that the slowest ones are."""
-        return self._usual_seconds * (_FACTOR + _THRIFT * (1 - self._credit / _SAVED))
-
-    def may_repeat(self) -> bool:
-        return self._credit >= 1
-
-    def repeat(self) -> None:
-        """Count a repeated request."""
+    def repeats(self, begun: float, now: float) -> bool:
+        """Return whether to repeat a request, and count it; none before a younger one is answered: the store may be silent."""
+        late_seconds = self._usual_seconds * (_FACTOR + _THRIFT * (1 - self._credit / _SAVED))
+        if self._credit < 1 or begun >= self._youngest or now - begun < late_seconds:
+            return False
         self._credit -= 1
+        return True
 
 
 @lru_cache(maxsize=1024)

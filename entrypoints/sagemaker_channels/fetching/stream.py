@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sagemaker_channels.fetching.schedule import Slot
 
+if TYPE_CHECKING:
+    from sagemaker_channels.fetching.prefetch import ReadAhead
+
 _NEAR_BYTES = 8 << 20  # A seek at most so far ahead reads the bytes between: they have been requested already.
-
-
-class Pieces(Protocol):
-    """What fetches the pieces of slots; prefetch.py's pipeline."""
-
-    def next_piece(self, slot: Slot) -> bytes | None: ...
-    def seek(self, slot: Slot, place: int) -> None: ...
-    def size(self, slot: Slot) -> int: ...
-    def close_slot(self, slot: Slot) -> None: ...
 
 
 class ReadStream:
@@ -26,7 +20,7 @@ class ReadStream:
     calls `close` in its finalizer: Python drops exceptions there, also that of Ctrl-C.
     """
 
-    def __init__(self, key: str, pipeline: Pieces, slot: Slot) -> None:
+    def __init__(self, key: str, pipeline: ReadAhead, slot: Slot) -> None:
         self.key = key
         self.closed = False
         self._pipeline = pipeline
@@ -44,17 +38,13 @@ class ReadStream:
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
             return self.readall()
-        if not self._fill():
-            return b""
         return self._take(size).tobytes()
 
     def readall(self) -> bytes:
         """Return all remaining bytes: one piece without a copy, more joined one by one, to hold none of them twice."""
         whole = self._rest.tobytes() if self._rest else self._next_piece()
         self._rest = memoryview(b"")
-        self._begun = True
         if whole and (piece := self._next_piece()):
-            self._slot.joined = True
             # All memory at once, if the size is known: memory that grows is copied now and then.
             joined = io.BytesIO(bytes((self._slot.end or self._place) - self._place))
             joined.write(whole)
@@ -68,11 +58,10 @@ class ReadStream:
         return whole
 
     def _next_piece(self) -> bytes:
+        self._begun = True
         return b"" if self.closed else self._pipeline.next_piece(self._slot) or b""
 
     def readinto(self, buffer: Any, /) -> int:
-        if not self._fill():
-            return 0
         view = memoryview(buffer).cast("B")
         piece = self._take(len(view))
         view[: len(piece)] = piece
@@ -89,8 +78,8 @@ class ReadStream:
         if 0 <= ahead <= len(self._rest):
             self._rest = self._rest[ahead:]
         elif 0 < ahead <= _NEAR_BYTES and self._begun:
-            while self._place < offset and self._fill():
-                self._take(offset - self._place)
+            while self._place < offset and self._take(offset - self._place):
+                pass
         else:
             self._rest = memoryview(b"")
             self._pipeline.seek(self._slot, offset)
@@ -100,18 +89,14 @@ class ReadStream:
     def close(self) -> None:
         """Close the stream, at any position; later reads return nothing."""
         if not self.closed:
-            self._rest = memoryview(b"")
-            self._pipeline.close_slot(self._slot)
             self.closed = True
-
-    def _fill(self) -> bool:
-        self._begun = True
-        if not self._rest:
-            self._rest = memoryview(self._next_piece())
-        return bool(self._rest)
+            self._rest = memoryview(b"")
+            self._pipeline.tidy()
 
     def _take(self, size: int) -> memoryview:
-        piece = self._rest[:size]
-        self._rest = self._rest[size:]
+        """Return at most `size` bytes, of one piece; none at the end."""
+        if not self._rest:
+            self._rest = memoryview(self._next_piece())
+        piece, self._rest = self._rest[:size], self._rest[size:]
         self._place += len(piece)
         return piece

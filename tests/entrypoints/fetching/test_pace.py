@@ -13,7 +13,7 @@ import pytest
 from patience import PATIENCE, wait_for
 from sagemaker_channels.fetching.pace import REPEATED_SHARE, Pace, pace_of
 from sagemaker_channels.fetching.prefetch import read_ahead
-from sagemaker_channels.fetching.schedule import Fetch, Fetchable, Limits, Schedule
+from sagemaker_channels.fetching.schedule import Fetchable, Limits, Piece, Schedule
 
 COUNT, SLOW = 40, 10  # objects, and the one whose first answer is late
 USUAL_SECONDS = 0.05
@@ -47,8 +47,8 @@ class Object(Fetchable):
 def who(request: pytest.FixtureRequest) -> str:
     """A channel whose requests usually take long enough for a busy machine."""
     name = str(request.node.nodeid)
-    for _ in range(300):
-        pace_of(name, Object.size.bit_length()).answered(USUAL_SECONDS)
+    for number in range(300):
+        pace_of(name, Object.size.bit_length()).answered(number - 1e6, number - 1e6 + USUAL_SECONDS)
     return name
 
 
@@ -113,47 +113,45 @@ def test_error_of_both_requests_is_raised(who: str) -> None:
 
 def test_second_requests_are_few() -> None:
     pace, repeated = Pace(), 0
-    for _ in range(10_000):
-        pace.answered(0.02)
-        if pace.may_repeat():
-            pace.repeat()
-            repeated += 1
+    for now in range(10_000):
+        pace.answered(now, now + 0.02)
+        repeated += pace.repeats(now - 0.5, now)
     assert 0 < repeated <= REPEATED_SHARE * 10_000
 
 
 def test_second_requests_saved_up_are_few() -> None:
     pace, repeated = Pace(), 0
-    for _ in range(10_000):
-        pace.answered(0.02)
-    while pace.may_repeat():
-        pace.repeat()
+    for now in range(10_000):
+        pace.answered(now, now + 0.02)
+    while pace.repeats(0, 10_000):
         repeated += 1
     assert 0 < repeated <= 8
 
 
-def issued(schedule: Schedule, count: int) -> list[Fetch]:
-    fetches = []
+def issued(schedule: Schedule, count: int) -> list[Piece]:
+    pieces = []
     for _ in range(count):
         schedule.add(Object(0))
-        fetches.append(schedule.next_fetch())
-    return [fetch for fetch in fetches if fetch is not None]
+        pieces.append(schedule.next_piece())
+    return [piece for piece in pieces if piece is not None]
 
 
 def test_request_is_repeated_whenever_a_younger_one_is_answered(who: str) -> None:
     schedule = Schedule(Limits(), who)
     oldest, younger = issued(schedule, 2)
     schedule.put(younger, b"0123456789")
-    wait_for(lambda: schedule.next_fetch() is oldest)
+    most = schedule.most_requests()
+    wait_for(lambda: schedule.next_piece() is oldest)
     time.sleep(3 * USUAL_SECONDS)
-    assert schedule.next_fetch() is None
-    assert schedule.most_threads() == Limits.threads + 1
+    assert schedule.next_piece() is None
+    assert schedule.most_requests() == most + 1
     [youngest] = issued(schedule, 1)
     schedule.put(youngest, b"0123456789")
-    wait_for(lambda: schedule.next_fetch() is oldest)
+    wait_for(lambda: schedule.next_piece() is oldest)
     schedule.put(oldest, OSError("lost"))
     schedule.put(oldest, b"0123456789")
     schedule.put(oldest, b"abcdefghij")
-    assert schedule.most_threads() == Limits.threads
+    assert schedule.most_requests() == most
     assert schedule.take(oldest.slot) == b"0123456789"
 
 
@@ -161,7 +159,7 @@ def test_silent_store_gets_no_second_requests(who: str) -> None:
     schedule = Schedule(Limits(), who)
     assert len(issued(schedule, 20)) == 20
     time.sleep(3 * USUAL_SECONDS)
-    assert schedule.next_fetch() is None
+    assert schedule.next_piece() is None
 
 
 def test_slow_request_of_a_closed_stream_is_not_repeated(who: str) -> None:
@@ -170,4 +168,4 @@ def test_slow_request_of_a_closed_stream_is_not_repeated(who: str) -> None:
     schedule.put(younger, b"0123456789")
     schedule.drop(oldest.slot)
     time.sleep(3 * USUAL_SECONDS)
-    assert schedule.next_fetch() is None
+    assert schedule.next_piece() is None

@@ -9,6 +9,8 @@ import pytest
 from sagemaker_channels.fetching import schedule as module
 from sagemaker_channels.fetching.schedule import Fetchable, Limits, Schedule
 
+MB = 1_000_000
+
 
 class Piece(bytes):
     """A piece of an object, which may be long."""
@@ -27,39 +29,41 @@ class Object(Fetchable):
 def test_pieces_that_arrive_after_the_last_request_are_not_shown_as_text() -> None:
     schedule = Schedule(Limits(piece_bytes=1), "a test")
     schedule.add(Object())
-    fetches = list(iter(schedule.next_fetch, None))
-    for fetch in fetches:
-        schedule.put(fetch, Object().fetch(fetch.start, fetch.size))
+    pieces = list(iter(schedule.next_piece, None))
+    for piece in pieces:
+        schedule.put(piece, Object().fetch(piece.start, piece.size))
     [slot] = schedule.waiting
-    assert [schedule.take(slot) for _ in fetches] == [b"\0"] * 4
-    assert slot.at_end()
+    assert [schedule.take(slot) for _ in pieces] == [b"\0"] * 4
+    assert schedule.take(slot) is None
 
 
 @pytest.mark.parametrize(
-    ("delay", "is_joined", "window"),
+    ("delay", "requests", "held"),
     [
-        (0.3, False, 10),  # three delays of the reader's nine bytes per second are fewer than the usual window
-        (0.5, False, 13),
-        (0.9, False, 20),  # at most
-        (0.9, True, 10),  # The joined pieces take memory enough.
+        (0.0004, 8, 10),
+        (0.001, 10, 10),
+        (0.0064, 64, 10),
+        (0.01, 64, 12),
+        (1.0, 64, 20),
     ],
 )
-def test_window_follows_the_stores_delay_and_the_readers_rate(
-    monkeypatch: pytest.MonkeyPatch, delay: float, is_joined: bool, window: int
+def test_requests_and_bytes_under_way_follow_the_stores_delay(
+    monkeypatch: pytest.MonkeyPatch, delay: float, requests: int, held: int
 ) -> None:
+    """Near by, more requests only wait for the processor; far away, fewer leave the reader waiting."""
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(module, "time", clock)
+    schedule = Schedule(Limits(held_bytes=10 * MB, far_bytes=20 * MB, piece_bytes=MB), f"a store {delay} s away")
+    assert schedule.most_requests() == 64
     source = Object()
-    source.size = 100
-    schedule = Schedule(Limits(held_bytes=10, far_bytes=20, piece_bytes=1), f"a store {delay} s away")
+    source.size = 100 * MB
     schedule.add(source)
-    [slot] = schedule.waiting
-    slot.joined = is_joined
-    fetches = list(iter(schedule.next_fetch, None))
-    clock.now = delay
-    for fetch in fetches:
-        schedule.put(fetch, b"x")
-    assert b"".join(schedule.take(slot) for _ in fetches[1:]) == b"x" * 9
-    clock.now += 1
-    schedule.take(slot)
-    assert len(list(iter(schedule.next_fetch, None))) == window
+    for _ in range(32):
+        piece = schedule.next_piece()
+        assert piece is not None
+        clock.now = delay
+        schedule.put(piece, bytes(MB))
+        schedule.take(piece.slot)
+        clock.now = 0
+    assert schedule.most_requests() == requests
+    assert len(list(iter(schedule.next_piece, None))) == held
