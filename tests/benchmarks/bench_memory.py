@@ -21,7 +21,7 @@ from local_job import mounted_job, train_folder
 from rounds import Row
 
 from sagemaker_channels import contract
-from sagemaker_channels.records.archives import tar_write, zip_write
+from sagemaker_channels.records.archives import tar_write, zip_archive
 from sagemaker_channels.records.recordio import recordio, recordio_protobuf
 from sagemaker_channels.records.text import json_lines
 from sagemaker_channels.records.tfrecord import tfrecord
@@ -130,7 +130,7 @@ def _parquet(stream: BinaryIO) -> None:
 # Content type, whether objects can be joined in a Pipe, and who writes one object of MEMBERS samples.
 FORMATS: dict[str, tuple[str, bool, Callable[[BinaryIO], Any]]] = {
     "tar": ("application/x-tar", True, lambda stream: tar_write.write(stream, _samples())),
-    "zip": ("application/zip", False, lambda stream: zip_write.write(stream, _samples())),
+    "zip": ("application/zip", False, lambda stream: zip_archive.write(stream, _samples())),
     "RecordIO": ("application/x-recordio", True, lambda stream: recordio.write(stream, _payloads())),
     "RecordIO-protobuf": (
         "application/x-recordio-protobuf",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.records import objects
-from sagemaker_channels.records.archives import tar, zip_members
+from sagemaker_channels.records.archives import tar, zip_archive
 from sagemaker_channels.records.format import Format as Format
 from sagemaker_channels.records.format import with_options
 from sagemaker_channels.records.parquet import parquet
@@ -21,7 +21,7 @@ from sagemaker_channels.records.tfrecord import example, tfrecord
 
 FORMATS: tuple[Format, ...] = (
     tar.FORMAT,
-    zip_members.FORMAT,
+    zip_archive.FORMAT,
     recordio.FORMAT,
     image_recordio.FORMAT,
     recordio_protobuf.FORMAT,

@@ -9,6 +9,7 @@ again. So a small object is read in one go, unless the format needs only parts o
 
 from __future__ import annotations
 
+import errno
 import io
 import shutil
 import tempfile
@@ -67,6 +68,8 @@ class SeekableFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Seek, with the meaning of `io`; this fetches nothing."""
         target = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.size}[whence]
+        if target < 0:
+            raise OSError(errno.EINVAL, f"byte {target}")
         if target != self._place:
             self._source.seek(target)
             self._place = target
@@ -74,7 +77,7 @@ class SeekableFile(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill the buffer, except at the object's end."""
-        view = memoryview(buffer).cast("B")
+        view = memoryview(buffer).cast("B")[: max(0, self.size - self._place)]
         done = 0
         while done < len(view) and (count := self._readinto(view[done:])):
             done += count

@@ -20,7 +20,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.readers import s3, s3_client
 from sagemaker_channels.readers.s3_settings import place
 from sagemaker_channels.records import format_of
-from sagemaker_channels.records.archives import tar_write, zip_write
+from sagemaker_channels.records.archives import tar_write, zip_archive
 from served_bucket import served_bucket
 
 KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]
@@ -179,7 +179,7 @@ def test_empty_marker_yields_no_sample_and_hidden_files_do(bucket: Path, form: s
     if form == "parquet":
         parquet.write_table(pyarrow.table({"x": [1]}), data)
     else:
-        (tar_write if form == "tar" else zip_write).write(data, [{"__key__": "x", "txt": b"1"}])
+        (tar_write if form == "tar" else zip_archive).write(data, [{"__key__": "x", "txt": b"1"}])
     for key, content in {"_SUCCESS": b"", ".hidden": data.getvalue(), "part-0": data.getvalue()}.items():
         (bucket / key).write_bytes(content)
     for source in (on_disk(bucket), connector("s3://bucket/")):

@@ -26,7 +26,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching import shared_listing
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.readers import s3
-from sagemaker_channels.records.archives import tar_write, zip_write
+from sagemaker_channels.records.archives import tar_write, zip_archive
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
@@ -44,7 +44,7 @@ def write(store: Store, form: str) -> None:
             parquet.write_table(pyarrow.table({"txt": [text.encode() for text in texts]}), file)
             continue
         with file.open("wb") as stream:
-            (tar_write if form == "tar" else zip_write).write(stream, samples)
+            (tar_write if form == "tar" else zip_archive).write(stream, samples)
 
 
 EVERY = sorted(f"{number}-{sample}" for number in range(OBJECTS) for sample in range(SAMPLES))

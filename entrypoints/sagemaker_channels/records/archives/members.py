@@ -16,8 +16,6 @@ from sagemaker_channels.records.window import CHUNK
 from sagemaker_channels.records.writing import content
 from sagemaker_channels.sample import DATA, KEY, Sample
 
-MACOS_FOLDER = "__MACOSX/"  # what macOS adds to a zip: not samples, but its own attributes of the files
-
 
 def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples that an archive's members make up.
