@@ -2,9 +2,10 @@
 
     python entrypoints/measure.py --ways file,fast-file [--format tar] [--rounds 3] [--step 20ms]
 
-`launch measure` fills in the channels by which the samples arrive (ways/card.py). Round 0 compares digests; the others interleave
-the ways, so that a slow minute of the machine or the store meets all of them. After each run `output/data/measure.json` has what
-was measured so far. A way that is not installed or fails has the reason there. The options can be hyperparameters.
+`launch measure` fills in the channels by which the samples arrive (sagemaker_channels/tools/card.py). Round 0 compares digests; the
+others interleave the ways, so that a slow minute of the machine or the store meets all of them. After each run
+`output/data/measure.json` has what was measured so far. A way that is not installed or fails has the reason there. The options can
+be hyperparameters.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
@@ -30,18 +32,17 @@ from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.readers import mounted, s3
 from sagemaker_channels.records import SHORT_NAMES, format_of
-from sagemaker_channels.ways import WAYS, ways_of
-from sagemaker_channels.ways.card import ARRIVALS, Source, Way
-from sagemaker_channels.ways.results import FILE, Results, mark_different, table
+from sagemaker_channels.tools.card import ARRIVALS, Source, Way
+from sagemaker_channels.tools.results import FILE, Results, mark_different, table
+from sagemaker_channels.tools.ways import WAYS, ways_of
 
 _LOOK_SECONDS = 0.2  # between two looks at the memory of a run
 _MOST_SECONDS = 7200  # that a run may take: some libraries hang when their workers fork
 _END_SECONDS = 10  # that an interrupted run has to unmount what it has mounted
-_PACKAGES = {"torch", *(need.name for way in WAYS.values() for need in way.needs)}  # whose versions matter
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the script. If nothing can be measured, it ends with one line and exit code 1."""
+def main(arguments: Sequence[str] | None = None, script: str = __file__) -> None:
+    """Run the script. If nothing can be measured, it ends with one line and exit code 1; `script` is run again for each run."""
     options = _options(arguments)
     try:
         ways, environment = ways_of(options.ways), load_environment()
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(json.dumps(_run(WAYS[options.one], options, environment)))
             return
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped job ends its run, too
-        results = _measure(ways, options, environment)
+        results = _measure(ways, [sys.executable, script, *_forwarded(options)], options, environment)
     except (ChannelError, ConfigError, ImportError, OSError, ValueError) as error:
         sys.exit(f"measure: {error}")
     except KeyboardInterrupt:
@@ -71,6 +72,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _forwarded(options: argparse.Namespace) -> list[str]:
+    """Return the arguments that all runs have in common."""
+    values = {name: vars(options)[name] for name in ("format", "batch_size", "num_workers", "step")}
+    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
+
+
 def _source(way: Way, options: argparse.Namespace, environment: Environment) -> Source:
     """Return what a way reads here. Raises ChannelError if it cannot read that."""
     if (reason := way.why_not(environment.channels, options.format)) is not None:
@@ -81,7 +88,7 @@ def _source(way: Way, options: argparse.Namespace, environment: Environment) -> 
 
 def _run(way: Way, options: argparse.Namespace, environment: Environment) -> dict[str, Any]:
     """Do one run in this process."""
-    from sagemaker_channels.ways.measuring import digest, measure, step_of
+    from sagemaker_channels.tools.measuring import digest, measure, step_of
 
     source, step = _source(way, options, environment), step_of(options.step) if options.step else None
     if options.epoch == 0:
@@ -109,8 +116,10 @@ def _check_format(environment: Environment) -> None:
             raise ChannelError(f"the objects have names like {name}; pass --format {form.name}")
 
 
-def _measure(ways: Sequence[Way], options: argparse.Namespace, environment: Environment) -> Results:
-    """Do all runs, and return the results, which are in the file after each of them."""
+def _measure(
+    ways: Sequence[Way], command: Sequence[str], options: argparse.Namespace, environment: Environment
+) -> Results:
+    """Do all runs by a command, and return the results, which are in the file after each of them."""
     file = environment.output_data_dir / FILE
     rows = [{"name": way.name, "title": way.title, "row": way.row, "runs": []} for way in ways]
     for way, row in zip(ways, rows, strict=True):
@@ -124,7 +133,8 @@ def _measure(ways: Sequence[Way], options: argparse.Namespace, environment: Envi
             for index, row in enumerate(able):
                 begun = time.monotonic()
                 print(progress([each["name"] for each in able], index, (number, options.rounds), took), flush=True)
-                _add(row, number, _child(row["name"], number, options))
+                found = _child([*command, "--one", row["name"], "--epoch", str(number)], with_memory=number == 0)
+                _add(row, number, found)
                 took[row["name"]] = time.monotonic() - begun
                 _write(file, results)
             if number == 0:
@@ -169,31 +179,28 @@ def _add(row: dict[str, Any], number: int, found: dict[str, Any]) -> None:
     print(f"measure way={row['name']} round={number} {row['error'] or ' '.join(figures)}", flush=True)
 
 
-def _child(name: str, epoch: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Do one run in a fresh process, and return its figures, of epoch 0 with the peak of its memory, or its `error`."""
-    command = [sys.executable, __file__, "--one", name, "--epoch", str(epoch)]
-    command += ["--format", options.format, "--batch-size", str(options.batch_size)]
-    command += ["--num-workers", str(options.num_workers)]
-    command += ["--step", options.step] if options.step else []
+def _child(command: Sequence[str], *, with_memory: bool) -> dict[str, Any]:
+    """Do one run in a fresh process, and return its figures, perhaps with the peak of its memory, or its `error`."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), WAITS_VARIABLE: "0"}
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:
+    files = partial(tempfile.TemporaryFile, "w+", encoding="utf-8", errors="replace")
+    with files() as out, files() as log:
         process = subprocess.Popen(command, stdout=out, stderr=log, env=environ, start_new_session=True)
         memory, deadline = 0, time.monotonic() + _MOST_SECONDS
         try:
             while process.poll() is None and time.monotonic() < deadline:
-                memory = max(memory, _memory(process.pid)) if epoch == 0 else 0  # a look takes time from a measured run
+                if with_memory:  # a look takes time from a measured run
+                    memory = max(memory, _memory(process.pid))
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_LOOK_SECONDS)
         finally:
             _end(process)
-        texts = []
-        for stream in (out, log):
-            stream.seek(0)
-            texts.append(stream.read().decode("utf-8", "replace").strip())
+        out.seek(0)
+        log.seek(0)
+        printed, problems = out.read().strip(), log.read().strip()
     if process.returncode == 0:
-        return {**json.loads(texts[0].splitlines()[-1]), **({"memory": memory} if memory else {})}
-    print(texts[1], file=sys.stderr, flush=True)
-    lines = texts[1].splitlines() or [f"ended with exit code {process.returncode}"]
+        return {**json.loads(printed.splitlines()[-1]), **({"memory": memory} if memory else {})}
+    print(problems, file=sys.stderr, flush=True)
+    lines = problems.splitlines() or [f"ended with exit code {process.returncode}"]
     return {"error": lines[-1].removeprefix("measure: ")}
 
 
@@ -223,7 +230,8 @@ def _memory(pid: int) -> int:
 
 def _machine() -> dict[str, Any]:
     """Return when and where this is measured."""
-    names = {name for package, found in packages_distributions().items() if package in _PACKAGES for name in found}
+    packages = {"torch", *(need.name for way in WAYS.values() for need in way.needs)}  # whose versions matter
+    names = {name for package, found in packages_distributions().items() if package in packages for name in found}
     return {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "processor": platform.processor() or platform.machine(),

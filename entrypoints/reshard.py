@@ -1,4 +1,4 @@
-"""Write the samples of channel `data` as shards to S3, verified and restartable (samples/reshard_channel.py of the library).
+"""Write the samples of channel `data` as shards to S3, verified and restartable (tools.reshard_channel.py of the library).
 
     python entrypoints/reshard.py --output s3://bucket/folder --format tar --shard-bytes 256000000 [--seed N]
 
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.readers import s3_client
-from sagemaker_channels.samples.fitting import FORMATS
-from sagemaker_channels.samples.reshard_channel import reason, reshard
+from sagemaker_channels.tools.fitting import FORMATS
+from sagemaker_channels.tools.reshard_channel import reason, reshard
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

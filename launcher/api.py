@@ -72,7 +72,8 @@ def plan(
             directory = None if folder is None else Path(spec.folder_of(("code", "directory")), folder)
             beside = Path(spec.folder_of(("code", "dependencies")))
             dependencies = [beside / each for each in spec.code.dependencies or ()]
-            code = read_code(directory, spec.code.include or (), spec.code.exclude or (), dependencies)
+            include, exclude = spec.code.include or (), spec.code.exclude or ()
+            code = read_code(directory, include, exclude, dependencies, entry_point=spec.code.entry_point)
         except CodeError as error:
             code = error  # one problem among those of the spec
     now = datetime.now(timezone.utc)

@@ -45,6 +45,9 @@ CODE_ARCHIVE = "code.tar.gz"
 BUNDLE_DIR = "launcher_bundle"  # what the launcher adds: a folder of the archive, moved below BASE_DIR by boot.py
 SCRIPTS_DIR = "entrypoints"  # in it, the bundled scripts: the entry point `entrypoints/train.py` is one of them
 LIBRARY = "sagemaker_channels"  # beside them, this package
+# Bundled scripts that are sent only if they are the entry point, and the folder of the package that is sent with them.
+TOOLS = ("entrypoints/measure.py", "entrypoints/reshard.py")
+TOOLS_DIR = "tools"
 
 # Our variables in a request's Environment:
 #   LAUNCHER_CONNECTOR_<n>   one per S3Connector channel, JSON with the CONNECTOR_* keys below: these channels are no

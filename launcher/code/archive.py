@@ -130,7 +130,12 @@ class _Root(NamedTuple):
 
 
 def read_code(
-    directory: Path | None, include: Sequence[str] = (), exclude: Sequence[str] = (), dependencies: Sequence[Path] = ()
+    directory: Path | None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    dependencies: Sequence[Path] = (),
+    *,
+    entry_point: str | None = None,
 ) -> CodeArchive:
     """Find and hash the files to send: the user's folder with its dependencies, the bundled scripts and the library.
 
@@ -139,6 +144,7 @@ def read_code(
         include: Patterns as in a `.gitignore` for files to send although another rule leaves them out.
         exclude: Patterns for files to leave out.
         dependencies: Files and folders that are put beside the folder's own files, each under its base name.
+        entry_point: The script that is run; only `launch measure` and `launch reshard` need their scripts and the library's tools.
 
     Raises:
         CodeError: The folder or a dependency is missing, too large, or has files that cannot be sent.
@@ -163,9 +169,13 @@ def read_code(
             files += [_hashed(file, secrets if file.is_included else keys) for file in root.files]
             _refuse_private_keys(keys)
             secrets += keys
-    files += [_bundled(f"{contract.SCRIPTS_DIR}/{path.name}", str(path)) for path in SCRIPTS.glob("*.py")]
+    scripts = {f"{contract.SCRIPTS_DIR}/{path.name}": str(path) for path in SCRIPTS.glob("*.py")}
+    has_tools = entry_point in contract.TOOLS
+    files += [_bundled(name, path) for name, path in scripts.items() if has_tools or name not in contract.TOOLS]
     library = str(Path(contract.__file__).parent)
-    for folder, _, names in os.walk(library):  # pathlib's rglob takes four times as long
+    for folder, below, names in os.walk(library):  # pathlib's rglob takes four times as long
+        if folder == library and not has_tools:
+            below.remove(contract.TOOLS_DIR)
         within = contract.LIBRARY + folder.removeprefix(library)
         files += [_bundled(f"{within}/{name}", f"{folder}/{name}") for name in names if name.endswith(".py")]
     files.sort(key=lambda file: file.name)

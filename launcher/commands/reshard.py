@@ -141,7 +141,7 @@ class Reshard(PlanningCommand):
     def _between_folders(self, content_type: str | None) -> int:
         """Write the shards of a folder in this process, without a job."""
         from sagemaker_channels.job.environment import load_environment
-        from sagemaker_channels.samples.reshard_channel import reason, reshard
+        from sagemaker_channels.tools.reshard_channel import reason, reshard
 
         if self.effect.chosen_by not in (None, Local.chosen_by) or self.hosts > 1 or self.name or self.sets:
             raise click.UsageError(

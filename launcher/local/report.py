@@ -28,7 +28,7 @@ from launcher.local.workspace import TOO_DEEP, Fact, Host, LocalRun
 from sagemaker_channels import contract
 from sagemaker_channels.start.failure import own_frame, shell_code
 
-_WITHOUT_MODEL = tuple(f"{contract.SCRIPTS_DIR}/{name}.py" for name in ("measure", "read_channels", "reshard"))
+_WITHOUT_MODEL = (*contract.TOOLS, f"{contract.SCRIPTS_DIR}/read_channels.py")
 _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
 
 

@@ -24,7 +24,7 @@ from launcher.aws.threads import start
 from launcher.errors import InputError
 from launcher.local.data.object_stores import Objects
 from launcher.survey.inventory import Sampled
-from sagemaker_channels.ways.results import FILE, summary
+from sagemaker_channels.tools.results import FILE, summary
 
 STREAMS = 16
 _LARGE = 1 << 20  # bytes; a request for less takes longer than its bytes

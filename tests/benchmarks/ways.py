@@ -1,8 +1,9 @@
 """Every way to read samples, measured here: `python tests/benchmarks/ways.py tests/README.md [ROUNDS]` (make measure).
 
-Makes toy data, runs `launch measure` on it as each way needs it, and writes ways.json beside this file and the table into the page.
-0 rounds only write the table again. A way whose packages or programs are missing has the reason in its row. The shards of MDS and
-litdata hold the samples of the toy data's shards, and their digests must be equal.
+Makes toy data, runs `launch measure` on it as each way needs it, and further_ways.py on what a job can hardly use. Writes
+ways.json beside this file and the table into the page; 0 rounds only write the table again. A way whose packages or programs are
+missing has the reason in its row. The shards of MDS and litdata hold the samples of the toy data's shards, and their digests must
+be equal.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import further_ways
 from far_store import far_store
 from rounds import interleaved
 
 import channel_specs
+from launcher.code.archive import SCRIPTS
+from sagemaker_channels import contract
 from sagemaker_channels.records import format_of
-from sagemaker_channels.ways import REMOVED, WAYS
-from sagemaker_channels.ways.card import plain
-from sagemaker_channels.ways.results import summary
+from sagemaker_channels.tools.card import plain
+from sagemaker_channels.tools.results import FILE as RESULTS
+from sagemaker_channels.tools.results import summary
+from sagemaker_channels.tools.ways import REMOVED
 
 FILE = Path(__file__).with_name("ways.json")
 BEGIN, END = "<!-- ways: made by `make measure` -->\n", "<!-- end of the ways -->"
@@ -52,11 +57,14 @@ TOY = ("launch", "toy-data", "data/s3/my-bucket/toy", "--shards", "8", "--sample
 COMMANDS: Mapping[str, str] = {
     "launch measure s3://my-bucket/toy/ --format tar": "8 tar shards of 40 MB, 2,000 samples",
     "launch measure job.yaml train_efs train_fsx --format tar --ways efs,fsx": "the same shards on file systems",
-    "launch measure s3://my-bucket/mds/ --format mds": "the same samples in its own shards",
-    "launch measure s3://my-bucket/litdata/ --format litdata": "the same samples in its own shards",
     "launch measure s3://my-bucket/images/": "2,000 objects of 120 KB",
     "launch measure s3://my-bucket/toy/ --format tar --ways fast-file,connector-tar --step 20ms": "the shards, steps of 20 ms",
+    "further_ways.py --format tar": "8 tar shards of 40 MB, 2,000 samples",
+    "further_ways.py --format objects": "2,000 objects of 120 KB",
+    "further_ways.py --format mds": "the same samples in its own shards",
+    "further_ways.py --format litdata": "the same samples in its own shards",
 }
+PREFIXES = {"tar": "toy", "objects": "images"}  # of the data of a format; the others have their own names
 MIXED = "image-classification"
 SAVED_BYTES = 400_000_000
 # Systems that are no way to read samples: what they are, how to see them work, and the figure if it is not measured here.
@@ -96,7 +104,7 @@ def make_data(folder: Path) -> float:
         with tarfile.open(shard) as tar:
             tar.extractall(images, [member for member in tar if member.name.endswith(".image")], filter="data")
     (folder / "scratch").mkdir()  # where litdata deletes a folder `data`
-    for way in (WAYS["mds"], WAYS["litdata"]):
+    for way in (further_ways.FURTHER["mds"], further_ways.FURTHER["litdata"]):
         command = [sys.executable, __file__, way.name, str(shards), str(shards.with_name(way.name))]
         if way.missing() is None:
             subprocess.run(command, cwd=folder, env={**os.environ, "TMPDIR": str(folder / "scratch")}, check=True)
@@ -122,6 +130,28 @@ def write_library_shards(format: str, shards: Path, folder: Path) -> None:
         import litdata
 
         litdata.optimize(dict, samples, str(folder), chunk_bytes=40_000_000, num_workers=1)
+
+
+def further(folder: Path, format: str, rounds: str) -> dict[str, Any]:
+    """Measure the further ways that read a format, over the store and over its folder, and return their results."""
+    root, prefix = folder / f"further-{format}", PREFIXES.get(format, format)
+    for name in (contract.CONFIG_DIR, contract.DATA_DIR):
+        (root / name).mkdir(parents=True)
+    channels = {"fast_file": {"TrainingInputMode": "FastFile"}}
+    (root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE).write_text(json.dumps(channels))
+    (root / contract.DATA_DIR / "fast_file").symlink_to(folder / "data/s3/my-bucket" / prefix)
+    connector = {"channel": "s3", "s3_uri": f"s3://my-bucket/{prefix}/", "style": "iterable"}
+    ways = [name for name, way in further_ways.FURTHER.items() if way.why_not(("s3", "fast_file"), format) is None]
+    with far_store(folder / "data", 0.0):
+        environ = {
+            contract.BASE_DIR_VARIABLE: str(root),
+            f"{contract.CONNECTOR_VARIABLE}0": json.dumps(connector),
+            "PYTHONPATH": str(SCRIPTS),
+        }
+        command = [sys.executable, further_ways.__file__, "--ways", ",".join(ways), "--format", format]
+        subprocess.run([*command, "--rounds", rounds], cwd=folder / "scratch", env={**os.environ, **environ})
+    results: dict[str, Any] = json.loads((root / contract.OUTPUT_DATA_DIR / RESULTS).read_text())
+    return results
 
 
 def mixed_sources(folder: Path) -> str:
@@ -156,11 +186,14 @@ def measured(folder: Path, rounds: str) -> dict[str, Any]:
     size = sum(file.stat().st_size for file in (folder / "data/s3/my-bucket/toy").iterdir())
     runs, digests = [], set[str]()
     for command in COMMANDS:
-        results = json.loads(
-            run([*shlex.split(command), "--rounds", rounds, "--local", "--data", "data", "--json"], folder)
-        )
+        program, *words = shlex.split(command)
+        if program == "launch":
+            words = [program, *words, "--rounds", rounds, "--local", "--data", "data", "--json"]
+            results = json.loads(run(words, folder))
+        else:
+            results = further(folder, words[-1], rounds)
         runs.append({"command": command, **{name: results[name] for name in results if name != "summary"}})
-        if "images" not in command:
+        if "images" not in command and "objects" not in command:
             digests |= {way["digest"] for way in results["ways"] if "digest" in way and not way["error"]}
     assert len(digests) == 1, "the formats of the same samples have other samples"
     toy = {"command": shlex.join(TOY), "megabytes_per_second": size / seconds / 1e6}

@@ -30,7 +30,7 @@ from launcher.request.aws_model import shapes
 from launcher.request.serialization import as_yaml
 from launcher.spec.channels import KINDS
 from sagemaker_channels.records import FORMATS
-from sagemaker_channels.ways import REMOVED, WAYS
+from sagemaker_channels.tools.ways import REMOVED, WAYS
 
 _ROOT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
 """Programs that mount folders of buckets by FUSE: how each is started, and how its mount ends.
 
-Used by local runs for FastFile, and measured as ways of their own. Not here: reading the mounted files (`readers/mounted.py`).
+Used by local runs for FastFile. Not here: reading the mounted files (`readers/mounted.py`).
 """

@@ -16,6 +16,7 @@ from launcher.checks.examples import laid_over_base
 from launcher.code.archive import MAX_BYTES, read_code
 from launcher.code.files import CodeError
 from launching import launch
+from sagemaker_channels import contract
 
 KEY_ID = "AKIA" + "IOSFODNN7EXAMPLE"
 SECRET = "wJalrXUtnFEMI/K7MDENG" + "/bPxRfiCYEXAMPLEKEY"
@@ -273,3 +274,18 @@ def test_dependency_that_is_too_large_is_reported_at_its_item(job: Path, tmp_pat
         launcher.plan(job)
     (problem,) = caught.value.problems
     assert (problem.path, problem.code) == (("code", "dependencies", 1), "code-too-large")
+
+
+def test_tools_are_sent_only_with_the_scripts_that_need_them() -> None:
+    bundle = f"{contract.BUNDLE_DIR}/"
+    library = f"{bundle}{contract.LIBRARY}/"
+    tools = {f"{bundle}{name}" for name in contract.TOOLS}
+    names = {
+        name: read_code(None, entry_point=name).names() for name in (*contract.TOOLS, "entrypoints/train.py", "a.py")
+    }
+    for script in contract.TOOLS:
+        assert tools <= names[script] and f"{library}tools/__init__.py" in names[script]
+    assert names["entrypoints/train.py"] == names["a.py"]
+    sent = names["a.py"]
+    assert f"{library}contract.py" in sent and f"{bundle}entrypoints/train.py" in sent
+    assert not tools & sent and not [name for name in sent if name.startswith(f"{library}tools/")]

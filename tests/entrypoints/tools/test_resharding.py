@@ -24,7 +24,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.records import format_of
 from sagemaker_channels.records.shards import writer_of
 from sagemaker_channels.samples.digest import Tally
-from sagemaker_channels.samples.resharding import Target
+from sagemaker_channels.tools.resharding import Target
 
 Run = Callable[..., None]
 

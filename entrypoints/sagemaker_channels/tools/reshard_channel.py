@@ -24,12 +24,12 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.pages import Listed
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.readers import mounted, reader_of, s3
-from sagemaker_channels.readers.sidecars import FORMAT, Sidecars
 from sagemaker_channels.records import format_of
 from sagemaker_channels.records.damage import Damage
-from sagemaker_channels.samples.fitting import LABELLED, NAMED
 from sagemaker_channels.samples.lst import Line, parse_lst
-from sagemaker_channels.samples.resharding import Target, finish, write_host
+from sagemaker_channels.tools.fitting import LABELLED, NAMED
+from sagemaker_channels.tools.resharding import Target, finish, write_host
+from sagemaker_channels.tools.sidecars import FORMAT, Sidecars
 
 _BLOCK_BYTES = 32 << 20  # that are shuffled together
 

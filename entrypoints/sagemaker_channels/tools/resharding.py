@@ -33,9 +33,9 @@ from sagemaker_channels.records.shards import write_shard, writer_of
 from sagemaker_channels.records.writing import SampleError, refusal
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.samples.digest import MODULUS, Tally
-from sagemaker_channels.samples.fitting import fitted
 from sagemaker_channels.samples.lst import Line, line_of
-from sagemaker_channels.samples.shard_store import ShardStore, store_of
+from sagemaker_channels.tools.fitting import fitted
+from sagemaker_channels.tools.shard_store import ShardStore, store_of
 
 Say = Any  # prints a line
 _REPORT_SECONDS = 30.0  # between lines about an incomplete shard

@@ -1,4 +1,4 @@
-"""The ways to read samples: each yields the same samples from the same objects."""
+"""The ways to read samples, those of the benchmarks too: each yields the same samples from the same objects."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from further_ways import FUSE
 
 from delivered_channels import CHANNELS, PAIRS, feed, recordio_of, tally, tar_of
 from delivered_channels import config as write_config
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.ways import REMOVED, WAYS
-from sagemaker_channels.ways.card import ARRIVALS, Source, Way
-from sagemaker_channels.ways.fuse import WAYS as FUSE
-from sagemaker_channels.ways.measuring import batches_of, digest
+from sagemaker_channels.tools.card import ARRIVALS, Source, Way
+from sagemaker_channels.tools.measuring import batches_of, digest
+from sagemaker_channels.tools.ways import REMOVED, WAYS
 from served_bucket import served_bucket
 
 OBJECTS = {

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import reshard
 from faulty_s3 import Store, faulty_s3
 from sagemaker_channels import contract
-from sagemaker_channels.readers.sidecars import split
 from sagemaker_channels.records import format_of
 from sagemaker_channels.sample import Sample
+from sagemaker_channels.tools.sidecars import split
 
 Host = Callable[..., None]
 KEYS = st.from_regex(r"([a-c]/)?[a-c.-]{1,4}(\.[xy]{1,2})?", fullmatch=True)

@@ -1,4 +1,4 @@
-"""What the tests of channels' samples share."""
+"""What the tests of resharding share."""
 
 from __future__ import annotations
 

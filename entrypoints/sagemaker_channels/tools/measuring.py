@@ -4,25 +4,48 @@
 
 from __future__ import annotations
 
-import resource
+import os
 import statistics
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, pairwise, repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import pairwise, repeat
 from pkgutil import resolve_name
 from typing import Any
 
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
+from sagemaker_channels.records import format_of
+from sagemaker_channels.sample import Sample
 from sagemaker_channels.samples.digest import Tally
-from sagemaker_channels.ways import step_seconds
-from sagemaker_channels.ways.card import Source, Way
+from sagemaker_channels.tools.card import Source, Way, plain
+from sagemaker_channels.tools.ways import Opener, step_seconds
 
 Step = Callable[[Any], object]
 
 INTERVAL = 100  # steps whose time is one figure; of a shorter epoch a fifth of its steps, scaled
 _CACHED_STEPS = 999  # at most, of the same batch
+
+
+class Files(IterableDataset[Sample]):
+    """The samples of objects, divided among the workers.
+
+    `names` has the same order in every process. `opened` returns the file object of a name; it must pickle if workers are started
+    by spawn. `format` is what an object holds: a word of records.SHORT_NAMES.
+    """
+
+    def __init__(self, names: Sequence[str], opened: Opener, format: str) -> None:
+        super().__init__()
+        self._names, self._opened, self._format = names, opened, format
+
+    def __iter__(self) -> Iterator[Sample]:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        form = format_of(self._format)
+        for name in self._names[first::step]:
+            with closing(self._opened(name)) as stream:
+                yield from form.split(stream, name)
 
 
 def batches_of(way: Way, source: Source) -> Iterable[Sequence[Any]]:
@@ -45,7 +68,7 @@ def digest(way: Way, source: Source) -> dict[str, Any]:
     with source.exits:
         for batch in batches_of(way, source):
             for item in batch:
-                tally.add(way.plain(item))
+                tally.add(plain(item))
     return {"samples": tally.count, "bytes": tally.bytes, "digest": tally.hex}
 
 
@@ -111,8 +134,8 @@ def _quantile(values: Sequence[float], part: float) -> float | None:
 
 def _cpu_seconds() -> float:
     """Return the processor time of this process and of its children that have ended."""
-    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(chain.from_iterable((usage.ru_utime, usage.ru_stime) for usage in usages))
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def step_of(text: str) -> Step:

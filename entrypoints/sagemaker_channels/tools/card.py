@@ -15,8 +15,9 @@ from sagemaker_channels.records import SHORT_NAMES
 from sagemaker_channels.sample import DATA, Sample
 
 # The channels by which the same objects arrive, as `launch measure` names them in the request. `s3` is an S3Connector channel,
-# which copies nothing: it gives the prefix to ways that ask S3 themselves. `efs` and `fsx` are channels of a user's spec.
-ARRIVALS = ("file", "fast_file", "pipe", "s3", "efs", "fsx")
+# which copies nothing: it passes the prefix to ways that read S3 themselves. `efs` and `fsx` are channels of a user's spec.
+FOLDERS = ("fast_file", "file", "efs", "fsx")
+ARRIVALS = (*FOLDERS, "pipe", "s3")
 
 
 @dataclass(frozen=True)
@@ -44,20 +45,23 @@ class Source:
     epoch: int = 0  # each run of a Pipe reads an epoch of its own
     exits: ExitStack = field(default_factory=ExitStack)  # closed after the run: mounts, temporary folders
 
+    def paths(self) -> list[str]:
+        """Return the paths of the channel's files, in the order of our own readers."""
+        return [str(self.channel.path / path) for path in mounted.objects(self.channel)]
 
-def plain(item: Any) -> Sample:
-    """Return an item as fields of bytes: a mapping without names like `__key__`, or the bytes of a whole object."""
-    fields = item if isinstance(item, Mapping) else {DATA: item}
-    return {name: bytes(value) for name, value in fields.items() if not name.startswith("__")}
+    def urls(self) -> list[str]:
+        """Return the URLs of the objects under the channel's prefix."""
+        bucket = str(self.channel.s3_uri).removeprefix("s3://").partition("/")[0]
+        return [f"s3://{bucket}/{listed.key}" for listed in s3.objects(self.channel)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """One way to read samples: a new one is a module with a card and its line in WAYS."""
+    """One way to read samples: a new one is a card in WAYS."""
 
     name: str  # as in `--ways`
     title: str
-    row: int  # of the systems in launcher/README.md
+    row: int  # of the systems in tests/README.md
     arrivals: tuple[str, ...]  # names out of ARRIVALS, the preferred one first
     # Returns a torch dataset, which a DataLoader with `workers` reads, or a loader: an iterable of batches that are lists of items.
     # An iterable dataset divides its objects among torch's workers. It imports what it needs when it is called.
@@ -65,7 +69,6 @@ class Way:
     needs: tuple[Need, ...] = ()
     formats: tuple[str, ...] = ()  # that it can read; empty: all of records.SHORT_NAMES
     start_method: str | None = None  # of the DataLoader's workers, such as spawn; None: torch's default
-    plain: Callable[[Any], Sample] = plain  # turns one item into the form whose digest is compared
 
     def missing(self) -> str | None:
         """Return how to install what is missing, or None if nothing is."""
@@ -81,12 +84,7 @@ class Way:
         return None
 
 
-def paths(source: Source) -> list[str]:
-    """Return the paths of the channel's files, in the order of our own readers."""
-    return [str(source.channel.path / path) for path in mounted.objects(source.channel)]
-
-
-def urls(source: Source) -> list[str]:
-    """Return the URLs of the objects under the channel's prefix."""
-    bucket = str(source.channel.s3_uri).removeprefix("s3://").partition("/")[0]
-    return [f"s3://{bucket}/{listed.key}" for listed in s3.objects(source.channel)]
+def plain(item: Any) -> Sample:
+    """Return an item as fields of bytes: a mapping without names like `__key__`, or the bytes of a whole object."""
+    fields = item if isinstance(item, Mapping) else {DATA: item}
+    return {name: bytes(value) for name, value in fields.items() if not name.startswith("__")}

@@ -1,0 +1,178 @@
+"""The ways to read samples into PyTorch that `launch measure` compares: those that a job can use. One card each.
+
+A card imports torch and its library only when it is opened, so that a way that is not installed still has its row.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from sagemaker_channels.errors import ConfigError
+from sagemaker_channels.readers.s3_settings import place
+from sagemaker_channels.records import SHORT_NAMES, objects
+from sagemaker_channels.tools.card import FOLDERS, Need, Source, Way
+
+Opener = Callable[[str], Any]  # from a path or URL to a file object
+
+CONNECTOR = Need("s3torchconnector", "pip install s3torchconnector")
+WEBDATASET = Need("webdataset", "pip install webdataset")
+_OBJECTS = (objects.FORMAT.name,)
+_SHARDS = tuple(name for name in SHORT_NAMES if name not in _OBJECTS)
+
+
+def _iterable(source: Source) -> Any:
+    from sagemaker_channels.torch_data.dataset import ChannelDataset
+
+    dataset = ChannelDataset(source.channel.name, format=source.format, environment=source.environment)
+    dataset.set_epoch(source.epoch)
+    return dataset
+
+
+def _map(source: Source) -> Any:
+    from sagemaker_channels.torch_data.map import ChannelMapDataset
+
+    return ChannelMapDataset(source.channel.name, environment=source.environment)
+
+
+def plain_files(source: Source) -> Any:
+    """Return the files of the channel's folder, opened by `open()`."""
+    from sagemaker_channels.tools.measuring import Files
+
+    return Files(source.paths(), partial(open, mode="rb"), source.format)
+
+
+def _amazons(name: str, source: Source, **options: Any) -> Any:
+    """Return a dataset of Amazon's connector as its documentation uses it."""
+    import s3torchconnector
+
+    endpoint, region = place(os.environ)
+    config = s3torchconnector.S3ClientConfig(force_path_style=endpoint is not None)
+    made = getattr(s3torchconnector, name).from_prefix
+    uri = source.channel.s3_uri
+    return made(uri, region=region, endpoint=endpoint, transform=_whole, s3client_config=config, **options)
+
+
+def _whole(reader: Any) -> bytes:
+    return bytes(reader.read())
+
+
+def web_dataset(names: Iterable[str], opener: Callable[[], Opener] | None = None) -> Any:
+    """Return WebDataset's pipeline; `opener` returns, in each worker, what replaces WebDataset's own opener."""
+    import webdataset
+    from webdataset.tariterators import group_by_keys, tar_file_expander
+
+    opened = partial(_opened, opener=opener or (lambda: webdataset.gopen))
+    shards = webdataset.SimpleShardList(list(names))
+    return webdataset.DataPipeline(shards, webdataset.split_by_worker, opened, tar_file_expander, group_by_keys)
+
+
+def _opened(shards: Iterable[Mapping[str, Any]], opener: Callable[[], Opener]) -> Iterator[dict[str, Any]]:
+    open_url = opener()
+    for shard in shards:
+        yield {**shard, "stream": open_url(shard["url"])}
+
+
+def _boto3() -> Opener:
+    import boto3
+
+    client = boto3.client("s3")
+
+    def opened(url: str) -> io.BytesIO:
+        bucket, _, key = url.removeprefix("s3://").partition("/")
+        stream = io.BytesIO()
+        client.download_fileobj(bucket, key, stream)
+        stream.seek(0)
+        return stream
+
+    return opened
+
+
+_connector = partial(Way, arrivals=("s3",), needs=(CONNECTOR,), open=_iterable)
+_webdataset = partial(Way, formats=("tar",))
+WAYS: dict[str, Way] = {
+    way.name: way
+    for way in (
+        Way(name="file", title="File mode", row=1, arrivals=("file",), open=_iterable),
+        Way(name="fast-file", title="FastFile mode", row=2, arrivals=("fast_file",), open=_iterable),
+        Way(name="pipe", title="Pipe mode", row=3, arrivals=("pipe",), open=_iterable),
+        Way(name="efs", title="Amazon EFS", row=4, arrivals=("efs",), open=_iterable),
+        Way(name="fsx", title="Amazon FSx for Lustre", row=5, arrivals=("fsx",), open=_iterable),
+        _connector(name="connector-map", title="S3 Connector, map style", row=7, formats=_OBJECTS, open=_map),
+        _connector(name="connector-iterable", title="S3 Connector, iterable style", row=8, formats=_OBJECTS),
+        _connector(name="connector-tar", title="S3 Connector + shards", row=10, formats=_SHARDS),
+        _connector(
+            name="s3-map-dataset",
+            title="plain S3MapDataset",
+            row=7,
+            formats=_OBJECTS,
+            open=partial(_amazons, "S3MapDataset"),
+        ),
+        _connector(
+            name="s3-iterable-dataset",
+            title="plain S3IterableDataset",
+            row=8,
+            formats=_OBJECTS,
+            open=partial(_amazons, "S3IterableDataset", enable_sharding=True),
+        ),
+        _webdataset(
+            name="webdataset-aws-cli",
+            title="WebDataset over pipe:aws s3 cp",
+            row=12,
+            arrivals=("s3",),
+            needs=(CONNECTOR, WEBDATASET, Need("aws", "pip install awscli", is_program=True)),
+            open=lambda source: web_dataset(f"pipe:aws s3 cp {shlex.quote(url)} -" for url in source.urls()),
+        ),
+        _webdataset(
+            name="webdataset-folder",
+            title="WebDataset over a folder",
+            row=12,
+            arrivals=FOLDERS,
+            needs=(WEBDATASET,),
+            open=lambda source: web_dataset(source.paths()),
+        ),
+        _webdataset(
+            name="webdataset-boto3",
+            title="WebDataset, boto3 download_fileobj",
+            row=13,
+            arrivals=("s3",),
+            needs=(CONNECTOR, WEBDATASET, Need("boto3", "pip install boto3")),
+            open=lambda source: web_dataset(source.urls(), _boto3),
+        ),
+        Way(name="plain-file", title="plain open() over a folder", row=16, arrivals=FOLDERS, open=plain_files),
+    )
+}
+
+# What people still find in articles, but can no longer install: the name, and the way that replaces it.
+REMOVED: Mapping[str, str] = {
+    "awsio": "connector-iterable",
+    "S3FileLoader": "connector-tar",
+    "S3FileLister": "connector-map",
+}
+
+
+def ways_of(names: str) -> list[Way]:
+    """Return the cards of names that are separated by commas. Raises ConfigError for an unknown name."""
+    chosen = list(dict.fromkeys(name for part in names.split(",") if (name := part.strip())))
+    for name in chosen or [names]:
+        if name in REMOVED:
+            raise ConfigError(f"{name}: its authors removed it; measure {REMOVED[name]}, which replaces it")
+        if name not in WAYS:
+            near = difflib.get_close_matches(name, WAYS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(WAYS)}"
+            raise ConfigError(f"{name!r} is not a way to read samples; {hint}")
+    return [WAYS[name] for name in chosen]
+
+
+def step_seconds(step: str) -> float | None:
+    """Return the seconds of a step such as `20ms`, or None for `module:function`. Raises ConfigError for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)ms|[\w.]+:[\w.]+", step)
+    if found is None:
+        raise ConfigError(f"--step {step}: is neither a function nor a time; write module:function, or a time: 20ms")
+    return float(found[1]) / 1000 if found[1] else None
