@@ -1,58 +1,295 @@
-"""Train an image classifier on the channels of a job, in any input mode.
+"""Train an image classifier on the channels of a job, in any input mode: an example to copy.
 
     python entrypoints/train.py --epochs 10 --batch-size 64 [--model package.module:factory] [--compare-channel images]
 
 The images are in the channels `train`, `validation` and `test` (the last two are optional), their classes in the `.lst` files of
-`train_lst`, `validation_lst` and `test_lst`. It runs as one process or under torchrun with any number of ranks. Hyperparameters
-are these options; an unknown one ends the job, since it is probably misspelt.
+`train_lst`, `validation_lst` and `test_lst` (train_parts.py). It runs as one process, or by torchrun with any number of ranks.
+Hyperparameters are these options; an unknown one ends the job, since it is probably misspelt.
 
-It writes `model.pt` (the state_dict) and `model.json` to the model directory, `metrics.json` to output/data, and a checkpoint after
-each epoch and on SIGTERM. It resumes from an existing checkpoint: with as many ranks and `--num-workers` with the same result as
-without the interruption, and with any other number it trains once on each image that the epoch has left. It restarts the epoch of a
-Pipe with a ShuffleConfig, which gets another order after each start, and one with another seed, block or number of sharded hosts.
+It writes `model.pt` (the state_dict) and `model.json` to the model directory, `metrics.json` to output/data, and a checkpoint
+after each epoch and on SIGTERM. From the newest checkpoint it resumes at the very next image, on any number of ranks. It restarts
+the epoch of a Pipe with a ShuffleConfig, which gets another order after each start, and one with another seed or block.
 """
+
+# ruff: noqa: TID253 - it is a training script
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import re
+import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any, NoReturn
 
-from sagemaker_channels.errors import ChannelError, ConfigError
-from sagemaker_channels.image_training.options import parse_options
-from sagemaker_channels.job.environment import load_environment
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+import train_parts as parts
+from sagemaker_channels import ChannelError, Checkpoints, Environment, even_batches, load_environment
+from sagemaker_channels.contract import SAMPLE_VARIABLE, SHARDED
+from sagemaker_channels.epoch.channel import find_channel
+from sagemaker_channels.errors import ConfigError
+from sagemaker_channels.samples.digest import Tally
+from train_parts import Score, gather, rank, say, stop, stopped, total
 
 STOPPED = 143  # 128 + SIGTERM, as in a shell
-_PACKAGES = ("torch", "numpy", "PIL")  # the extra `torch`
+REPORT_SECONDS = 10.0  # between the lines of a long epoch
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, which becomes the job's FailureReason."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(f"train: {message}; for all options: python entrypoints/train.py --help")
+
+
+def positive(text: str) -> int:
+    """Return an integer >= 1."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line, in which SageMaker puts the hyperparameters; `_` is the same as `-`."""
+    parser = Parser(prog="train", allow_abbrev=False, description="Train an image classifier.")
+    add = parser.add_argument
+    add("--epochs", type=positive, default=10)
+    add("--batch-size", type=positive, default=32, help="images per step and rank")
+    add("--learning-rate", type=float, default=1e-3, help="of Adam")
+    add("--seed", type=int, default=1, help="of the initial weights, the order of the images and dropout")
+    add("--num-workers", type=positive, default=1, help="threads per rank that decode images")
+    add("--num-threads", type=positive, help="of a step on a CPU; default: torch's choice")
+    add("--shuffle-block", type=int, default=1000, help="images that are shuffled together; 0: no shuffle")
+    add("--image-mode", default="RGB", choices=["L", "RGB"], help="L: grey")
+    add("--image-size", type=positive, help="pixels of width and height; default: each image keeps its size")
+    add("--model", metavar="MODULE:FACTORY", help="returns the module to train for num_classes; default: a small CNN")
+    add("--lines-without-image", default="error", choices=["error", "ignore"], help="ignore: to try some images")
+    add("--compare-channel", help="a channel that must hold the same samples as train, by digest")
+    return parser.parse_args([re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), x) for x in arguments])
+
+
+def line(metrics: Mapping[str, float]) -> str:
+    """Return metrics in the form that the spec's metric_definitions match."""
+    return " ".join(f"{name}={value}" if name == "epoch" else f"{name}={value:.4f}" for name, value in metrics.items())
+
+
+class Training:
+    """A training on this rank: its channels, model, optimizer and progress. Its methods are collective calls."""
+
+    def __init__(self, options: argparse.Namespace, environment: Environment, device: torch.device) -> None:
+        self.options, self.environment, self.device = options, environment, device
+        self.lists: dict[str, parts.Reads] = {}  # by channel
+        self.compared: dict[str, parts.Reads] = {}
+        shuffle = {"seed": options.seed, "block": options.shuffle_block} if options.shuffle_block else {}
+        form = parts.Form(options.image_mode, options.image_size)
+        self.channels = {}
+        for name in ("train", "validation", "test"):
+            if name == "train" or name in environment.channels:
+                lines, self.lists[f"{name}_lst"] = parts.read_lines(environment, f"{name}_lst")
+                loading = {"batch_size": options.batch_size, "threads": options.num_workers}
+                loading |= shuffle if name == "train" else {}
+                self.channels[name] = parts.ImageChannel(environment, name, lines, form, **loading)
+        self.source = self.channels["train"]
+        if options.compare_channel is not None:
+            find_channel(environment, options.compare_channel)
+        for name, channel in self.channels.items():
+            if channel.classes > self.source.classes:
+                what = f"the list '{name}_lst' has class {channel.classes - 1}, but 'train_lst' has none above"
+                raise ChannelError(f"{what} {self.source.classes - 1}; correct the lists")
+        torch.manual_seed(options.seed)
+        self.network = parts.build_model(options.model, form.bands, self.source.classes).to(device)
+        count = sum(map(torch.numel, self.network.parameters()))
+        say(f"{self.source.classes} classes, {count:,} parameters, {len(gather(None))} rank(s)")
+        self.model = self.network
+        if dist.is_initialized():
+            self.model = DistributedDataParallel(self.network, [device] if device.type == "cuda" else None)
+        torch.manual_seed(options.seed + 1 + rank())  # each rank needs other dropouts
+        self.optimizer = torch.optim.Adam(self.network.parameters(), options.learning_rate)
+        is_sharded = self.source.channel.distribution == SHARDED  # then each host has images of its own
+        hosts = len(environment.hosts) if is_sharded else 1
+        self.order = {**shuffle, "hosts": hosts}  # what determines that of the images
+        self.epoch = self.steps = 0
+        self.history: list[dict[str, float]] = []  # the metrics of each finished epoch
+        self.score = Score()  # of this rank in this epoch; after a resume, rank 0 has that of all ranks
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what all ranks have done, beside model, optimizer and data position."""
+        score = total(self.score)
+        common = {name: vars(self)[name] for name in ("epoch", "steps", "history", "order")}
+        return {**common, "loss": score.loss, "correct": score.correct, "read": vars(score.read)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume; the ranks' scores add up to the one that was saved."""
+        read = Tally(**state.pop("read"))
+        score = Score(state.pop("loss"), state.pop("correct"), read)
+        vars(self).update(state, score=score if rank() == 0 else Score())
+
+    def run(self) -> bool:
+        """Train, test and write the model; return whether the training was stopped before its end."""
+        place = self.environment.checkpoint_dir
+        with Checkpoints(place) as self.checkpoints:
+            self.resume()
+            while self.epoch < self.options.epochs and self.run_epoch():
+                self.save()
+            if (tested := self.evaluate("test")) is None:
+                self.save()
+                inside = f"in epoch {self.epoch + 1}, after {total(self.score.read.count)} image(s) of it"
+                when = inside if self.epoch < self.options.epochs else "after the last epoch"
+                self.checkpoints.wait()
+                say(f"stopped {when}; a checkpoint in {place} is written")
+            elif tested:
+                say(line(tested))
+        self.write(tested or {})
+        return tested is None
+
+    def resume(self) -> None:
+        """Load the newest checkpoint, if there is one; if the images are in another order now, its epoch begins again."""
+        order = self.order
+        if self.checkpoints.load(model=self.model, optimizer=self.optimizer, training=self) is None:
+            return
+        done, is_same = total(self.score.read.count), self.order == order
+        if is_same:
+            self.checkpoints.load(loader=self.source.loader)
+        if not is_same or (self.source.channel.shuffled and done < len(self.source.lines)):
+            self.score, self.order, done = Score(), order, 0
+        place = self.environment.checkpoint_dir
+        say(f"resuming from {place}: {self.epoch} epoch(s) and {done} image(s) are done")
+
+    def save(self) -> None:
+        """Save a checkpoint in the background."""
+        parts = {"model": self.model, "optimizer": self.optimizer, "training": self}
+        self.checkpoints.save(self.steps, **parts, loader=self.source.loader)
+
+    def run_epoch(self) -> bool:
+        """Train and validate an epoch, or what is left of it; return False if it was stopped."""
+        began = time.monotonic()
+        self.train()
+        if stopped(self.device):
+            return False
+        trained = self.check("train", self.score)
+        if (name := self.options.compare_channel) is not None and name not in self.compared:
+            if (reads := parts.compare(self.environment, name, trained.read, self.device)) is None:
+                return False
+            self.compared[name] = reads
+        if (validated := self.evaluate("validation")) is None:
+            return False
+        metrics = {"epoch": self.epoch + 1, "train_loss": trained.means("train")["train_loss"], **validated}
+        self.history.append(metrics)
+        self.epoch, self.score = self.epoch + 1, Score()
+        say(f"{line(metrics)} seconds={time.monotonic() - began:.1f}")
+        return True
+
+    def train(self) -> None:
+        """Train on the batches that the epoch has left, until their end or until a rank is stopped."""
+        began = reported = time.monotonic()
+        before = self.score.read.count
+        self.model.train()
+        # Ranks make equally many steps, and no image counts twice.
+        with closing(even_batches(self.source.batches(self.epoch))) as batches:
+            for batch, counts in batches:
+                self.optimizer.zero_grad()
+                loss, score = self.scored(self.model, batch)
+                (loss if counts else 0 * loss).backward()  # type: ignore[no-untyped-call]
+                self.optimizer.step()
+                self.steps += 1
+                self.score += score if counts else Score()
+                if (now := time.monotonic()) > reported + REPORT_SECONDS:
+                    reported, count = now, self.score.read.count
+                    rate, mean = (count - before) / (now - began), self.score.loss / count
+                    say(f"epoch {self.epoch + 1}: {count:,} images so far, {rate:,.0f}/s, loss {mean:.4f}")
+                if stopped(self.device):
+                    break
+        self.source.reads.last = self.score.read  # with what was read before a resume
+
+    @torch.no_grad()
+    def evaluate(self, name: str) -> dict[str, float] | None:
+        """Return the metrics of a channel, empty if the job has no such channel; None if the training was stopped."""
+        if stopped(self.device):
+            return None
+        if name not in self.channels:
+            return {}
+        score = Score()
+        self.network.eval()
+        with closing(self.channels[name].batches(self.epoch)) as batches:
+            for batch in batches:
+                score += self.scored(self.network, batch)[1]
+                if stop.is_set():
+                    break
+        return None if stopped(self.device) else self.check(name, score).means(name)
+
+    def scored(self, model: nn.Module, batch: parts.Batch) -> tuple[torch.Tensor, Score]:
+        """Return the loss of a batch, and its score."""
+        images, classes, read = batch
+        answers, classes = model(images.to(self.device)), classes.to(self.device)
+        loss = cross_entropy(answers, classes)
+        return loss, Score(loss.item() * len(classes), int((answers.argmax(1) == classes).sum()), read)
+
+    def check(self, name: str, score: Score) -> Score:
+        """Return the ranks' score of a whole epoch. Raises ChannelError unless each line of the list had its image."""
+        every: Score = total(score)
+        lines, images = len(self.channels[name].lines), every.read.count
+        # A local run on some of each channel's objects has lists with more lines.
+        is_part = self.options.lines_without_image == "ignore" or SAMPLE_VARIABLE in os.environ
+        if images > lines or (images < lines and not is_part):
+            what = f"channel {name!r} has {images:,} images, and its list '{name}_lst' {lines:,} lines"
+            raise ChannelError(f"{what}; correct the list or the images: `launch lst check` names them")
+        return every
+
+    def write(self, tested: Mapping[str, float]) -> None:
+        """Write the model and the metrics, and print what was read of each channel."""
+        images = {name: channel.reads for name, channel in self.channels.items()}
+        reads = {**images, **self.compared, **self.lists}
+        metrics = {"epochs": self.history, "test": tested, "channels": parts.table(self.environment, reads)}
+        if rank() != 0:
+            return
+        options, model_dir, data_dir = self.options, self.environment.model_dir, self.environment.output_data_dir
+        about: dict[str, Any] = {"model": options.model or "train_parts:small_cnn", "num_classes": self.source.classes}
+        about |= {"image_mode": options.image_mode, "image_size": options.image_size, "epochs": self.epoch}
+        for folder in (model_dir, data_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+        torch.save(self.network.state_dict(), model_dir / "model.pt")
+        (model_dir / "model.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        (data_dir / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+
+
+def start(options: argparse.Namespace, environment: Environment) -> bool:
+    """Join the ranks and train; return whether the training was stopped before its end."""
+    if len(environment.hosts) > 1 and "WORLD_SIZE" not in os.environ:
+        what = f"this job has {len(environment.hosts)} hosts, and each would train its own model"
+        raise ChannelError(f"{what}; write launcher: torchrun")
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if options.num_threads is not None:
+        torch.set_num_threads(options.num_threads)
+    return Training(options, environment, device).run()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the script. Exit codes: 0; 1 with one line if it cannot continue; 143 if it was stopped."""
-    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    stop.clear()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
-        environment = load_environment()
-        from sagemaker_channels.image_training.classifier import run
-
-        stopped = run(options, environment, say=lambda text: print(text, flush=True))
-    except ModuleNotFoundError as error:
-        if error.name not in _PACKAGES:
-            raise
-        sys.exit(f"train: {error.name} is not installed, which training needs: pip install 'sagemaker-launch[torch]'")
+        code = STOPPED if start(options, load_environment()) else 0
     except (ChannelError, ConfigError, ImportError) as error:
         sys.exit(f"train: {error}")
-    _leave(STOPPED if stopped else 0)
-
-
-def _leave(code: int) -> None:
-    """End the process; one of several ranks immediately, without Python's cleanup.
-
-    Everything is written by now. gloo's threads abort about one exit in ten ("terminate called without an active exception",
-    torch 2.13, after destroy_process_group), for which torchrun would fail a complete training.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if dist.is_initialized():
+        dist.barrier()  # a rank that leaves early would break the others' collective calls
         sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        os._exit(code)  # gloo's threads abort one of ten ordinary exits, and torchrun would fail a complete training
     if code:
         sys.exit(code)
 

@@ -1,4 +1,4 @@
 """Channels as PyTorch datasets and loaders.
 
-Not here: models and training loops (`image_training`). Only these two rooms import torch.
+Not here: models and training loops (`entrypoints/train.py`).
 """

@@ -15,13 +15,12 @@ from PIL import Image
 from patience import wait_for
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.image_training.image_channel import ImageChannel, ImageForm, Loading
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.records.archives import tar_write
-from sagemaker_channels.samples.labels import read_labels
+from train_parts import Form, ImageChannel, read_lines
 
 COUNT = 40
-GREY = ImageForm("L")
+GREY = Form("L")
 
 
 def png(mode: str, colour: int | tuple[int, ...], size: tuple[int, int] = (3, 2)) -> bytes:
@@ -57,36 +56,35 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     return environment
 
 
-def channel_of(
-    environment: Environment, form: ImageForm = GREY, name: str = "train", **loading: int | None
-) -> ImageChannel:
-    lists = read_labels(environment, "tar_lst" if name == "tar" else "lst")
-    return ImageChannel(environment, name, lists, form, Loading(**{"batch_size": 16, **loading}))  # type: ignore[arg-type]
+def channel_of(environment: Environment, form: Form = GREY, name: str = "train", **loading: int) -> ImageChannel:
+    lines, _ = read_lines(environment, "tar_lst" if name == "tar" else "lst")
+    return ImageChannel(environment, name, lines, form, **{"batch_size": 16, "threads": 1, **loading})
 
 
 @pytest.mark.parametrize("name", ["train", "tar"])
 def test_batches_hold_images_with_the_classes_of_their_lines(environment: Environment, name: str) -> None:
     channel = channel_of(environment, name=name)
     batches = list(channel.batches(0))
-    assert [tuple(batch.images.shape) for batch in batches] == [(16, 1, 2, 3), (16, 1, 2, 3), (8, 1, 2, 3)]
-    classes = torch.cat([batch.classes for batch in batches])
+    assert [tuple(images.shape) for images, _, _ in batches] == [(16, 1, 2, 3), (16, 1, 2, 3), (8, 1, 2, 3)]
+    classes = torch.cat([classes for _, classes, _ in batches])
     assert classes.tolist() == list(range(COUNT))
-    pixels = torch.cat([batch.images for batch in batches])
+    pixels = torch.cat([images for images, _, _ in batches])
     assert pixels.dtype == torch.float32
     assert torch.equal((pixels * 255).round().long(), classes.reshape(-1, 1, 1, 1).expand(-1, 1, 2, 3))
-    assert sorted(channel.statistics.seen) == list(range(COUNT))
-    assert channel.statistics.last.count == channel.statistics.samples == COUNT and channel.statistics.passes == 1
+    assert channel.reads.last.count == channel.reads.samples == COUNT and channel.reads.passes == 1
 
 
 def test_order_is_a_function_of_seed_and_epoch(environment: Environment) -> None:
-    def order(epoch: int, seed: int | None = 1) -> list[int]:
-        channel = channel_of(environment, seed=seed, block=10)
-        return [each for batch in channel.batches(epoch) for each in batch.classes.tolist()]
+    def order(epoch: int, **shuffle: int) -> list[int]:
+        channel = channel_of(environment, **shuffle)
+        return [each for _, classes, _ in channel.batches(epoch) for each in classes.tolist()]
 
-    one, again, later, other = order(0), order(0), order(1), order(0, 2)
+    ones = {"seed": 1, "block": 10}
+    one, again, later = order(0, **ones), order(0, **ones), order(1, **ones)
+    other = order(0, seed=2, block=10)
     assert one == again and len({tuple(each) for each in (one, later, other)}) == 3
     assert sorted(one) == sorted(later) == sorted(other) == list(range(COUNT)) != one
-    assert order(0, None) == list(range(COUNT))
+    assert order(0) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -94,26 +92,27 @@ def test_resumed_pass_yields_the_remaining_batches(environment: Environment, thr
     def channel() -> ImageChannel:
         return channel_of(environment, batch_size=4, seed=1, threads=threads)
 
-    whole = [batch.lines for batch in channel().batches(5)]
+    def classes(channel: ImageChannel, epoch: int, batches: int | None = None) -> list[list[int]]:
+        return [classes.tolist() for _, classes, _ in islice(channel.batches(epoch), batches)]
+
+    whole = classes(channel(), 5)
     for done in range(len(whole) + 1):
         left, resumed = channel(), channel()
-        assert [batch.lines for batch in islice(left.batches(5), done)] == whole[:done]
+        assert classes(left, 5, done) == whole[:done]
         resumed.loader.load_state_dict(left.loader.state_dict())
-        resumed.resume(5, left.statistics.last, list(left.statistics.seen))
-        assert [batch.lines for batch in resumed.batches(5)] == whole[done:]
-        assert sorted(resumed.statistics.seen) == list(range(COUNT))
-        assert resumed.statistics.last.count == COUNT
-        assert len(list(resumed.batches(6))) == len(whole)
-        assert sorted(resumed.statistics.seen) == list(range(COUNT))
+        assert classes(resumed, 5) == whole[done:]
+        assert left.reads.last.count + resumed.reads.last.count == COUNT
+        assert len(classes(resumed, 6)) == len(whole)
+        assert resumed.reads.last.count == COUNT
 
 
 def test_images_are_converted_to_the_requested_mode_and_size(environment: Environment) -> None:
     file = environment.channels["train"].path / "00.png"
     file.write_bytes(png("RGBA", (255, 0, 51, 255)))
-    batch = next(channel_of(environment, ImageForm("RGB", 4)).batches(0))
-    assert tuple(batch.images.shape) == (16, 3, 4, 4)
-    assert torch.allclose(batch.images[0, :, 0, 0], torch.tensor([1.0, 0.0, 0.2]))
-    assert ImageForm("RGB").channels == 3 and GREY.channels == 1
+    images, _, _ = next(channel_of(environment, Form("RGB", 4)).batches(0))
+    assert tuple(images.shape) == (16, 3, 4, 4)
+    assert torch.allclose(images[0, :, 0, 0], torch.tensor([1.0, 0.0, 0.2]))
+    assert Form("RGB").bands == 3 and GREY.bands == 1
 
 
 def test_undecodable_image_is_refused_by_name(environment: Environment) -> None:
@@ -131,7 +130,7 @@ def test_images_of_different_sizes_need_image_size(environment: Environment) -> 
         ChannelError, match=r"image '03.png' has 9 x 7 pixels, unlike others of its batch; set image-size"
     ):
         list(channel_of(environment).batches(0))
-    assert len(list(channel_of(environment, ImageForm("L", 4)).batches(0))) == 3
+    assert len(list(channel_of(environment, Form("L", 4)).batches(0))) == 3
 
 
 def test_epoch_left_early_leaves_no_threads(environment: Environment) -> None:
@@ -141,4 +140,4 @@ def test_epoch_left_early_leaves_no_threads(environment: Environment) -> None:
     next(batches)
     batches.close()
     wait_for(lambda: not set(threading.enumerate()) - before)
-    assert channel.statistics.samples == 2
+    assert channel.reads.samples == 2

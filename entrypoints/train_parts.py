@@ -1,0 +1,282 @@
+"""What `train.py` needs beside its loop: labelled images of a channel as batches of tensors, networks, and figures of all ranks."""
+
+# ruff: noqa: TID253 - batches and networks are made of torch
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from PIL import Image
+from torch import nn
+
+from sagemaker_channels import ChannelDataset, ChannelError, Environment, ThreadLoader, open_channel
+from sagemaker_channels.epoch.channel import find_channel
+from sagemaker_channels.sample import KEY, Sample
+from sagemaker_channels.samples.digest import Tally
+from sagemaker_channels.samples.lst import Line, line_of, read_lst, sample_paths
+
+stop = threading.Event()  # set by SIGTERM, with which SageMaker stops a job or takes a spot instance back in 120 s
+# Images (n, bands, height, width) from 0 to 1, their classes (n,), and what was read for them.
+Batch = tuple[torch.Tensor, torch.Tensor, Tally]
+
+
+def rank() -> int:
+    """Return this process's rank; rank 0 prints and writes for all."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def say(text: str) -> None:
+    """Print a line of the log, on rank 0."""
+    if rank() == 0:
+        print(text, flush=True)
+
+
+def gather(value: Any) -> list[Any]:
+    """Return every rank's value. A collective call."""
+    if not dist.is_initialized():
+        return [value]
+    values = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def total(value: Any) -> Any:
+    """Return the sum of all ranks' values. A collective call."""
+    first, *others = gather(value)
+    return sum(others, first)
+
+
+def stopped(device: torch.device) -> bool:
+    """Return whether any rank has received SIGTERM, so that all leave a loop together. A collective call."""
+    if not dist.is_initialized():
+        return stop.is_set()
+    votes = torch.tensor(int(stop.is_set()), device=device)
+    dist.all_reduce(votes)
+    return bool(votes)
+
+
+@dataclass
+class Score:
+    """The quality of predictions, and what was read for them; scores of batches and ranks add up."""
+
+    loss: float = 0.0  # summed over the samples
+    correct: int = 0
+    read: Tally = field(default_factory=Tally)
+
+    def __add__(self, other: Score) -> Score:
+        return Score(self.loss + other.loss, self.correct + other.correct, self.read + other.read)
+
+    def means(self, name: str) -> dict[str, float]:
+        """Return loss and accuracy per sample; NaN without samples."""
+        count = self.read.count or float("nan")
+        return {f"{name}_loss": self.loss / count, f"{name}_accuracy": self.correct / count}
+
+
+@dataclass
+class Reads:
+    """What this rank has read of a channel."""
+
+    last: Tally = field(default_factory=Tally)  # of the last pass
+    passes: int = 0
+    samples: int = 0  # of all passes
+    seconds: float = 0.0  # of all passes, with the work on the batches
+
+
+def compare(environment: Environment, name: str, trained: Tally, device: torch.device) -> Reads | None:
+    """Read a channel, and compare it with what all ranks have trained on; return what was read, or None if it was stopped.
+
+    Raises:
+        ChannelError: It has other samples.
+    """
+    began, tally = time.monotonic(), Tally()
+    for sample in open_channel(name, environment=environment):
+        tally.add(sample)
+        if stop.is_set():
+            break
+    reads, other = Reads(tally, 1, tally.count, time.monotonic() - began), total(tally)
+    if stopped(device):
+        return None
+    if (trained.count, trained.digest) != (other.count, other.digest):
+        what = f"channel {name!r} ({other.count:,} samples, digest {other.hex[:16]}) does not hold the same samples as"
+        remedy = "correct one of their s3_uri, or remove compare-channel"
+        raise ChannelError(f"{what} 'train' ({trained.count:,}, {trained.hex[:16]}); {remedy}")
+    say(f"{name} holds the same {other.count:,} samples as train: digest {other.hex[:16]}")
+    return reads
+
+
+def table(environment: Environment, reads: Mapping[str, Reads]) -> list[dict[str, Any]]:
+    """Print and return what all ranks have read of each channel. A collective call."""
+    rows = []
+    say("samples of each channel (images per second include training and testing)")
+    say(f"  {'channel':20} {'mode':12} {'samples':>9} {'bytes':>13} {'passes':>6} {'images/s':>9}")
+    for name, mine in reads.items():
+        last, seconds, mode = total(mine.last), max(gather(mine.seconds)), environment.channels[name].mode
+        rate = round(total(mine.samples) / seconds, 1) if seconds else None
+        shown = f"{rate:,.0f}" if rate else ""
+        say(f"  {name:20} {mode:12} {last.count:9,} {last.bytes:13,} {mine.passes:6} {shown:>9}")
+        values = {"samples": last.count, "bytes": last.bytes, "passes": mine.passes, "rate": rate}
+        rows.append({"channel": name, "mode": mode, **values})
+    return rows
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of an image in a tensor."""
+
+    mode: str = "RGB"  # Pillow's: L grey, RGB colour
+    size: int | None = None  # pixels of width and of height; None keeps each image's size
+
+    @property
+    def bands(self) -> int:
+        """The numbers of a pixel."""
+        return len(self.mode)
+
+
+def read_lines(environment: Environment, name: str) -> tuple[dict[str, Line], Reads]:
+    """Return the lines of all `.lst` files of a channel by the path of the image, and what was read; each line has one class.
+
+    Raises:
+        ChannelError: The channel does not arrive as files or has no lines, a label is not a class, or a path is listed twice.
+    """
+    channel, lines, size = find_channel(environment, name), dict[str, Line](), 0
+    if channel.mode not in ("File", "FastFile"):
+        what = f"channel {name!r} has input_mode {channel.mode}, but lists are read as files"
+        raise ChannelError(f"{what}; use input_mode: File, EFS or FSx")
+    for file in sorted(channel.path.rglob("*.lst")):
+        found = read_lst(file)
+        if twice := lines.keys() & found.keys():
+            what = f"{min(twice)!r} is in another list of channel {name!r}, too"
+            raise ChannelError(f"{file}: {what}; remove one line")
+        for line in found.values():
+            if len(line.labels) != 1 or line.labels[0] < 0 or line.labels[0] % 1:
+                shown = ", ".join(f"{label:g}" for label in line.labels)
+                raise ChannelError(
+                    f"{file}: the label of {line.path!r} is {shown}; expected one class, an integer >= 0"
+                )
+        lines |= found
+        size += file.stat().st_size
+    if not lines:
+        raise ChannelError(f"channel {name!r}: no .lst file in {channel.path} has lines; name the folder of the list")
+    return lines, Reads(Tally(len(lines), size) if rank() == 0 else Tally(), passes=1)  # all ranks read the same
+
+
+class ImageChannel:
+    """A rank's labelled images of a channel, for any number of passes.
+
+    Args:
+        environment: The job.
+        name: The channel.
+        lines: The lines of its lists.
+        form: The form of the images.
+        loading: `batch_size`, `threads` that decode, and `seed` and `block` of a ChannelDataset for a random order.
+    """
+
+    def __init__(
+        self, environment: Environment, name: str, lines: Mapping[str, Line], form: Form, **loading: int
+    ) -> None:
+        self.channel, self.lines, self.reads = find_channel(environment, name), lines, Reads()
+        size, threads = loading.pop("batch_size"), loading.pop("threads")
+        order: Any = loading
+        dataset = ChannelDataset(name, environment=environment, **order)
+        # Decoders release the GIL, so threads are faster than worker processes.
+        self.loader = ThreadLoader(dataset, size, num_workers=threads, collate_fn=Collate(name, lines, form))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes: the highest class in a list, plus one."""
+        return 1 + max(int(line.labels[0]) for line in self.lines.values())
+
+    def batches(self, epoch: int) -> Generator[Batch, None, None]:
+        """Yield the batches of an epoch, or those that are left of it if the loader has loaded a state."""
+        self.loader.set_epoch(epoch)
+        reads, began = self.reads, time.monotonic()
+        reads.last, reads.passes = Tally(), reads.passes + 1
+        loop: Any = iter(self.loader)
+        try:
+            with closing(loop) as batches:
+                for batch in batches:
+                    reads.last += batch[2]
+                    reads.samples += batch[2].count
+                    yield batch
+        finally:
+            reads.seconds += time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class Collate:
+    """Make a batch of samples of a channel: join the labels, decode the images, count what was read."""
+
+    channel: str
+    lines: Mapping[str, Line]
+    form: Form
+
+    def __call__(self, samples: Sequence[Sample]) -> Batch:
+        tally, images, classes = Tally(), [], []
+        for sample in samples:
+            try:
+                line = line_of(sample, self.lines)
+            except ChannelError as error:
+                raise ChannelError(f"channel {self.channel!r} and its list '{self.channel}_lst': {error}") from None
+            fields = [field for field in sample if field != KEY]  # of a tar's group, the list names one
+            images.append(self._decoded(sample[fields[sample_paths(sample).index(line.path)]], line.path))
+            classes.append(int(line.labels[0]))
+            tally.add(sample)
+            if images[-1].shape != images[0].shape:
+                height, width = images[-1].shape[1:]
+                what = f"image {line.path!r} has {width} x {height} pixels, unlike others of its batch; set image-size"
+                raise ChannelError(f"channel {self.channel!r}: {what}")
+        return torch.stack(images), torch.tensor(classes), tally
+
+    def _decoded(self, data: bytes, path: str) -> torch.Tensor:
+        try:
+            with Image.open(BytesIO(data)) as file:
+                image = file.convert(self.form.mode)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            what = f"image {path!r} of {len(data)} bytes cannot be decoded: {error}"
+            raise ChannelError(f"channel {self.channel!r}: {what}") from None
+        if self.form.size is not None:
+            image = image.resize((self.form.size, self.form.size), Image.Resampling.BILINEAR)
+        pixels = np.asarray(image, dtype=np.float32) / 255
+        return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1)
+
+
+def small_cnn(bands: int, classes: int) -> nn.Module:
+    """Return three convolutions and a linear layer, some 66,000 parameters for 10 classes, for images of 4 x 4 pixels or more."""
+
+    def stage(before: int, after: int) -> tuple[nn.Module, ...]:
+        return nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(8, after), nn.ReLU()
+
+    return nn.Sequential(
+        *(*stage(bands, 32), *stage(32, 64), nn.MaxPool2d(2), *stage(64, 64)),
+        *(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Dropout(0.2), nn.Linear(64 * 4 * 4, classes)),
+    )
+
+
+def build_model(factory: str | None, bands: int, classes: int) -> nn.Module:
+    """Return the network of `package.module:function`, called with `num_classes`, such as torchvision.models:resnet18.
+
+    Raises:
+        ImportError: There is no such function, or it does not return a module.
+    """
+    if factory is None:
+        return small_cnn(bands, classes)
+    module, _, name = factory.partition(":")
+    try:
+        make: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        remedy = "write package.module:function, from your code or an installed package"
+        raise ImportError(f"model {factory!r}: {error}; {remedy}") from error
+    model = make(num_classes=classes)
+    if not isinstance(model, nn.Module):
+        raise ImportError(f"model {factory!r}: expected a torch.nn.Module, got {type(model).__name__}")
+    return model
