@@ -52,6 +52,7 @@ _NAMES_OF = {
     "timed_loader": "timed",
 }
 _EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names
+__all__ = [*_EXPORTS]
 
 
 def __getattr__(name: str) -> Any:

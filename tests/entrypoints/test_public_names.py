@@ -33,6 +33,12 @@ def test_importing_the_package_imports_no_module_of_it() -> None:
     assert run("import sagemaker_channels; print('open_channel' in dir(sagemaker_channels))") == "True"
 
 
+def test_star_import_gives_the_public_names() -> None:
+    names: dict[str, object] = {}
+    exec("from sagemaker_channels import *", names)
+    assert {"open_channel", "ChannelDataset", "ThreadLoader", "Checkpoints", "gather_state", "timed"} <= names.keys()
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -89,7 +89,7 @@ class Samples:
     def expanded(self, transform: Callable[[Sample], Iterator[Any]]) -> Generator[Any, None, None]:
         """Yield what a transform makes of the samples, which is several of each; the position is exact also between two of them."""
         with closing(self):
-            while True:
+            while not self.is_left:
                 before = [reader.at for reader in self.readers]
                 if (sample := next(self._samples, None)) is None:
                     return
@@ -170,6 +170,7 @@ class Samples:
         return self._turns.last if self._turns else self.readers[0]
 
     is_expanded = False  # whether `expanded` will iterate
+    is_left = False  # whether nothing of it is wanted any more, which another thread says
 
     def place(self) -> str:
         """Return, in words, where the sample is that was yielded last."""

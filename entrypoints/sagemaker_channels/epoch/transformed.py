@@ -87,6 +87,8 @@ class Steps:
             for sample in samples:
                 if self._keeps(sample, samples):
                     yield sample
+                elif samples.is_left:
+                    return
 
     def _several(self, samples: Samples) -> Callable[[Sample], Iterator[Any]]:
         transform: Any = self.transform

@@ -70,7 +70,8 @@ class Threads:
 
     def stop(self) -> None:
         self._stop.set()
-        for room in self._rooms:
+        for samples, room in zip(self._samples, self._rooms, strict=True):
+            samples.is_left = True
             room.release()
         for _ in range(self._loader.num_workers):
             self._work.put(None)

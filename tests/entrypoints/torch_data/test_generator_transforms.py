@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -13,6 +14,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from format_channels import lines_channel
+from patience import wait_for
 from sagemaker_channels.epoch.states import is_finished, merge_states
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
@@ -203,6 +205,26 @@ def test_filtered_dataset_resumes_after_any_batch(environment: Environment, load
         assert first + list(again) == whole
         other.load_state_dict(state)
         assert sorted(flat(first) + list(other)) == FILTERED
+
+
+@pytest.mark.parametrize("transform", [text_of, parts_of])
+def test_left_loop_whose_filter_keeps_nothing_more_ends_to_read(tmp_path: Path, transform: Any) -> None:
+    seen: list[str] = []
+
+    def keeps(sample: dict[str, Any]) -> bool:
+        seen.append(text_of(sample))
+        return len(seen) < 10
+
+    dataset = dataset_of(lines_channel(tmp_path, "lines", 1, 1_000_000), transform).filter(keeps)
+    batches = iter(ThreadLoader(dataset, 4, collate_fn=list))
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    wait_for(lambda: not loader_threads())
+    assert len(seen) < 1_000_000
+
+
+def loader_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "loader"]
 
 
 def fails(sample: dict[str, Any]) -> Any:
