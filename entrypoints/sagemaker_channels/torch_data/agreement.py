@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import os
+import queue
+import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch.distributed
 from torch.utils.data import get_worker_info
@@ -33,17 +35,32 @@ def is_stored(name: str) -> bool:
 
 
 def _asked(name: str, ask: Callable[[Any, str], T]) -> T | None:
-    """Return what the job's store answers about a name; None if there is no store, or it does not answer."""
+    """Return what the job's store answers about a name; None if there is no store, or it does not answer.
+
+    In a thread, since torch may wait for ever: a worker of a rank 0 that was killed holds its socket, and never answers.
+    """
     process, attempt = os.getpid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    answers = queue.SimpleQueue[Any]()
+
+    def put() -> None:
+        try:
+            if process not in _stores:
+                _stores[process] = _store()
+            store = _stores[process]
+            answers.put(None if store is None else ask(store, f"launcher/{attempt}/{name}"))
+        except RuntimeError as error:
+            answers.put(error)
+
+    threading.Thread(target=put, daemon=True).start()
     try:
-        if process not in _stores:
-            _stores[process] = _store()
-        store = _stores[process]
-        return None if store is None else ask(store, f"launcher/{attempt}/{name}")
-    except RuntimeError as error:
+        answer: Any = answers.get(timeout=1.5 * _SECONDS)  # The store's own limit says more.
+    except queue.Empty:
+        answer = RuntimeError(f"the job's store has not answered for {1.5 * _SECONDS:g} s")
+    if isinstance(answer, RuntimeError):
         _stores[process] = None  # Another attempt might wait as long.
-        warn(f"{name.partition(' from ')[0]}: is not compared with what other ranks read: {str(error)[:200]}")
+        warn(f"{name.partition(' from ')[0]}: is not compared with what other ranks read: {str(answer)[:200]}")
         return None
+    return cast("T | None", answer)
 
 
 def _store() -> Any:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from patience import PATIENCE
+from sagemaker_channels.torch_data import agreement
 
 SCRIPT = """
 import os, subprocess, sys, time
@@ -38,3 +42,18 @@ def test_rank_0_that_has_died_is_not_waited_for_as_long_as_the_group_would(tmp_p
     )
     assert process.stdout == "None\n"
     assert "objects: is not compared with what other ranks read" in process.stderr
+
+
+def test_store_that_is_connected_but_never_answers_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As that of a rank 0 that was killed, whose workers have inherited its socket: they waited for ever, as orphans."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(listening.getsockname()[1]))
+        monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+        monkeypatch.setattr(agreement, "_SECONDS", 1.0)
+        monkeypatch.setattr(agreement, "_stores", {})
+        assert agreement.exchange("objects", "1") is None
+        assert agreement.exchange("objects", "1") is None  # at once
+    assert "the job's store has not answered for 1.5 s" in capfd.readouterr().err
