@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.readers import s3_client
+from sagemaker_channels.readers import connector_client
 from sagemaker_channels.tools.fitting import FORMATS
 from sagemaker_channels.tools.reshard_channel import reason, reshard
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, help="shuffle by this number")
     options = parser.parse_args(arguments)
     try:
-        s3_client.require()
+        connector_client.require()
         reshard(options, load_environment())
     except (ChannelError, ConfigError, ImportError, OSError) as error:
         sys.exit(f"reshard: {reason(error, options.output)}")

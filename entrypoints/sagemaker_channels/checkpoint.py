@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_channels.errors import MissingError
-from sagemaker_channels.readers import s3, s3_client
+from sagemaker_channels.readers import connector_client, s3, s3_client
 from sagemaker_channels.records.seeking import SeekableFile
 
 
@@ -34,7 +34,7 @@ def save_checkpoint(state: Any, place: str | Path) -> None:
     import torch
 
     if bucket_and_key := _in_s3(place):
-        s3_client.require()
+        connector_client.require()
         s3_client.upload(*bucket_and_key, partial(torch.save, state))
         return
     file = Path(place)
@@ -98,7 +98,7 @@ def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
 
     if not (bucket_and_key := _in_s3(place)):
         return torch.load(place, map_location=map_location, weights_only=True)
-    s3_client.require()
+    connector_client.require()
     try:
         with closing(s3.open_object(*bucket_and_key)) as streams:
             file: Any = SeekableFile(next(streams), None, at_once=False)

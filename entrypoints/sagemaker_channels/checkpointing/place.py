@@ -16,7 +16,7 @@ from typing import Any
 from sagemaker_channels.errors import ChannelError, MissingError
 from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.readers import s3, s3_client
+from sagemaker_channels.readers import connector_client, s3, s3_client
 from sagemaker_channels.records.seeking import SeekableFile
 
 _PIECE_BYTES = 8 << 20  # the client copies each piece
@@ -79,7 +79,7 @@ class Bucket:
     """A prefix in S3, by the connector's client."""
 
     def __init__(self, uri: str) -> None:
-        s3_client.require()
+        connector_client.require()
         self._bucket, _, prefix = uri.removeprefix("s3://").partition("/")
         if not self._bucket:
             raise ValueError(f"{uri} is not a place for checkpoints; give a folder or s3://bucket/prefix")

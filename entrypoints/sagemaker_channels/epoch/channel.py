@@ -37,6 +37,8 @@ def open_channel(
     format: str | None = None,
     environment: Environment | None = None,
     shard: Shard | None = None,
+    region: str | None = None,
+    endpoint: str | None = None,
     **how: Any,
 ) -> Samples:
     """Return this process's samples of a channel, each once.
@@ -48,6 +50,8 @@ def open_channel(
             wrong. Without it, each line of an augmented manifest is a sample with all its attributes.
         environment: The job; this container's if not given.
         shard: Which samples, in place of this process's own (`default_shard`).
+        region: The region of a channel that is an S3 prefix, if not that of the variables (AWS_REGION).
+        endpoint: The URL of its store, if not that of the variables (AWS_ENDPOINT_URL) or AWS.
         how: Order and cache: the attributes of `Reading`.
 
     Returns:
@@ -62,7 +66,7 @@ def open_channel(
     """
     epoch = whole_number("epoch", epoch, 0)
     expect(shard is None or isinstance(shard, Shard), "shard", shard, "a Shard, or leave it out")
-    recipe = Recipe.of(channel, format, Reading.of(how), environment)
+    recipe = Recipe.of(channel, format, Reading.of(how), environment, region=region, endpoint=endpoint)
     if shard is None:
         shard = default_shard(recipe.channel, placement_of(recipe.environment))
     return recipe.samples(epoch, shard)
@@ -78,14 +82,16 @@ class Recipe:
     reading: Reading
 
     @classmethod
-    def of(cls, channel: str, format: str | None, reading: Reading, environment: Environment | None) -> Recipe:
-        """Return the recipe of arguments. Raises TypeError or ChannelError for wrong ones."""
+    def of(
+        cls, channel: str, format: str | None, reading: Reading, environment: Environment | None, **store: str | None
+    ) -> Recipe:
+        """Return the recipe of arguments, `store` being find_channel's. Raises TypeError or ChannelError for wrong ones."""
         remedy = "a content type or a short name such as 'tar'; pass a transform as transform="
         expect(format is None or isinstance(format, str), "format", format, remedy)
         if format is not None:
             format_of(format)
         environment = known_environment(environment)
-        return cls(environment, find_channel(environment, channel), format, reading)
+        return cls(environment, find_channel(environment, channel, **store), format, reading)
 
     def source(self, epoch: int, shard: Shard) -> Any:
         """Return what the readers of an epoch read."""
@@ -173,19 +179,33 @@ def known_environment(environment: Environment | None) -> Environment:
     return environment
 
 
-def find_channel(environment: Environment, name: str | os.PathLike[str]) -> Channel:
+def find_channel(environment: Environment, name: str | os.PathLike[str], **store: str | None) -> Channel:
     """Return the job's channel of that name, or a channel of a prefix (`s3://bucket/prefix/`) or of a folder (`./folder`).
 
-    Raises ChannelError, with the nearest name, if there is none.
+    Args:
+        environment: The job.
+        name: The name.
+        store: `region` and `endpoint` of a prefix.
+
+    Raises:
+        ChannelError: There is none; the message has the nearest name.
+        TypeError: An argument is of the wrong type.
     """
     expect(isinstance(name, str | os.PathLike), "channel", name, "a channel's name, an S3 URI or a folder")
     if not isinstance(name, str):
         path = os.fspath(name)
         name = path if "/" in path else f"./{path}"  # Path("./folder") is Path("folder").
+    is_prefix = name.startswith("s3://") and name not in environment.channels
+    for argument, value in store.items():
+        remedy = (
+            "a string, for an S3 URI as the channel" if is_prefix else f"it with an S3 URI only, and not with {name!r}"
+        )
+        expect(value is None or (is_prefix and isinstance(value, str)), argument, value, remedy)
+    if is_prefix:
+        prefix = Channel(name, S3_CONNECTOR, None, "FullyReplicated", "None", Path(), s3_uri=name, style="iterable")
+        return replace(prefix, **store)  # type: ignore[arg-type]
     if name in environment.channels:
         return environment.channels[name]
-    if name.startswith("s3://"):
-        return Channel(name, S3_CONNECTOR, None, "FullyReplicated", "None", Path(), s3_uri=name, style="iterable")
     if "/" in name:
         folder = Path(name).expanduser().absolute()
         if not folder.is_dir():

@@ -22,7 +22,7 @@ _MOST_TRIES = 3  # requests for one piece
 # What is under way follows the store's delay, the time of its quickest answer: so many requests and bytes for each second of it,
 # about three times what a process can read. With more, it waits for its own processor; with fewer, for the late answers.
 _REQUESTS, _FEWEST_REQUESTS = 10_000, 8
-_BYTES = 1.2e9
+_BYTES = 1e9
 
 
 class Fetchable(ABC):
@@ -71,6 +71,7 @@ class Slot:
     busy: int = 0  # requests under way
     window: int | None = None  # limit of the bytes between, after a seek, because more seeks may follow
     stream: Any = None  # a weak reference to the ReadStream that the reader has
+    joined: bool = False  # The reader joins its pieces, which takes memory enough.
     failed: bool = False  # Nothing after the failure is requested.
     closed: bool = False
 
@@ -126,9 +127,10 @@ class Schedule:
             threads = min(threads, max(_FEWEST_REQUESTS, int(delay * _REQUESTS)))
         return threads + self._repeated
 
-    def _window(self) -> int:
-        """Return the limit of the bytes."""
-        return max(self._limits.held_bytes, min(int(self._delay() * _BYTES), self._limits.far_bytes))
+    def _window(self, slot: Slot) -> int:
+        """Return the limit of the bytes, if a slot wants more."""
+        far_bytes = 0 if slot.joined else min(int(self._delay() * _BYTES), self._limits.far_bytes)
+        return max(self._limits.held_bytes, far_bytes)
 
     def _delay(self) -> float:
         """Return how many seconds the store takes at least; 0 if that is unknown."""
@@ -153,7 +155,7 @@ class Schedule:
             size = self._next_size(slot)
             # The object that is being read always continues: the others must not starve it.
             starved = slot.stream is not None and held < 2 * self._limits.piece_bytes
-            if self._held and self._held + size > self._window() and not starved:
+            if self._held and self._held + size > self._window(slot) and not starved:
                 return None
             piece = Piece(slot, slot.issued, size, now)
             slot.pieces.append(piece)

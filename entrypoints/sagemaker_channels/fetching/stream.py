@@ -45,6 +45,7 @@ class ReadStream:
         whole = self._rest.tobytes() if self._rest else self._next_piece()
         self._rest = memoryview(b"")
         if whole and (piece := self._next_piece()):
+            self._slot.joined = True
             # All memory at once, if the size is known: memory that grows is copied now and then.
             joined = io.BytesIO(bytes((self._slot.end or self._place) - self._place))
             joined.write(whole)

@@ -15,11 +15,10 @@ import os
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from hashlib import md5
 
-from sagemaker_channels.contract import DIRECTORY_BUCKET
+from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.items import evenly_spaced
 from sagemaker_channels.fetching.listing import Listing, Store
@@ -28,9 +27,9 @@ from sagemaker_channels.fetching.prefetch import read_ahead
 from sagemaker_channels.fetching.schedule import Fetchable, Limits
 from sagemaker_channels.fetching.shared_listing import shared_listing
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.readers import s3_client, s3_pages
+from sagemaker_channels.readers import connector_client, s3_client, s3_pages
 from sagemaker_channels.readers.s3_owners import check_owner
-from sagemaker_channels.readers.s3_settings import place
+from sagemaker_channels.readers.s3_settings import Place, place
 from sagemaker_channels.sample import ByteStream
 
 # Requests are within one part of the client's, 8 MiB, so that each arrives in one piece, without a copy. A byte in flight takes
@@ -43,31 +42,27 @@ WHOLE_BYTES = 4 << 20
 HELD_BYTES, FAR_BYTES = 24 << 20, 48 << 20
 _LIMITS = Limits(held_bytes=HELD_BYTES, far_bytes=FAR_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
-_ASKED_EVERY = 16
+# A process compares so many whole objects of a bucket with their listing, and then one in so many.
+_COMPARED = 16
 _counting = threading.Lock()  # guards the counts of fetched bytes
 
 
-@dataclass
-class _OtherETags:
-    """Counts of a reader's objects whose ETag is not the MD5 of their content."""
-
-    all: Iterator[int] = field(default_factory=itertools.count)
-    in_a_row: Iterator[int] = field(default_factory=itertools.count)
+@cache
+def numbers_of(bucket: str) -> Iterator[int]:
+    """Return the numbers of the whole objects that this process reads of a bucket."""
+    return itertools.count()
 
 
 class S3Object(Fetchable):
     """One object of a listing."""
 
-    __slots__ = ("_etags", "_fetched", "_listed", "bucket", "key", "size")
+    __slots__ = ("_bucket", "_fetched", "_listed", "_where", "key", "size")
     ranges = True
 
-    def __init__(self, bucket: str, key: str, listed: Listed, etags: _OtherETags | None = None) -> None:
-        """Create one; `etags` are its reader's."""
-        self.bucket = bucket
+    def __init__(self, bucket: str, where: Place, key: str, listed: Listed) -> None:
         self.key = key  # of its samples
         self.size: int = listed.size
-        self._listed = listed
-        self._etags = etags or _OtherETags()
+        self._bucket, self._where, self._listed = bucket, where, listed
         self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
@@ -76,32 +71,28 @@ class S3Object(Fetchable):
             return b""  # The client asks twice for an empty object, and crashes if there is no connection then.
         key = self._listed.key
         whole = start == 0 and count == self.size
-        data = s3_client.fetch(self.bucket, key, *((None, None) if whole else (start, start + count)))
+        first, last = (None, None) if whole else (start, start + count)
+        data = s3_client.fetch(self._bucket, key, first, last, self._where)
         if len(data) != count:
             raise self._changed(f"{len(data)} bytes from {start}, not {count}")
-        if self._is_unlike_its_etag(data) if whole else self._all_of_it(count):
-            size, etag = s3_client.head(self.bucket, key)
+        if self._is_compared(data) if whole else self._all_of_it(count):
+            size, etag = s3_client.head(self._bucket, key, self._where)
             if size != self.size:
                 raise self._changed(f"{size} bytes, not {self.size}")
             if self._listed.version not in (0, version_of(etag)):
                 raise self._changed(f"its ETag is {etag} now")
         return data
 
-    def _is_unlike_its_etag(self, data: bytes) -> bool:
-        """Return whether the content may be another object's than the listed one, so that the ETag must be requested.
+    def _is_compared(self, data: bytes) -> bool:
+        """Return whether to request the ETag of an object that was fetched whole, to see whether it is still the listed one.
 
-        An ETag is the content's MD5, except of multipart uploads, of objects encrypted with KMS and in directory buckets. For those
-        it is requested for a reader's first sixteen and then for one in sixteen: a request for each would double the cost of small
-        objects, and a rewritten data set has more than one changed object. After sixteen in a row, the MD5 of only one in sixteen
-        is computed, which takes a third of the time that reading does, until one is an ETag.
+        A request for each object would double the cost of small ones, and a rewritten data set has more than one changed object.
+        If all are to be compared, the ETag is requested only of those whose content it is no MD5 of.
         """
-        number = next(self._etags.in_a_row)
-        if number >= _ASKED_EVERY and number % _ASKED_EVERY:
-            return False
-        if self._listed.version in (0, version_of(md5(data, usedforsecurity=False).hexdigest())):
-            self._etags.in_a_row = itertools.count()
-            return False
-        return number >= _ASKED_EVERY or (asked := next(self._etags.all)) < _ASKED_EVERY or asked % _ASKED_EVERY == 0
+        if os.environ.get(contract.COMPARE_VARIABLE) == "all":
+            return self._listed.version != version_of(md5(data, usedforsecurity=False).hexdigest())
+        number = next(numbers_of(self._bucket))
+        return number < _COMPARED or number % _COMPARED == 0
 
     def _all_of_it(self, count: int) -> bool:
         """Count fetched bytes; return whether a whole object's worth has arrived since this last returned True."""
@@ -114,7 +105,7 @@ class S3Object(Fetchable):
 
     def _changed(self, how: str) -> ChannelError:
         return ChannelError(
-            f"s3://{self.bucket}/{self._listed.key} changed after it was listed: {how}; do not change a job's objects "
+            f"s3://{self._bucket}/{self._listed.key} changed after it was listed: {how}; do not change a job's objects "
             "while it runs"
         )
 
@@ -122,8 +113,8 @@ class S3Object(Fetchable):
 def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[str | None, ByteStream], None, None]:
     """Yield the streams of these objects of the channel's listing, in this order, with prefetching."""
     bucket, _ = _bucket_and_prefix(channel)
-    etags = _OtherETags()
-    sources = (S3Object(bucket, key_of(channel, listed), listed, etags) for listed in chosen)
+    where = _place(channel)
+    sources = (S3Object(bucket, where, key_of(channel, item), item) for item in chosen)
     with closing(read_ahead(sources, _LIMITS, f"channel {channel.name!r}: {channel.s3_uri}")) as streams:
         for stream in streams:
             yield stream.key, stream
@@ -133,7 +124,7 @@ def open_object(bucket: str, key: str, limits: Limits = _LIMITS) -> Generator[By
     """Yield the seekable stream of an object of the job; closing the generator ends its reading. Raises ChannelError."""
     check_owner(bucket, is_own=True)
     size, etag = s3_client.head_in_thread(bucket, key)
-    source = S3Object(bucket, key, Listed(key, size, version_of(etag)))
+    source = S3Object(bucket, place(os.environ), key, Listed(key, size, version_of(etag)))
     with closing(read_ahead(iter([source]), limits, f"s3://{bucket}/{key}")) as streams:
         yield from streams
 
@@ -146,31 +137,27 @@ def objects(channel: Channel, epoch: int = 0) -> Listing:
     Raises:
         ChannelError: While reading it: there is no object, or the listing fails.
     """
-    s3_client.require()
+    connector_client.require()
     bucket, prefix = _bucket_and_prefix(channel)
     store = Store(
         f"channel {channel.name!r}: {channel.s3_uri}",
         partial(_next_page if channel.max_objects is None else _sampled, channel),
-        partial(s3_pages.rest, bucket, prefix) if channel.max_objects is None else None,
-        not bucket.endswith(DIRECTORY_BUCKET),
+        partial(s3_pages.rest, bucket, prefix, _place(channel)) if channel.max_objects is None else None,
+        not bucket.endswith(contract.DIRECTORY_BUCKET),
     )
-    return shared_listing([*place(os.environ), channel.s3_uri, str(channel.max_objects)], store)
+    return shared_listing([*_place(channel), channel.s3_uri, str(channel.max_objects)], store)
 
 
 def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str | None]:
     """See listing's NextPage."""
     bucket, prefix = _bucket_and_prefix(channel)
     try:
-        for page, following in s3_client.pages(bucket, prefix, token):
+        for page, following in s3_client.pages(bucket, prefix, token, _place(channel)):
             found = [Listed(info.key, info.size, version_of(info.etag)) for info in page if not info.key.endswith("/")]
-            if found or following is None:
-                if not found and token is None:
-                    break
+            if found or (following is None and token is not None):
                 return found, following
     except ChannelError as error:
         raise ChannelError(f"channel {channel.name!r}: {error}") from error
-    if token is not None:
-        return [], None
     raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
 
 
@@ -181,6 +168,10 @@ def _sampled(channel: Channel, token: str | None) -> tuple[Sequence[Listed], str
         more, following = _next_page(channel, following)
         found += more
     return evenly_spaced(sorted(found, key=lambda listed: os.fsencode(listed.key)), channel.max_objects), None
+
+
+def _place(channel: Channel) -> Place:
+    return place(os.environ, channel.endpoint, channel.region)
 
 
 def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:

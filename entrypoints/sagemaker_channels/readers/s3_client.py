@@ -1,8 +1,6 @@
-"""The native client of Amazon's S3 Connector for PyTorch (s3torchconnector), made safe for many threads and for fork.
+"""Requests by the client of Amazon's S3 Connector for PyTorch (connector_client.py), safe for many threads and for fork.
 
-All requests to the client are made here. Its module has no public name, but everything in the connector uses it under this one,
-and importing the connector itself would import torch, 200 MB. It takes requests from any number of threads, which makes it fast.
-Four things it does not do:
+The client takes requests from any number of threads, which makes it fast. Four things it does not do:
 
 - It opens as many connections as its `throughput_target_gbps` needs. Its default, 25, cannot hide the latency of small objects.
 - It makes ten attempts within 40 s and more, and S3's own failures may last longer or for ever. So it makes only a few attempts,
@@ -27,14 +25,13 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.background import exit_deadline, in_background
-from sagemaker_channels.fetching.gate import Gate
 from sagemaker_channels.fetching.silence import Silence, remote_silence
+from sagemaker_channels.readers import connector_client
 from sagemaker_channels.readers.s3_errors import cause_of
 from sagemaker_channels.readers.s3_owners import check_owner
-from sagemaker_channels.readers.s3_settings import place, requester_pays
+from sagemaker_channels.readers.s3_settings import Place, place, requester_pays
 
 _TARGET_GBPS = 50.0  # 65 connections; the client's default, 10, makes 25
 PATIENCE_SECONDS = 20.0  # of retries after transient errors; about 25 with the last attempts
@@ -51,13 +48,42 @@ _made = 0.0  # when the last client was made
 _leaving = threading.Event()  # Python is exiting: no caller waits for an answer
 
 
-_gate = Gate()
+class _Gate:
+    """A counter of requests that holds new ones back, so that a fork can wait until none is in flight."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside, self._shut = 0, False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._shut)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def shut(self, seconds: float) -> None:
+        """Hold new requests back, and wait until none is left, at most so long."""
+        with self._changed:
+            self._shut = True
+            self._changed.wait_for(lambda: not self._inside, seconds)
+
+    def open(self) -> None:
+        with self._changed:
+            self._shut = False
+            self._changed.notify_all()
+
+
+_gate = _Gate()
 
 
 def _renew_gate() -> None:
     """Reset in a child, in which the counts and locks of its parent's threads have no meaning."""
     global _gate
-    _gate = Gate()
+    _gate = _Gate()
 
 
 @atexit.register
@@ -66,35 +92,25 @@ def _leave() -> None:
     _gate.shut(max(0.0, exit_deadline() - time.monotonic()))
 
 
-def require() -> None:
-    """Raise ImportError, with what to install, if the connector is not installed."""
-    try:
-        import s3torchconnectorclient  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "s3torchconnector is not installed, and S3Connector channels and checkpoints in S3 need it: "
-            "pip install 'sagemaker-launch[s3]'",
-            name=error.name,
-        ) from error
-
-
-def pages(bucket: str, prefix: str, token: str | None = None) -> Iterator[tuple[list[Any], str | None]]:
+def pages(
+    bucket: str, prefix: str, token: str | None = None, where: Place | None = None
+) -> Iterator[tuple[list[Any], str | None]]:
     """Yield the pages of a prefix's listing: its ObjectInfos (key, size, etag), and the next page's token, None at the end.
 
     Begins at the page of `token`. Between pages nothing of the client is held, so the process may fork. Raises ChannelError.
     """
-    check_owner(bucket, is_own=False)
-    complete = False
-    while not complete:
-        failing, request = f"s3://{bucket}/{prefix} cannot be listed", partial(_page, bucket, prefix, token)
-        found, token, complete = _in_thread(
-            f"s3://{bucket}/{prefix}", partial(_patiently, failing, request), "the list of its objects"
+    check_owner(bucket, is_own=False, where=where)
+    name, is_last = f"s3://{bucket}/{prefix}", False
+    while not is_last:
+        request = partial(lambda token: connector_client.page(_client(where), bucket, prefix, token), token)
+        page, token = _in_thread(
+            name, partial(_patiently, f"{name} cannot be listed", request), "the list of its objects"
         )
-        if found is not None:
-            yield found, None if complete else token
+        is_last = token is None
+        yield page, token
 
 
-def fetch(bucket: str, key: str, start: int | None, end: int | None) -> bytes:
+def fetch(bucket: str, key: str, start: int | None, end: int | None, where: Place | None = None) -> bytes:
     """Return the bytes of an object from `start` up to `end`, or all of it if both are None.
 
     A broken request is resumed at the byte that it reached. Raises ChannelError if that does not help.
@@ -105,16 +121,16 @@ def fetch(bucket: str, key: str, start: int | None, end: int | None) -> bytes:
         if end is None:
             chunks.clear()  # The whole object is read, and it may be another one by now.
         reached = None if start is None else start + sum(map(len, chunks))
-        for chunk in _client().get_object(bucket, key, reached, end):
+        for chunk in _client(where).get_object(bucket, key, reached, end):
             chunks.append(chunk)  # noqa: PERF402 - chunks before a break are kept
 
     _patiently(f"s3://{bucket}/{key} cannot be read", request)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def head(bucket: str, key: str) -> tuple[int, str]:
+def head(bucket: str, key: str, where: Place | None = None) -> tuple[int, str]:
     """Return the current size and ETag of an object. Raises ChannelError."""
-    found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client().head_object(bucket, key))
+    found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client(where).head_object(bucket, key))
     return found.size, found.etag
 
 
@@ -140,13 +156,13 @@ def upload(bucket: str, key: str, write: Callable[[Any], object], gbps: float = 
     given_up = threading.Event()
 
     def attempt() -> None:
-        writer = _client(gbps).put_object(bucket, key)
+        writer = _client(None, gbps).put_object(bucket, key)
         try:
             write(_Upload(writer, silence, given_up))
             if given_up.is_set():
                 raise ChannelError(f"s3://{bucket}/{key}: its upload was given up")
         except BaseException as error:
-            if isinstance(error.__context__, _s3_exception()):
+            if isinstance(error.__context__, connector_client.s3_error()):
                 raise error.__context__ from error  # torch raises its own error instead.
             raise
         writer.close()
@@ -163,7 +179,7 @@ def delete(bucket: str, key: str) -> None:
     """Delete an object, if it exists, and react to Ctrl-C. Raises ChannelError."""
     check_owner(bucket, is_own=True)
     failing, name = f"s3://{bucket}/{key} cannot be deleted", f"s3://{bucket}/{key}"
-    _in_thread(name, partial(_patiently, failing, lambda: _client().delete_object(bucket, key)), "its deletion")
+    _in_thread(name, partial(_patiently, failing, lambda: _client(None).delete_object(bucket, key)), "its deletion")
 
 
 class _Upload:
@@ -184,20 +200,6 @@ class _Upload:
         """Do nothing: nothing is buffered."""
 
 
-def _page(bucket: str, prefix: str, token: str | None) -> tuple[list[Any] | None, str | None, bool]:
-    """Return a listing's page, None if there are no objects; the next page's token; whether it was the last page."""
-    from s3torchconnectorclient._mountpoint_s3_client import ListObjectStream
-
-    client = _client()
-    stream = (
-        client.list_objects(bucket, prefix)
-        if token is None
-        else ListObjectStream._from_state(client, bucket, prefix, "", 1000, token, False)
-    )
-    page = next(stream, None)
-    return None if page is None else page.object_info, stream.continuation_token, stream.complete or page is None
-
-
 def _in_thread(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
     """Run `ask` in a thread, because the client ignores Ctrl-C. Raises ChannelError if `who` is silent for too long."""
     answer = in_background(ask, "s3 request")
@@ -216,7 +218,7 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
         try:
             with _gate:
                 return request()
-        except _s3_exception() as error:
+        except connector_client.s3_error() as error:
             cause = cause_of(str(error))
             # A HEAD has no body that would say whether the keys expired.
             if not renewed and "<no message>" in str(error):
@@ -232,17 +234,10 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _s3_exception() -> type[Exception]:
-    """Return the exception that the connector raises for every error of S3."""
-    from s3torchconnectorclient import S3Exception
-
-    exception: type[Exception] = S3Exception
-    return exception
-
-
-def _client(gbps: float = _TARGET_GBPS) -> Any:
+def _client(where: Place | None, gbps: float = _TARGET_GBPS) -> Any:
+    """Return the client for a place; without one, for that of the variables."""
     with _creating:
-        return _client_at(gbps, *place(os.environ), requester_pays(os.environ))
+        return _client_at(where or place(os.environ), gbps, requester_pays(os.environ))
 
 
 def _renew_client(since: float) -> None:
@@ -253,29 +248,13 @@ def _renew_client(since: float) -> None:
 
 
 @cache
-def _client_at(gbps: float, endpoint: str | None, region: str, pays: bool) -> Any:
-    require()
-    from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
-
+def _client_at(where: Place, gbps: float, pays: bool) -> Any:
     global _made
+    client = connector_client.new_client(where, gbps, _CLIENT_ATTEMPTS, pays=pays)
     _guard_forks()
     _running.set()
     _made = time.monotonic()
-    paying: Any = {"requester_pays": True} if pays else {}  # No release has it yet.
-    if pays and "requester_pays" not in (MountpointS3Client.__text_signature__ or ""):
-        raise ChannelError(
-            f"{contract.REQUEST_PAYER_VARIABLE} is set, but this release of s3torchconnector cannot send it; install a later"
-            " one than 1.5.0, whose S3ClientConfig has requester_pays, or copy the objects to a bucket of your own"
-        )
-    # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
-    return MountpointS3Client(
-        region,
-        endpoint=endpoint,
-        throughput_target_gbps=gbps,
-        max_attempts=_CLIENT_ATTEMPTS,
-        force_path_style=endpoint is not None,
-        **paying,
-    )
+    return client
 
 
 @cache
@@ -286,13 +265,11 @@ def _guard_forks() -> None:
 
 
 def _end_client() -> None:
-    from s3torchconnectorclient._mountpoint_s3_client import join_all_managed_threads
-
     _gate.shut(_FORK_SECONDS)
     if not _running.is_set():
         return  # The next workers of a loader are forked without another collection.
     _client_at.cache_clear()
     gc.collect()  # Streams of failed requests keep it alive, too.
     with suppress(RuntimeError):  # Threads of a client of the script's own are still running.
-        join_all_managed_threads(0.5)
+        connector_client.end_threads(0.5)
         _running.clear()

@@ -15,7 +15,7 @@ from sagemaker_channels.contract import DIRECTORY_BUCKET
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.job.channel_settings import bucket_owners
-from sagemaker_channels.readers.s3_settings import place
+from sagemaker_channels.readers.s3_settings import Place, place
 
 _ARN_VARIABLE = "TRAINING_JOB_ARN"
 _LOCAL_ACCOUNT = "000000000000"  # of a local run
@@ -35,15 +35,15 @@ def owner_of(bucket: str, environ: Mapping[str, str], *, is_own: bool) -> str | 
     return bucket_owners(environ).get(bucket, default)
 
 
-def check_owner(bucket: str, *, is_own: bool) -> None:
+def check_owner(bucket: str, *, is_own: bool, where: Place | None = None) -> None:
     """Raise ChannelError if a bucket belongs to another account than expected; warn once if S3 does not answer that."""
     owner = owner_of(bucket, os.environ, is_own=is_own)
-    if owner is not None and (reason := _why_unchecked(bucket, owner, *place(os.environ))):
+    if owner is not None and (reason := _why_unchecked(bucket, owner, where or place(os.environ))):
         warn_once(f"s3://{bucket}: not checked that it belongs to account {owner}: {reason}")
 
 
 @cache
-def _why_unchecked(bucket: str, owner: str, endpoint: str | None, region: str) -> str:
+def _why_unchecked(bucket: str, owner: str, where: Place) -> str:
     """Return why S3 did not say whose bucket it is; empty if it is the owner's. Raises ChannelError if it is another's."""
     try:
         from botocore.config import Config
@@ -51,10 +51,12 @@ def _why_unchecked(bucket: str, owner: str, endpoint: str | None, region: str) -
         from botocore.session import Session
     except ImportError:
         return "botocore is not installed"
-    style: Any = {"addressing_style": "auto" if endpoint is None else "path"}
+    style: Any = {"addressing_style": "auto" if where.endpoint is None else "path"}
     config = Config(connect_timeout=_SECONDS, read_timeout=_SECONDS, retries={"mode": "standard"}, s3=style)
     try:
-        client: Any = Session().create_client("s3", region_name=region, endpoint_url=endpoint, config=config)
+        client: Any = Session().create_client(
+            "s3", region_name=where.region, endpoint_url=where.endpoint, config=config
+        )
         try:
             client.head_bucket(Bucket=bucket, ExpectedBucketOwner=owner)
         except ClientError as error:

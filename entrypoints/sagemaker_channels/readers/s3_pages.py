@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote_to_bytes
 from sagemaker_channels.fetching.key_ranges import THREADS, pages_after
 from sagemaker_channels.fetching.pages import Page, UnsuitableError, versions_of
 from sagemaker_channels.readers.s3_owners import owner_of
-from sagemaker_channels.readers.s3_settings import place, requester_pays
+from sagemaker_channels.readers.s3_settings import Place, requester_pays
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.2  # before the second attempt; doubles each time
@@ -30,20 +30,20 @@ _TOKEN = re.compile(r"<NextContinuationToken>([^<]*)</NextContinuationToken>")
 _PLAIN_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 
 
-def rest(bucket: str, prefix: str, after: bytes) -> Iterator[Page]:
+def rest(bucket: str, prefix: str, where: Place, after: bytes) -> Iterator[Page]:
     """Yield all pages of a prefix after a key, in any order. Raises UnsuitableError if that is impossible or fails."""
     try:
         from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise UnsuitableError(str(error)) from error
     try:
-        request = _requests(bucket, prefix)
+        request = _requests(bucket, prefix, where)
     except BotoCoreError as error:
         raise UnsuitableError(str(error)) from error
     yield from pages_after(prefix.encode(), after, request)
 
 
-def _requests(bucket: str, prefix: str) -> Callable[[bytes, str | None], tuple[Page, str | None]]:
+def _requests(bucket: str, prefix: str, where: Place) -> Callable[[bytes, str | None], tuple[Page, str | None]]:
     from botocore.auth import S3SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.exceptions import HTTPClientError
@@ -51,8 +51,7 @@ def _requests(bucket: str, prefix: str) -> Callable[[bytes, str | None], tuple[P
     from botocore.session import Session
     from botocore.utils import get_environ_proxies
 
-    endpoint, region = place(os.environ)
-    url = _url(bucket, endpoint, region)
+    url = _url(bucket, where)
 
     def credentials() -> Any:
         if (found := Session().get_credentials()) is None:
@@ -70,7 +69,7 @@ def _requests(bucket: str, prefix: str) -> Callable[[bytes, str | None], tuple[P
         query = {"list-type": "2", "encoding-type": "url", "max-keys": "1000", "prefix": prefix}
         query |= {"start-after": after.decode()} if token is None else {"continuation-token": token}
         request = AWSRequest("GET", url, headers=dict(headers), params=query)
-        S3SigV4Auth(keys[0].get_frozen_credentials(), "s3", region).add_auth(request)
+        S3SigV4Auth(keys[0].get_frozen_credentials(), "s3", where.region).add_auth(request)
         return session.send(request.prepare())
 
     def page(after: bytes, token: str | None) -> tuple[Page, str | None]:
@@ -93,12 +92,12 @@ def _requests(bucket: str, prefix: str) -> Callable[[bytes, str | None], tuple[P
     return page
 
 
-def _url(bucket: str, endpoint: str | None, region: str) -> str:
-    if endpoint is not None:
-        return f"{endpoint.rstrip('/')}/{quote(bucket)}"
+def _url(bucket: str, where: Place) -> str:
+    if where.endpoint is not None:
+        return f"{where.endpoint.rstrip('/')}/{quote(bucket)}"
     if not _PLAIN_BUCKET.fullmatch(bucket):
         raise UnsuitableError("an access point, or a name with dots")
-    return f"https://{bucket}.s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}/"
+    return f"https://{bucket}.s3.{where.region}.amazonaws.com{'.cn' if where.region.startswith('cn-') else ''}/"
 
 
 def parse(text: str) -> tuple[Page, str | None]:

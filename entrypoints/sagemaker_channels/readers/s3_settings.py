@@ -1,20 +1,33 @@
-"""How requests to S3 are made in this process, from its environment variables: store, region, and who pays."""
+"""How requests to S3 are made: store and region, from a channel or this process's environment variables, and who pays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 
 
-def place(environ: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return the store's endpoint (None: AWS) and region. Raises ChannelError without a region: the client reads no config file."""
-    endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
-    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or ("us-east-1" if endpoint else None)
+class Place(NamedTuple):
+    """Where buckets are."""
+
+    endpoint: str | None  # the store's URL; None for AWS
+    region: str
+
+
+def place(environ: Mapping[str, str], endpoint: str | None = None, region: str | None = None) -> Place:
+    """Return the place of these settings, and else of the variables.
+
+    Raises:
+        ChannelError: There is no region: the client reads no config file.
+    """
+    endpoint = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
+    region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    region = region or ("us-east-1" if endpoint else None)
     if region is None:
         raise ChannelError("the region of S3 is unknown; set AWS_REGION")
-    return endpoint, region
+    return Place(endpoint, region)
 
 
 def requester_pays(environ: Mapping[str, str]) -> bool:

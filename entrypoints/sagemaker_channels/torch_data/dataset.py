@@ -44,6 +44,8 @@ class ChannelDataset(StreamDataset):
         skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch.
         ranks: The index of this rank's group and the number of groups, if the ranks of a group (a tensor- or pipeline-parallel one)
             shall read the same samples; otherwise each rank reads its own.
+        region: The region of a channel that is an S3 prefix, if not that of the variables (AWS_REGION).
+        endpoint: The URL of its store, if not that of the variables (AWS_ENDPOINT_URL) or AWS.
         environment: The job; this container's if not given.
 
     Raises:
@@ -64,10 +66,12 @@ class ChannelDataset(StreamDataset):
         cache_dir: str | os.PathLike[str] | None = None,
         skip_damaged: int = 0,
         ranks: tuple[int, int] | None = None,
+        region: str | None = None,
+        endpoint: str | None = None,
         environment: Environment | None = None,
     ) -> None:
         reading = Reading(seed, block, block_bytes, cache_dir, shards, skip_damaged)
-        recipe = Recipe.of(channel, format, reading, environment)
+        recipe = Recipe.of(channel, format, reading, environment, region=region, endpoint=endpoint)
         self.steps = Steps(transform)
         super().__init__([recipe], ranks)
         self.environment, self.channel = recipe.environment, recipe.channel

@@ -48,6 +48,8 @@ class ChannelMapDataset(Dataset[Any]):
     Args:
         channel: The channel's name, an S3 prefix or a folder.
         transform: A function of a sample.
+        region: The region of a channel that is an S3 prefix, if not that of the variables (AWS_REGION).
+        endpoint: The URL of its store, if not that of the variables (AWS_ENDPOINT_URL) or AWS.
         environment: The job; this container's if not given.
 
     Raises:
@@ -59,11 +61,17 @@ class ChannelMapDataset(Dataset[Any]):
     _used: tuple[int, bool] | None = None  # the meter's process, and whether the loop records its waits elsewhere
 
     def __init__(
-        self, channel: str, transform: Transform | None = None, *, environment: Environment | None = None
+        self,
+        channel: str,
+        transform: Transform | None = None,
+        *,
+        region: str | None = None,
+        endpoint: str | None = None,
+        environment: Environment | None = None,
     ) -> None:
         environment = known_environment(environment)
         self._environment = environment
-        self._channel = find_channel(environment, channel)
+        self._channel = find_channel(environment, channel, region=region, endpoint=endpoint)
         reader = reader_of(self._channel)
         if reader is None:
             raise ChannelError(

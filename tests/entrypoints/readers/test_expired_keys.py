@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from expiring_keys import Keys, issued_keys
 from sagemaker_channels import ChannelMapDataset, Checkpoints, contract
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.readers import s3_client, s3_pages
+from sagemaker_channels.readers.s3_settings import place
 from served_bucket import serve
 
 
@@ -81,6 +83,8 @@ def test_checkpoints_outlive_keys(keys: Keys) -> None:
 
 def test_listing_by_many_requests_replaces_expired_keys(keys: Keys) -> None:
     keys.used[0] = 8  # The first key has expired already.
-    found = [key.decode() for page in s3_pages.rest("bucket", "data/", b"data/09") for key in page.keys]
+    found = [
+        key.decode() for page in s3_pages.rest("bucket", "data/", place(os.environ), b"data/09") for key in page.keys
+    ]
     assert sorted(found) == [f"data/{number}" for number in range(10, 20)]
     assert keys.refused

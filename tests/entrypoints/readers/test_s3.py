@@ -8,15 +8,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pyarrow
 import pytest
 from pyarrow import parquet
+from torch.utils.data import DataLoader
 
 from object_channels import connector, fill, on_disk, read, streams_of
+from sagemaker_channels import ChannelDataset, ChannelMapDataset, open_channel
+from sagemaker_channels.epoch.channel import find_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.readers import s3, s3_client
 from sagemaker_channels.readers.s3_settings import place
 from sagemaker_channels.records import format_of
@@ -142,6 +147,31 @@ def test_endpoint_and_region_are_those_of_the_environment() -> None:
     environ |= {"AWS_ENDPOINT_URL_S3": "http://other", "AWS_REGION": "us-west-2"}
     assert place(environ) == ("http://other", "us-west-2")
     assert place({"AWS_REGION": "us-west-2"}) == (None, "us-west-2")
+
+
+def test_prefix_is_read_of_the_endpoint_and_region_that_are_named(
+    bucket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(bucket, KEYS)
+    store = {"endpoint": os.environ["AWS_ENDPOINT_URL"], "region": "eu-west-1"}
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    wanted = [key.encode() for key in sorted(KEYS, key=str.encode)]
+    for seed in (None, 7):
+        samples = open_channel("s3://bucket/", seed=seed, **store)
+        assert sorted(sample["data"] for sample in samples) == sorted(wanted)
+    loader: DataLoader[Any] = DataLoader(ChannelDataset("s3://bucket/", **store), None, num_workers=1)
+    assert [sample["data"] for sample in loader] == wanted
+    assert [sample["data"] for sample in ChannelMapDataset("s3://bucket/", **store)] == wanted
+    assert s3.objects(find_channel(load_environment(bucket), "s3://bucket/", **store)).digest(3)
+
+
+def test_endpoint_and_region_of_a_folder_raise(bucket: Path) -> None:
+    with pytest.raises(TypeError, match=r"region is 'eu-west-1'; give it with an S3 URI only, and not with '/"):
+        open_channel(str(bucket), region="eu-west-1")
+    with pytest.raises(TypeError, match=r"endpoint is 5; give a string, for an S3 URI as the channel"):
+        ChannelDataset("s3://bucket/", endpoint=5)  # type: ignore[arg-type]
 
 
 def test_store_at_a_host_name_is_asked_for_paths(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:

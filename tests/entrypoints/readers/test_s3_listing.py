@@ -20,6 +20,7 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.pages import UnsuitableError, version_of
 from sagemaker_channels.readers import s3, s3_pages
+from sagemaker_channels.readers.s3_settings import place
 from served_bucket import serve
 from torch_ranks import torch_processes
 
@@ -142,7 +143,7 @@ def test_requester_pays_is_sent_or_refused(
     bucket.keys = ["a"]
     channel = channel_of(tmp_path, "s3://bucket/")
     monkeypatch.setenv("LAUNCHER_REQUEST_PAYER", "requester")
-    list(s3_pages.rest("bucket", "", b""))
+    list(s3_pages.rest("bucket", "", place(os.environ), b""))
     assert bucket.payers == ["requester"]
     with pytest.raises(
         ChannelError, match=r"this release of s3torchconnector cannot send it; install a later one than 1\.5\.0"

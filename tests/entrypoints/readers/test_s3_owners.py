@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.fetching import silence
 from sagemaker_channels.readers import s3_client, s3_owners, s3_pages
 from sagemaker_channels.readers.s3_owners import owner_of
+from sagemaker_channels.readers.s3_settings import place
 
 ACCOUNT, OTHER = "123456789012", "210987654321"
 ARN = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/cats-1"
@@ -63,12 +65,14 @@ def test_named_owner_replaces_the_jobs_and_holds_for_channels(
     assert [info.key for page, _ in s3_client.pages(bucket, "train/") for info in page] == ["train/a"]
     monkeypatch.setenv(OWNERS, json.dumps({bucket: OTHER}))
     s3_client.upload(bucket, "key", lambda stream: stream.write(b"x"))
-    assert [key for page in s3_pages.rest(bucket, "train/", b"") for key in page.keys] == [b"train/a"]
+    assert [key for page in s3_pages.rest(bucket, "train/", place(os.environ), b"") for key in page.keys] == [
+        b"train/a"
+    ]
     monkeypatch.setenv(OWNERS, json.dumps({bucket: ACCOUNT}))
     with pytest.raises(ChannelError, match="does not belong"):
         next(s3_client.pages(bucket, "train/"))
     with pytest.raises(Exception, match="status 403"):
-        list(s3_pages.rest(bucket, "train/", b""))
+        list(s3_pages.rest(bucket, "train/", place(os.environ), b""))
 
 
 def test_question_that_is_forbidden_is_a_warning(

@@ -1,0 +1,73 @@
+"""The native client of Amazon's S3 Connector for PyTorch: all that the readers use of s3torchconnectorclient.
+
+Its module has no public name, but everything in the connector uses it under this one, and importing the connector itself would
+import torch, 200 MB. A release that changes a private name is followed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.readers.s3_settings import Place
+
+
+def require() -> None:
+    """Raise ImportError, with what to install, if the connector is not installed."""
+    try:
+        import s3torchconnectorclient  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "s3torchconnector is not installed, and S3Connector channels and checkpoints in S3 need it: "
+            "pip install 'sagemaker-launch[s3]'",
+            name=error.name,
+        ) from error
+
+
+def new_client(place: Place, gbps: float, attempts: int, *, pays: bool) -> Any:
+    """Return a client. Raises ChannelError if requests should pay, and this release cannot say so."""
+    require()
+    from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
+
+    if pays and "requester_pays" not in (MountpointS3Client.__text_signature__ or ""):
+        raise ChannelError(
+            f"{contract.REQUEST_PAYER_VARIABLE} is set, but this release of s3torchconnector cannot send it; install a later"
+            " one than 1.5.0, whose S3ClientConfig has requester_pays, or copy the objects to a bucket of your own"
+        )
+    paying: Any = {"requester_pays": True} if pays else {}  # No release has it yet.
+    # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
+    return MountpointS3Client(
+        place.region,
+        endpoint=place.endpoint,
+        throughput_target_gbps=gbps,
+        max_attempts=attempts,
+        force_path_style=place.endpoint is not None,
+        **paying,
+    )
+
+
+def page(client: Any, bucket: str, prefix: str, token: str | None) -> tuple[list[Any], str | None]:
+    """Return a listing's first page, or that of a token: its ObjectInfos (key, size, etag), and the next one's token."""
+    from s3torchconnectorclient._mountpoint_s3_client import ListObjectStream
+
+    pages = client.list_objects(bucket, prefix)
+    if token is not None:
+        pages = ListObjectStream._from_state(client, bucket, prefix, "", 1000, token, False)
+    found = next(pages, None)
+    return ([], None) if found is None else (found.object_info, None if pages.complete else pages.continuation_token)
+
+
+def s3_error() -> type[Exception]:
+    """Return the exception that the client raises for every error of S3."""
+    from s3torchconnectorclient import S3Exception
+
+    exception: type[Exception] = S3Exception
+    return exception
+
+
+def end_threads(seconds: float) -> None:
+    """Wait for the client's threads to end, after it was deleted. Raises RuntimeError if another client uses them still."""
+    from s3torchconnectorclient._mountpoint_s3_client import join_all_managed_threads
+
+    join_all_managed_threads(seconds)
