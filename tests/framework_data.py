@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -19,7 +20,7 @@ from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.map import ChannelMapDataset
-from sagemaker_channels.torch_data.ranks import gather_state, uneven_ranks
+from sagemaker_channels.torch_data.ranks import even_batches, gather_state
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 BATCH = 4
@@ -85,6 +86,13 @@ def by_left_loops(root: Path, loader: str, is_set: bool) -> list[list[int]]:
     return seen
 
 
+def by_even_batches(lengths: list[int]) -> list[tuple[str, bool]]:
+    """Return what even_batches yields on this rank, of batches named by the rank that has them and their number."""
+    rank, count = own_rank()
+    dist.init_process_group("gloo", rank=rank, world_size=count)
+    return list(even_batches([f"{rank}.{number}" for number in range(lengths[rank])]))
+
+
 def by_spawn(root: Path, kind: str, loader: str, method: str, ranks: int) -> list[Seen]:
     """Train on ranks that are started with a dataset that exists already; return the samples of each."""
     own_rank()
@@ -115,7 +123,7 @@ def _trained(dataset: Any, loader: str, state: Any = None, stop: int | None = No
     seen, steps = defaultdict[int, list[int]](list), 0
     for _ in range(2):
         epoch = sampler.epoch
-        with uneven_ranks(model):
+        with Join([model]):
             for batch in batches:
                 model(batch).sum().backward()
                 seen[epoch] += numbers(batch)

@@ -17,7 +17,7 @@ from framework_data import BATCH, LOADERS, Seen, as_inputs, dataset_of, number_o
 from sagemaker_channels.checkpointing.checkpoints import Checkpoints
 from sagemaker_channels.torch_data.even_loader import EvenLoader, LightningLoader
 from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.ranks import gather_state, uneven_ranks
+from sagemaker_channels.torch_data.ranks import gather_state
 
 try:
     from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -270,20 +270,3 @@ def fabric(root: Path) -> list[int]:
     fabric.launch()
     loader = fabric.setup_dataloaders(LOADERS["threads"](dataset_of(root, "lines")))
     return [number for batch in loader for number in numbers(batch)]
-
-
-def sharded_model(_: Path) -> str:
-    """Return the error of uneven_ranks for a sharded model, and check that a compiled one is joined."""
-    rank, count = own_rank()
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
-    compiled = torch.compile(torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1)))
-    assert type(uneven_ranks(compiled)).__name__ == "Join"
-    from torch.distributed.fsdp import fully_shard
-
-    model = torch.nn.Linear(2, 2)
-    fully_shard(model)
-    try:
-        uneven_ranks(torch.nn.Sequential(model))
-    except TypeError as error:
-        return str(error)
-    return ""

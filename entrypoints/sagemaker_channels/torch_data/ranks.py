@@ -4,16 +4,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, count, repeat
 from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed
-from torch.distributed.algorithms.join import Join
-from torch.nn.parallel import DistributedDataParallel
 
 from sagemaker_channels.epoch.states import State, merge_states
 from sagemaker_channels.torch_data import frameworks
@@ -88,26 +84,6 @@ def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:
                 torch.distributed.recv_object_list(received, lender)
                 batch, counts = received[0]
         yield batch, counts
-
-
-def uneven_ranks(model: torch.nn.Module) -> AbstractContextManager[Any]:
-    """Return a context for an epoch's loop in which ranks may run out of batches at different times.
-
-    A rank of a DistributedDataParallel model that has run out, or has no batch at all, keeps answering the others' collective calls
-    (torch's Join); models that are not distributed need nothing. Make your own collective calls after the block, when every rank
-    has left it.
-
-    Raises:
-        TypeError: The model is sharded (FSDP), whose ranks must all take part in each step.
-    """
-    inner = getattr(model, "_orig_mod", model)  # of torch.compile
-    if isinstance(inner, DistributedDataParallel):
-        return Join([inner])
-    fsdp = sys.modules.get("torch.distributed.fsdp")  # imported if a model is sharded
-    kinds = tuple(getattr(fsdp, name) for name in ("FullyShardedDataParallel", "FSDPModule") if hasattr(fsdp, name))
-    if any(isinstance(module, kinds) for module in inner.modules()):
-        raise TypeError("ranks of an FSDP model cannot end at different times; loop over even_batches(loader) instead")
-    return nullcontext()
 
 
 def _are_several() -> bool:

@@ -172,11 +172,6 @@ def test_fabric_takes_a_thread_loader(root: Path) -> None:
     assert sorted(seen) == SAMPLES["lines"]
 
 
-def test_ranks_of_a_sharded_model_cannot_be_uneven_and_those_of_a_compiled_one_can(root: Path) -> None:
-    for error in ranks(2, "framework_loops.sharded_model", root):
-        assert error.endswith("loop over even_batches(loader) instead")
-
-
 @pytest.mark.parametrize("loader", ["workers", "threads"])
 def test_dataset_does_not_claim_to_know_the_position_of_its_loader(root: Path, loader: str) -> None:
     dataset = framework_data.dataset_of(root, "lines")

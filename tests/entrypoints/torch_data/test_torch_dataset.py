@@ -6,9 +6,7 @@ import copy
 import json
 import os
 import pickle
-import subprocess
 import sys
-import textwrap
 import threading
 import traceback
 from collections.abc import Callable
@@ -19,13 +17,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.map import ChannelMapDataset
-from sagemaker_channels.torch_data.ranks import uneven_ranks
 
 pytestmark = [
     # How many workers torch thinks this machine can bear is not what is tested,
@@ -198,70 +194,3 @@ def test_note_is_added_before_python_3_11(environment: Environment, monkeypatch:
     text = "".join(traceback.format_exception(raised.value))
     assert text.index("a sample of channel 'files' with the key '0.txt'") < text.index("invalid literal")
     assert text.endswith("KeyError: 'no label'\n")
-
-
-def test_model_of_one_process_needs_no_join() -> None:
-    with uneven_ranks(torch.nn.Linear(1, 1)):
-        pass
-
-
-def test_ranks_that_run_out_at_different_times_do_not_hang(environment: Environment, tmp_path: Path) -> None:
-    # Five files of three lines for each of two ranks: five batches on rank 0, and on rank 1 none at all.
-    script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            import os, sys, torch
-            import torch.distributed as dist
-            from torch.utils.data import DataLoader
-            from torch.nn.parallel import DistributedDataParallel
-            from sagemaker_channels.torch_data.dataset import ChannelDataset
-            from sagemaker_channels.torch_data.ranks import uneven_ranks
-
-            rank = int(sys.argv[1])
-            dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
-            model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1)))
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-            seen = torch.zeros(1)
-            with uneven_ranks(model):
-                for batch in DataLoader(ChannelDataset("files", transform=lambda s: float(s["data"])), batch_size=3):
-                    if rank == 1:
-                        break
-                    optimizer.zero_grad()
-                    model(batch.float().unsqueeze(1)).sum().backward()
-                    optimizer.step()
-                    seen += len(batch)
-            dist.all_reduce(seen)
-            print(int(seen), [round(float(p), 6) for p in model.parameters()])
-            dist.barrier()
-            dist.destroy_process_group()
-            sys.stdout.flush()
-            os._exit(0)  # gloo's threads abort one exit in some ten
-            """
-        )
-    )
-    environ = {
-        **os.environ,
-        "SAGEMAKER_BASE_DIR": str(tmp_path),
-        "PYTHONPATH": str(REPOSITORY / "entrypoints"),
-        "OMP_NUM_THREADS": "1",
-    }
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, script, str(rank), tmp_path / "store"],
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        outputs = [rank.communicate(timeout=PATIENCE) for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], outputs
-    # The process group said who reads what: rank 0 saw the five files that are its own; both have one model.
-    assert {out.split("[")[0] for out, _ in outputs} == {"15 "}
-    assert len({out for out, _ in outputs}) == 1
