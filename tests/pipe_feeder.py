@@ -1,26 +1,24 @@
-"""Helpers of the Pipe tests: an /opt/ml with Pipe channels, feeders of its FIFOs, and the brokers that read them."""
+"""Helpers of the Pipe tests: an /opt/ml with Pipe channels, and feeders of its FIFOs."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader
 
-from patience import PATIENCE, wait_for
+from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.readers import tee
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 _writing: set[int] = set()  # descriptors of feeders
@@ -105,41 +103,13 @@ def in_threads(work: Callable[[int], object], count: int) -> None:
         assert not thread.is_alive()
 
 
-def brokers(root: Path) -> list[int]:
-    """The processes that listen for a channel of this root."""
-    channels = load_environment(root, {}).channels.values()
-    names = {tee.address(channel).replace("\0", "@") for channel in channels}
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if names & {word.decode("utf-8", "replace") for word in words}:
-            found.append(int(entry.name))
-    return found
-
-
-def kill_brokers(root: Path) -> None:
-    """Kill the brokers of this root until there are none: a thread of a loop that was left may start another."""
-
-    def are_gone() -> bool:
-        left = brokers(root)
-        for process in left:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        return not left
-
-    wait_for(are_gone)
-
-
 LINES = [b"%06d" % number for number in range(5000)]
 Feed = Callable[..., Feeder]
 
 
 @contextmanager
 def feeding(root: Path) -> Iterator[Feed]:
-    """A function that starts a Feeder of a channel; at the end brokers are killed and feeders stopped."""
+    """A function that starts a Feeder of a channel; at the end feeders are stopped."""
     feeders: list[Feeder] = []
 
     def start(name: str, content: Callable[[int], bytes], epochs: int = 1000) -> Feeder:
@@ -147,7 +117,6 @@ def feeding(root: Path) -> Iterator[Feed]:
         return feeders[-1]
 
     yield start
-    kill_brokers(root)
     for feeder in feeders:
         feeder.stop()
 

@@ -1,4 +1,4 @@
-"""Helpers of the tee's tests: a Pipe whose epochs are larger than the ring, readers in processes of their own, and the tees."""
+"""Helpers of the tee's tests: a Pipe whose epochs are larger than the ring, and readers in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import hashlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from patience import PATIENCE, wait_for
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.readers import tee
+from sagemaker_channels.readers import host_readers, tee
 
 DATA = random.Random(1).randbytes(20_000_003)
 
@@ -42,11 +41,16 @@ def pipe(root: Path, name: str = "lines") -> Channel:
     return Channel(name, "Pipe", None, "FullyReplicated", "None", root / contract.DATA_DIR / name)
 
 
-def bytes_of(channel: Channel, epoch: int, readers: int, reader: int | None = None) -> bytes:
+def bytes_of(channel: Channel, epoch: int, readers: int, reader: int) -> bytes:
     stream = tee.open_stream(channel, epoch, readers, reader=reader)
     assert stream is not None
     with closing(stream):
         return stream.read()
+
+
+def opened(channel: Channel, epoch: int, readers: int) -> list[Any]:
+    """The streams of all readers of an epoch."""
+    return in_threads(lambda number: tee.open_stream(channel, epoch, readers, reader=number), readers)
 
 
 def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
@@ -67,26 +71,8 @@ def side_by_side(channel: Channel, epoch: int, readers: int) -> list[Any]:
     return in_threads(read, readers)
 
 
-def tees(*channels: Channel) -> list[int]:
-    """The processes that serve these channels."""
-    names = {tee.address(channel).replace("\0", "@").encode() for channel in channels}
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if names & {*(entry / "cmdline").read_bytes().split(b"\0")}:
-                found.append(int(entry.name))
-    return found
-
-
-def kill_tees(*channels: Channel) -> None:
-    def are_gone() -> bool:
-        left = tees(*channels)
-        for process in left:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        return not left
-
-    wait_for(are_gone)
+def wait_for_requests(channel: Channel, count: int) -> None:
+    wait_for(lambda: len(host_readers.table_of(channel)) >= count)
 
 
 SCRIPT = """
@@ -104,6 +90,9 @@ SCRIPT = """
         if stream is None:
             print(json.dumps(None), flush=True)
             continue
+        if how == "dies":  # in the middle of a read of the FIFO
+            read = os.readv
+            os.readv = lambda *arguments: (read(*arguments), os.kill(os.getpid(), 9))[0]
         with closing(stream):
             if how == "begins":  # and waits to be ended
                 stream.read(1)

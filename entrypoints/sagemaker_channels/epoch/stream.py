@@ -53,7 +53,9 @@ class StreamSource:
     def samples(self, index: int) -> Generator[Sample, None, None]:
         """Yield all samples to one of the readers."""
         cursor = Cursor(0, self.damage.skip if self.damage.most else None)
-        stream = tee.open_stream(self.channel, self.epoch, self.readers, reader=index)
+        stream = tee.open_stream(
+            self.channel, self.epoch, self.readers, reader=index, may_grow=lambda: self.damage.has_skipped
+        )
         assert stream is not None
         with closing(stream):
             if self.channel.record_wrapper == "RecordIO":  # Each record is one whole object, in the channel's format.

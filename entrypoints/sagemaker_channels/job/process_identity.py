@@ -35,8 +35,13 @@ class Processes:
 
     def any_running(self) -> bool:
         """Return whether one of the processes still runs, and forget those that have ended."""
-        self.started = {process: start for process, start in self.started.items() if start == start_time(process) != ""}
+        self.started = {process: start for process, start in self.started.items() if is_running(process, start)}
         return bool(self.started)
+
+
+def is_running(process: int, start: str) -> bool:
+    """Return whether the process runs that had this number and this start time."""
+    return start == start_time(process) != ""
 
 
 def start_time(process: int) -> str:

@@ -2,8 +2,8 @@
 
 SageMaker makes `<channel>_1` only after `<channel>_0` was read to its end or closed early, so the reader waits for it.
 `fifo_numbers` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. If one
-process of a host reads a channel, it does so here; if several do, the host's broker (`sagemaker_channels.broker`) does. If several
-hosts get the same objects (FullyReplicated), each reads all of them and keeps its shard of the samples.
+process of a host reads a channel, it does so here; if several do, they share what is read (`tee.py`). If several hosts get the same
+objects (FullyReplicated), each reads all of them and keeps its shard of the samples.
 
 A silent feeder is reported on stderr, and at last an error: a job that waits costs as much as one that works.
 """
@@ -33,6 +33,8 @@ WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a mi
 REREAD_SECONDS = 10.0  # for a FIFO that this job has read before; only a feeder run by hand writes to it again
 LEFT_SECONDS = 2.0  # for a feeder to notice that its reader was killed
 PIPE_BYTES = 1 << 20  # the most that Linux grants any user; the default is 64 KiB
+# On Linux, opening needs no writer; poll() reports nothing until there is one.
+READING = os.O_RDONLY | (os.O_NONBLOCK if sys.platform == "linux" else 0)
 
 
 def wait_seconds() -> float:
@@ -205,11 +207,16 @@ class FifoStream:
     def _received(self, count: int) -> None:
         self.silence.bytes += count
         received(count)
-        if not self.silence.bytes:  # An epoch without samples is rarely intended.
-            warn_once(
-                f"{self.silence.who} ended without a byte: this host has no samples in this epoch; check that the channel's s3_uri "
-                "holds objects (with ShardedByS3Key and fewer objects than hosts, some hosts get none)"
-            )
+        if not self.silence.bytes:
+            warn_of_nothing(self.silence.who)
+
+
+def warn_of_nothing(who: str) -> None:
+    """Warn of an epoch without samples, which is rarely intended."""
+    warn_once(
+        f"{who} ended without a byte: this host has no samples in this epoch; check that the channel's s3_uri "
+        "holds objects (with ShardedByS3Key and fewer objects than hosts, some hosts get none)"
+    )
 
 
 def _path(channel: Channel, number: int) -> Path:
@@ -228,15 +235,13 @@ def _numbers(folder: Path, channel: str) -> list[int]:
 def _open_descriptor(path: Path, channel: str) -> int:
     """Open a FIFO and enlarge its buffer; return -1 if it does not exist.
 
-    On Linux this needs no writer; poll() reports nothing until there is one. The path is not checked before it is opened, because
-    a feeder may remove it at any moment.
+    The path is not checked before it is opened, because a feeder may remove it at any moment.
 
     Raises:
         ChannelError: The path is not a FIFO.
     """
-    on_linux = sys.platform == "linux"
     try:
-        descriptor = os.open(path, os.O_RDONLY | (os.O_NONBLOCK if on_linux else 0))
+        descriptor = os.open(path, READING)
     except FileNotFoundError:
         return -1
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):

@@ -1,273 +1,142 @@
 """One Pipe for several readers of a host: each of them gets the whole byte stream of an epoch.
 
-A FIFO can have one reader, and a host has many: torchrun's ranks, and DataLoader workers. So one process per channel, the tee,
-reads the FIFO into a ring of shared memory, from which all readers copy the bytes. It knows no formats, samples or states.
+A FIFO can be read once, and a host has many readers: torchrun's ranks, and DataLoader workers. So they share a ring of memory
+(ring.py): a reader that has used up its bytes reads more of the FIFO into it, for all, and each copies the bytes from there. No
+process serves the readers, so none has to be started, found, watched or ended.
 
-    feeder -> FIFO -> tee (tee_server.py) -> ring -> rank 0, which keeps its samples of the stream
-                                                  -> rank 1, which keeps its own
+    feeder -> FIFO -> whichever reader is first -> ring -> rank 0, which keeps its samples of the stream
+                                                        -> rank 1, which keeps its own
 
-The first reader that finds no tee starts it. The container's first process does not: a notebook or a script of the SDK has none of
-ours, and a tee that PID 1 had started would still have to learn from its readers for which processes it runs.
-
-Both ends send lines of JSON over a Unix socket: a Request; how many bytes were written to the ring, and how many were read of it.
-
-The ring is small. So a reader that waits for another one outside of the stream, as ranks in lockstep do, must have read what the
-other one needs until then: if n readers take every n-th sample, each reads a round of n samples before it yields its own.
+Nothing is read before all readers have asked for the epoch (host_readers.py). Then one of them opens the FIFO and makes the ring.
+The others open both through its /proc folder, since a feeder may have removed the FIFO of a short epoch by then.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
-import mmap
 import os
-import select
-import socket
-import struct
-import subprocess
 import sys
-import tempfile
-import threading
 import time
-from contextlib import ExitStack, suppress
-from dataclasses import asdict
-from pathlib import Path
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.job.process_identity import owner_process
-from sagemaker_channels.meter import received, waited
-from sagemaker_channels.readers import fifo
-from sagemaker_channels.readers.tee_epoch import Request
+from sagemaker_channels.job.process_identity import Processes
+from sagemaker_channels.meter import waited
+from sagemaker_channels.readers import fifo, fifo_numbers, host_readers, ring
+from sagemaker_channels.readers.host_readers import Request
 from sagemaker_channels.sample import ByteStream
 
-# The tee gets the path of its starter, and so the same modules, whatever environment variables say.
-_PROGRAM = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from sagemaker_channels.readers.tee_server import main
-main(*sys.argv[2:])
-"""
-_START_SECONDS = 60
-_LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+_PAUSE_SECONDS = 0.02  # between two checks for other readers or the FIFO, at most
+_streams: weakref.WeakValueDictionary[tuple[str, str], ring.RingStream] = weakref.WeakValueDictionary()
 
 
 def open_stream(
-    channel: Channel, epoch: int, readers: int, *, finished: bool = False, reader: int | None = None
+    channel: Channel,
+    epoch: int,
+    readers: int,
+    *,
+    reader: int,
+    finished: bool = False,
+    may_grow: Callable[[], bool] = lambda: False,
 ) -> ByteStream | None:
-    """Open the bytes of an epoch: directly from the FIFO for the only reader of a host, else from the host's tee.
-
-    It does not wait for the other readers; the first read does.
+    """Wait for the readers of this host and the FIFO, and open the bytes of an epoch.
 
     Args:
         channel: The Pipe channel.
         epoch: The epoch, counted as the job counts them.
         readers: The number of processes or threads of this host that read the epoch.
+        reader: Which of the readers this is, the same one in every epoch.
         finished: This reader needs nothing of the epoch, and the others must not wait for it. The process may end afterwards.
-        reader: Which of the readers this is, the same one in every epoch; None: it is known by its thread.
+        may_grow: Whether this reader may need much more of the stream than the others, so that the ring grows if they do not read.
 
     Returns:
         The stream; None if `finished`.
 
     Raises:
-        ChannelError: The epoch cannot be read. Reading raises it, too: readers are missing or contradict each other, the feeder is
-            silent, or the tee has died.
+        ChannelError: The epoch cannot be read: there is no FIFO, or readers are missing or contradict each other. Reading raises
+            it, too: the feeder is silent, or a reader was killed while it read the FIFO.
     """
-    owner, rank = owner_process(), os.environ.get("RANK")
-    request = Request(
-        epoch,
-        readers,
-        f"{os.getpid()}/{threading.get_native_id()}" if reader is None else str(reader),
-        finished,
-        owner,
-        f"process {owner}" if rank is None else f"rank {rank}",
-        int(os.environ.get("LOCAL_WORLD_SIZE") or 0),
-        " ".join(os.environ.get(name, "") for name in _LAUNCH_VARIABLES).strip(),
-    )
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        connection = _connect(channel)
-        if connection is None and readers == 1:
-            return None if finished else fifo.open_fifo(channel, epoch, fifo.wait_seconds())
-        connection = connection or _start(channel)
-        if connection is None:
-            continue
-        answer, ring = _ask(connection, request)
-        if ring is None:
-            connection.close()  # That tee was about to end; the next one answers.
-        elif finished:
-            connection.close()
-            return None
-        else:
-            return _TeeStream(connection, answer, ring, channel.name, epoch)
-    raise ChannelError(
-        f"channel {channel.name!r}: the process that reads the Pipe for this host does not answer; see the log for why"
-    )
-
-
-def _ask(connection: socket.socket, request: Request) -> tuple[bytes, mmap.mmap | None]:
-    """Return the tee's answer and its ring; no ring if it has ended."""
-    answer: bytes = b""
-    descriptors: list[int] = []
-    with suppress(ConnectionError):
-        connection.sendall(line(asdict(request)))
-        answer, descriptors, _, _ = socket.recv_fds(connection, 1 << 16, 1)
-    if not descriptors:
-        return answer, None
-    try:
-        return answer, mmap.mmap(descriptors[0], 0, prot=mmap.PROT_READ)
-    finally:
-        os.close(descriptors[0])
-
-
-class _TeeStream:
-    """A reader's stream of one epoch. Positions count the bytes of all epochs that the tee has read."""
-
-    def __init__(self, connection: socket.socket, answer: bytes, ring: mmap.mmap, channel: str, epoch: int) -> None:
-        self._socket, self._ring, self._view = connection, ring, memoryview(ring)
-        self._channel, self._epoch, self._process = channel, epoch, os.getpid()
-        self._hangup = select.poll()
-        self._hangup.register(connection, 0)
-        self._begin = self._read = self._reported = self._written = 0
-        self._begun, self._ended, self._error, self._part = False, False, "", b""
-        self._take(answer)
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        while self._read == self._written:
-            self._report()
-            if self._error:
-                raise ChannelError(self._error)
-            if self._ended:
-                return 0
-            begin = time.perf_counter()
-            self._receive()
-            waited(begin)
-        size = len(self._view)
-        start = self._read % size
-        count = min(len(buffer), self._written - self._read, size - start)
-        buffer[:count] = self._view[start : start + count]
-        while self._hangup.poll(0):  # The bytes may have been overwritten.
-            self._receive()
-        self._read += count
-        if self._read - self._reported >= size // 8:
-            self._report()
-        received(count)
-        return count
-
-    def read(self, size: int = -1, /) -> bytes:
-        if size < 0:
-            return b"".join(iter(lambda: self.read(fifo.PIPE_BYTES), b""))
-        data = bytearray(min(size, max(self._written - self._read, fifo.PIPE_BYTES)))
-        count = self.readinto(memoryview(data))
-        return bytes(memoryview(data)[:count])
-
-    def close(self) -> None:
-        if self._process == os.getpid():  # A forked process has the connection, too.
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._view.release()
-        self._ring.close()
-
-    def _report(self) -> None:
-        """Report how far this reader is, so that the tee can overwrite what is before."""
-        if self._reported != self._read:
-            self._reported = self._read
-            with suppress(OSError):  # `_receive` notices that the tee has died.
-                self._socket.sendall(line(self._read))
-
-    def _receive(self) -> None:
-        """Wait for the tee's next report. Raises ChannelError if it ends before."""
-        data = b""
-        with suppress(ConnectionError):
-            data = self._socket.recv(1 << 16)
-        if not data:
-            died = (
-                f"channel {self._channel!r}: the process that reads the Pipe for this host has died, after "
-                f"{self._read - self._begin:,} bytes of epoch {self._epoch}; see the log for why, and start the job again"
-            )
-            raise ChannelError(self._error or died)
-        self._take(data)
-
-    def _take(self, data: bytes) -> None:
-        *lines, self._part = (self._part + data).split(b"\n")
-        for report in map(json.loads, lines):
-            if report is None:  # The request was received.
-                continue
-            begin, self._written, self._ended, self._error = report
-            if not self._begun:
-                self._begun, self._begin, self._read, self._reported = True, begin, begin, begin
-
-
-def line(value: Any) -> bytes:
-    """Return a message between a reader and the tee."""
-    return json.dumps(value).encode() + b"\n"
-
-
-def is_same_user(connection: socket.socket) -> bool:
-    """Return whether the other end belongs to this process's user."""
-    if sys.platform != "linux":
-        return True  # The socket is a file in the user's own temporary folder.
-    size = struct.calcsize("3i")
-    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return bool(user == os.getuid())
-
-
-def address(channel: Channel) -> str:
-    """Return the address of the channel's tee: on Linux an abstract name, which disappears with its process.
-
-    It is made of the folder's inode, not of its path: containers and local hosts can see different folders under one path. The
-    tee keeps the folder open, so that no later folder gets this inode while the tee runs.
-    """
-    folder = channel.path.parent.stat()
-    what = f"{folder.st_dev} {folder.st_ino} {channel.name} {os.getuid()}"
-    name = f"launcher-tee-{hashlib.sha256(what.encode()).hexdigest()[:24]}"
-    return f"\0{name}" if sys.platform == "linux" else str(Path(tempfile.gettempdir()) / name)
-
-
-def _connect(channel: Channel) -> socket.socket | None:
-    with ExitStack() as opened, suppress(FileNotFoundError, ConnectionRefusedError):
-        connection = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        connection.connect(address(channel))
-        if not is_same_user(connection):
-            raise ChannelError(f"channel {channel.name!r}: another user's process reads this Pipe; end that process")
-        opened.pop_all()
-        return connection
-    return None
-
-
-def _start(channel: Channel) -> socket.socket | None:
-    """Start a tee, unless another reader just did, and connect to it; return None if it ended immediately.
-
-    The channels' folder is locked meanwhile, so that no lock file is needed. The new process forks once it listens: its starter
-    does not wait for its end.
-    """
-    folder = os.open(channel.path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        connection = _connect(channel)
-        if connection is not None:
-            return connection
-        command = [sys.executable, "-S", "-c", _PROGRAM, json.dumps([str(Path(each).absolute()) for each in sys.path])]
-        started = subprocess.run(
-            [*command, address(channel).replace("\0", "@"), channel.name, str(channel.path.absolute())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,  # Ctrl-C stops the training, and the tee ends with it.
-            timeout=_START_SECONDS,
-            check=False,
+    if readers > 1 and sys.platform != "linux":
+        raise ChannelError(
+            f"channel {channel.name!r}: several readers of a Pipe on one host need Linux; use one reader"
         )
-        connection = _connect(channel)
-        # If a connection exists, a tee whose starter was killed took the address first.
-        if started.returncode and connection is None:
-            raise ChannelError(
-                f"channel {channel.name!r}: the process that reads the Pipe for this host could not be started (exit code "
-                f"{started.returncode}); see the log for why, or use num_workers 0 or 1 and one rank per host"
-            )
-        return connection
+    begin, key = time.perf_counter(), (str(channel.path), str(reader))
+    own = host_readers.request(str(reader), epoch, readers, finished=finished)
+    if readers > 1:
+        host_readers.ask(channel, own)
+    if old := _streams.pop(key, None):
+        old.end_for(epoch)
+    if finished:
+        return None
+    if readers == 1:
+        return fifo.open_fifo(channel, epoch, fifo.wait_seconds())
+    stream = None
+    try:
+        _streams[key] = stream = _opened(channel, own, may_grow)
+        stream.wait_for_others()
+    except BaseException:
+        host_readers.leave(channel, own, lost=False)
+        if stream is not None:
+            stream.close()
+        raise
+    waited(begin)
+    return stream
+
+
+def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> ring.RingStream:
+    """Wait until all readers have asked and the FIFO has a writer, and open the ring, or make it."""
+    pending: fifo.PendingFifo | None = None
+    since, pause = time.monotonic(), 0.001
+    try:
+        while True:
+            with fifo_numbers.locked(channel):
+                table = host_readers.table_of(channel)
+                if pending is None and host_readers.are_complete(table, own):
+                    owners = Processes(started={each.owner[0]: each.owner[1] for each in table.values()})
+                    pending, since = fifo.PendingFifo(channel, own.epoch, owners), time.monotonic()
+                if pending is not None and (about := _open_ring(channel, own, table, pending)):
+                    host_readers.store(channel, {**table, own.name: own})
+                    return ring.RingStream(channel, own, about, may_grow)
+            seconds = time.monotonic() - since
+            if pending is not None:
+                if seconds > (patience := pending.timeout(fifo.wait_seconds())):
+                    raise pending.timeout_error(patience)
+            elif host_readers.are_behind(table, own):
+                since = time.monotonic()
+            elif reason := host_readers.why_given_up(table, own, seconds):
+                raise ChannelError(f"channel {channel.name!r}, epoch {own.epoch}: {reason}")
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS)
     finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)  # A worker forked meanwhile holds the descriptor, too.
-        os.close(folder)
+        if pending is not None:
+            pending.close()
+
+
+def _open_ring(
+    channel: Channel, own: Request, table: host_readers.Table, pending: fifo.PendingFifo
+) -> dict[str, Any] | None:
+    """Open memory and FIFO, or make the memory, and return what the record has about them; None if there is no FIFO yet."""
+    for each in table.values():
+        if each.files and each.is_reading(own.epoch):
+            memory, pipe = (f"/proc/{each.process[0]}/fd/{file}" for file in each.files)
+            own.files = os.open(memory, os.O_RDWR), os.open(pipe, fifo.READING)
+            return dict(fifo_numbers.load(channel)["ring"])
+    readers = [[each.name, each.rank, each.process] for each in table.values() if each.is_reading(own.epoch)]
+    # One of them looks for the FIFO: its feeder may end and remove it as soon as it is open.
+    if readers[0][0] != own.name or (descriptor := pending.try_open()) is None:
+        return None
+    own.files = ring.memory(), descriptor
+    about = {"fifo": str(pending.path), "readers": readers}
+    fifo_numbers.store(channel, {**fifo_numbers.load(channel), "ring": about})
+    return about
+
+
+def _drop_in_child() -> None:
+    """Let a forked process hold no FIFO open: its feeder would not notice that the readers have left."""
+    for stream in _streams.values():
+        stream.drop()
+
+
+os.register_at_fork(after_in_child=_drop_in_child)

@@ -69,6 +69,11 @@ class Damage:
                     " skipped-*.jsonl lists all of them: repair the data, or raise skip_damaged"
                 ) from error
 
+    @property
+    def has_skipped(self) -> bool:
+        """Whether a sample was skipped."""
+        return self._count > 0
+
     def allows(self, error: Exception) -> bool:
         """Return whether an error of a transform counts as a damaged sample."""
         return self.most > 0 and _may_be_the_data(error)

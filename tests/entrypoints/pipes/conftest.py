@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pipe_feeder import Feed, feeding, kill_brokers, make_root
+from pipe_feeder import Feed, feeding, make_root
 from sagemaker_channels.job.environment import Environment, load_environment
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
-    """An /opt/ml with Pipes. At the end its brokers are killed: they would run as long as this process."""
+def root(tmp_path: Path) -> Path:
+    """An /opt/ml with Pipes."""
     make_root(tmp_path)
-    yield tmp_path
-    kill_brokers(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import tempfile
 import threading
@@ -15,7 +14,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from patience import wait_for
-from pipe_feeder import Feed, brokers
+from pipe_feeder import Feed
 from pipe_jobs import COUNT, end_of, epoch_of, job, lines_of, words
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
@@ -195,27 +194,10 @@ def test_job_after_a_killed_one_reads_the_next_fifo(fed_root: Path, workers: int
     assert all(len(epoch) == COUNT for epoch in again)
 
 
-def test_workers_that_outlive_their_process_do_not_keep_the_broker(fed_root: Path) -> None:
-    """They notice 5 s later. The broker once ended only then, and refused the next job's epoch as read already."""
-    with job(fed_root, STOPPED, "3") as first:
-        _, *workers = next_line(first)
-        first.kill()
-        first.wait()
-        wait_for(lambda: not brokers(fed_root))
-        for worker in workers:
-            os.kill(worker, 0)  # still there
-            os.kill(worker, signal.SIGKILL)
-
-
-def test_broker_of_a_killed_job_gives_way_to_the_next_job(fed_root: Path) -> None:
+def test_job_after_a_killed_one_whose_workers_still_run_reads_the_next_fifo(fed_root: Path) -> None:
+    """They notice 5 s later, and until then keep the FIFO open."""
     with job(fed_root, STOPPED, "3") as first:
         next_line(first)
-        [old] = brokers(fed_root)
-        os.kill(old, signal.SIGSTOP)
         first.kill()
-    second = job(fed_root, READ, "[7]", "3")
-    children = Path(f"/proc/{second.pid}/task/{second.pid}/children")
-    wait_for(lambda: len(children.read_text().split()) >= 3)  # its workers, which find the old one
-    os.kill(old, signal.SIGCONT)
-    [epoch] = end_of(second)
+    [epoch] = end_of(job(fed_root, READ, "[7]", "3"))
     assert len(epoch) == COUNT

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from patience import wait_for
-from pipe_feeder import Feed, Feeder, brokers, make_root
+from pipe_feeder import Feed, Feeder, make_root
 from pipe_jobs import end_of, epoch_of, job, lines_of, words
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import load_environment
@@ -56,7 +55,6 @@ def in_two_containers(root: Path, tmp_path: Path, *arguments: str, ranks: int = 
     make_root(other)
     feeder = Feeder(other, "lines", lines_of)
     second = end_of(job(other, RESUME, *arguments, ranks=ranks))
-    wait_for(lambda: not brokers(other))
     feeder.stop()
     return first, second
 

@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,14 @@ import pytest
 from torch.utils.data import DataLoader
 
 from patience import PATIENCE, wait_for
-from pipe_feeder import Feed, brokers
+from pipe_feeder import Feed, in_threads
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.epoch.placement import Placement
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.readers import ring
+from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
@@ -141,7 +147,6 @@ def test_interrupted_or_killed_training_leaves_no_process(
         _, said = training.communicate(timeout=PATIENCE)  # which is the end of the workers, too
     assert training.returncode == -end
     assert said.count("Traceback") == (1 if end is signal.SIGINT else 0), said
-    wait_for(lambda: not brokers(root))
     wait_for(lambda: 1 in feeder.started or 0 in feeder.ended)  # the FIFO was closed, the feeder not left waiting
 
 
@@ -157,4 +162,41 @@ def test_silent_feeder_does_not_delay_ctrl_c(root: Path, loader: str) -> None:
         os.killpg(training.pid, signal.SIGINT)
         training.communicate(timeout=PATIENCE)
     assert training.returncode == -signal.SIGINT
-    wait_for(lambda: not brokers(root))
+
+
+@pytest.mark.parametrize("by", [DataLoader, ThreadLoader])
+def test_rank_that_skips_more_bytes_than_the_ring_has_does_not_wait_for_the_other_forever(
+    root: Path, feed: Feed, monkeypatch: pytest.MonkeyPatch, by: Any
+) -> None:
+    """Ranks in lockstep: while one reads on in place of what it has skipped, the other one waits for it in a collective."""
+    count, damaged = 240, 80
+    records = BytesIO()
+    recordio.write(records, [b"%d " % number + bytes(100_000) for number in range(count)])
+    feed("images", lambda epoch: records.getvalue())
+    monkeypatch.setattr(ring, "GROW_SECONDS", 0.1)
+    step = threading.Barrier(2)
+    found: list[list[int]] = [[], []]
+
+    def decoded(sample: dict[str, Any]) -> int:
+        number = int(sample["data"].split()[0])
+        if number % 2 == 0 and number < 2 * damaged:
+            raise ValueError("cannot be decoded")
+        return number
+
+    def train(rank: int) -> None:
+        dataset = ChannelDataset(
+            "images", format="recordio", transform=decoded, skip_damaged=damaged, environment=load_environment(root, {})
+        )
+        monkeypatch.setattr(dataset, "_known_placement", Placement(rank, 2, rank, 2))
+        for batch in by(dataset, batch_size=4, collate_fn=list):
+            step.wait(PATIENCE)  # as an all-reduce does
+            found[rank] += batch
+        step.abort()
+
+    def run(rank: int) -> None:
+        with suppress(threading.BrokenBarrierError):
+            train(rank)
+
+    in_threads(run, 2)
+    assert len(found[0]) == count // 2 - damaged
+    assert len(found[1]) in (len(found[0]), len(found[0]) + 4)

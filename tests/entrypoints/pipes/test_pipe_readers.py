@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from patience import PATIENCE, wait_for
-from pipe_feeder import LINES, Feed, brokers, lines_of, loaded, numbers, side_by_side
+from patience import PATIENCE
+from pipe_feeder import LINES, Feed, lines_of, loaded, numbers, side_by_side
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import CorruptError
@@ -43,19 +43,16 @@ def test_workers_together_read_every_sample_once(
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_consecutive_epochs_are_read_by_one_broker(
-    environment: Environment, root: Path, feed: Feed, persistent: bool
+def test_consecutive_epochs_are_read_by_the_same_workers_or_new_ones(
+    environment: Environment, feed: Feed, persistent: bool
 ) -> None:
-    feeder = feed("lines", lines_of)
+    feed("lines", lines_of)
     loader = loaded(environment, 2, persistent_workers=persistent, multiprocessing_context="fork")
     dataset: Any = loader.dataset
     for epoch in range(3):
         dataset.set_epoch(epoch)
         found = numbers((sample for batch in loader for sample in batch), epoch)
         assert sorted(found) == list(range(5000))
-        assert len(brokers(root)) == 1
-        wait_for(lambda epoch=epoch: epoch + 1 in feeder.started)  # before anybody has asked for it
-    assert max(feeder.started) == 3  # and not more than the next one
 
 
 def test_changed_number_of_workers_reads_the_next_epoch_whole(environment: Environment, feed: Feed) -> None:
@@ -114,9 +111,7 @@ def test_shards_of_other_hosts_are_dropped(environment: Environment, feed: Feed)
     assert sorted(found) == sorted([*range(1, 5000, 6), *range(4, 5000, 6)])
 
 
-def test_channels_read_at_the_same_time_have_their_own_brokers(
-    environment: Environment, root: Path, feed: Feed
-) -> None:
+def test_channels_are_read_at_the_same_time(environment: Environment, feed: Feed) -> None:
     feed("lines", lines_of)
     records = BytesIO()
     recordio.write(records, LINES)
@@ -124,8 +119,7 @@ def test_channels_read_at_the_same_time_have_their_own_brokers(
     pairs = zip(
         *(open_channel(name, environment=environment, shard=Shard(0, 2)) for name in ("lines", "images")), strict=True
     )
-    assert sum(1 for _ in pairs) == 2500  # one reader each, without a broker
-    assert brokers(root) == []
+    assert sum(1 for _ in pairs) == 2500  # one reader each
     found: dict[str, Any] = {}
     threads = [
         threading.Thread(target=lambda name=name: found.update({name: side_by_side(environment, name, 2, epoch=1)}))
@@ -135,16 +129,13 @@ def test_channels_read_at_the_same_time_have_their_own_brokers(
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert len(brokers(root)) == 2
     assert {name: [len(part) for part in parts] for name, parts in found.items()} == {
         "lines": [2500, 2500],
         "images": [2500, 2500],
     }
 
 
-def test_torchrun_ranks_with_workers_read_whole_epochs_and_leave_no_broker(
-    root: Path, feed: Feed, tmp_path: Path
-) -> None:
+def test_torchrun_ranks_with_workers_read_whole_epochs(root: Path, feed: Feed, tmp_path: Path) -> None:
     feed("lines", lines_of)
     script = textwrap.dedent(
         """
@@ -179,10 +170,9 @@ def test_torchrun_ranks_with_workers_read_whole_epochs_and_leave_no_broker(
         for rank in range(2):
             wanted = [f"{epoch} {line.decode()}" for line in LINES[rank::2]]
             assert sorted(ranks[rank][epoch]) == wanted
-    wait_for(lambda: not brokers(root))  # they end by themselves, a moment after the training
 
 
-def test_formats_with_options_and_arrays_pass_the_broker(environment: Environment, feed: Feed) -> None:
+def test_formats_with_options_and_arrays_have_shards(environment: Environment, feed: Feed) -> None:
     feed("lines", lambda epoch: b"a,b\n" + b"".join(b"%d,x\n" % n for n in range(10)))
     parts = side_by_side(environment, "lines", 2, format="csv; header=present")
     assert [[sample["a"] for sample in part] for part in parts] == [list("02468"), list("13579")]

@@ -18,7 +18,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from patience import PATIENCE
-from pipe_feeder import Feeder, in_threads, kill_brokers, make_root
+from pipe_feeder import Feeder, in_threads, make_root
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reader import in_order
@@ -28,7 +28,7 @@ from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
 BIG = bytes(1 << 20)
-COUNT = 300  # of them and of small ones between: more than what a broker holds for readers that are behind
+COUNT = 300  # of them and of small ones between: more than what the ring holds for readers that are behind
 
 
 def head_of(sample: dict[str, Any]) -> tuple[int, int]:
@@ -49,7 +49,7 @@ def dataset(root: Path, environment: Environment) -> Iterator[ChannelDataset]:
 
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
-    # By bytes, a block of large samples would end long before one of small ones, if it were not for the broker.
+    # By bytes, a block of large samples would end long before one of small ones, if readers did not know the others' sizes.
     reading = {"seed": 7, "block": 100, "block_bytes": 1 << 20}
     yield ChannelDataset("images", transform=head_of, **reading, environment=environment)
     feeder.join(PATIENCE)
@@ -97,7 +97,6 @@ def read_side_by_side(root: Path, piece: int, readers: int, stops: list[int], st
             states[index] = json.loads(json.dumps(each.state_dict()))
 
     in_threads(read, readers)
-    kill_brokers(root)
     feeder.stop()
     return found
 

@@ -1,8 +1,7 @@
-"""A tee's process, and the ranks and jobs that it reads for: when it ends, and whom it waits for."""
+"""The ranks and jobs that share a Pipe: which readers are waited for."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
@@ -13,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -21,17 +20,16 @@ from patience import PATIENCE, wait_for
 from pipe_feeder import Feeder, make_root
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.readers import tee
-from tee_readers import content, in_threads, kill_tees, next_line, pipe, printed, side_by_side, started, tees, whole
+from sagemaker_channels.readers import host_readers, ring
+from tee_readers import content, next_line, opened, pipe, printed, started, wait_for_requests, whole
 
 pytestmark = [pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
+def root(tmp_path: Path) -> Path:
     make_root(tmp_path)
-    yield tmp_path
-    kill_tees(pipe(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture
@@ -43,7 +41,6 @@ def channel(root: Path) -> Channel:
 def feeder(root: Path, channel: Channel) -> Iterator[Feeder]:
     feeder = Feeder(root, "lines", content)
     yield feeder
-    kill_tees(channel)
     feeder.stop()
 
 
@@ -54,7 +51,7 @@ def test_finished_rank_that_ends_before_another_starts_is_not_waited_for(root: P
 
 def test_finished_rank_that_asks_last_is_not_waited_for(root: Path, channel: Channel) -> None:
     other = started(root, 2, 1, "reads", 3)
-    wait_for(lambda: tees(channel))
+    wait_for_requests(channel, 1)
     assert printed(started(root, 2, 0, "finished", 3)) == [None]
     assert printed(other) == [whole(0)]
 
@@ -81,23 +78,19 @@ def test_rank_that_skips_an_epoch_is_not_waited_for(root: Path) -> None:
     assert [*map(printed, ranks)] == [[whole(0), whole(1), whole(2)], [whole(0), whole(2)]]
 
 
-def test_tee_of_a_finished_rank_ends_if_no_other_rank_asks(root: Path, channel: Channel) -> None:
-    assert printed(started(root, 2, 0, "finished", 3, **{contract.FIFO_WAIT_VARIABLE: "1"})) == [None]
-    wait_for(lambda: not tees(channel))
-
-
 @pytest.mark.parametrize(
     ("epoch", "restarts", "number"),
     [(5, "0", 1), (3, "1", 1), (3, "0", 0)],
     ids=["another epoch", "started again", "the same rank"],
 )
-def test_request_of_another_job_gets_another_tee_than_the_finished_rank(
+def test_request_of_another_job_does_not_count_the_finished_rank(
     root: Path, channel: Channel, epoch: int, restarts: str, number: int
 ) -> None:
     assert printed(started(root, 2, 0, "finished", 3, TORCHELASTIC_RESTART_COUNT="0")) == [None]
-    [old] = tees(channel)
+    [old] = host_readers.table_of(channel).values()
     first = started(root, 2, number, "reads", epoch, TORCHELASTIC_RESTART_COUNT=restarts)
-    wait_for(lambda: tees(channel) and old not in tees(channel))
+    wait_for(lambda: [each.process for each in host_readers.table_of(channel).values()] == [[first.pid, ANY]])
+    assert old.process[0] != first.pid
     second = started(root, 2, 1 - number, "reads", epoch, TORCHELASTIC_RESTART_COUNT=restarts)
     assert [printed(first), printed(second)] == [[whole(0)]] * 2
 
@@ -168,7 +161,6 @@ def test_rank_of_torchrun_that_asks_late_is_waited_for(root: Path, channel: Chan
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert [(root / f"found-0-{rank}").read_text() for rank in (0, 1)] == [whole(0)] * 2
-    wait_for(lambda: not tees(channel))
 
 
 def test_ranks_that_torchrun_restarts_ask_for_their_epoch_again(root: Path) -> None:
@@ -176,8 +168,7 @@ def test_ranks_that_torchrun_restarts_ask_for_their_epoch_again(root: Path) -> N
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert [(root / f"found-0-{rank}").read_text() for rank in (0, 1)] == [whole(0)] * 2
-    again = {(root / f"found-1-{rank}").read_text() for rank in (0, 1)}
-    assert again in ({whole(1)}, {whole(2)})  # One was read ahead.
+    assert [(root / f"found-1-{rank}").read_text() for rank in (0, 1)] == [whole(1)] * 2
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
@@ -192,7 +183,6 @@ def test_interrupted_or_killed_readers_leave_no_process_and_no_file(
         os.killpg(reader.pid, end)
     for reader in readers:
         reader.communicate(timeout=PATIENCE)
-    wait_for(lambda: not tees(channel))
     wait_for(lambda: 0 in feeder.ended)  # The FIFO was closed, and the feeder is not left waiting.
     left = {*root.rglob("*"), *Path(os.environ["TMPDIR"]).iterdir()} - before
     assert {re.sub(r"\d+", "N", path.name) for path in left} <= {"lines_N", contract.epochs_name("lines")}
@@ -200,116 +190,31 @@ def test_interrupted_or_killed_readers_leave_no_process_and_no_file(
 
 def test_ctrl_c_ends_a_reader_that_waits_for_another(root: Path, channel: Channel) -> None:
     reader = started(root, 2, 0, "reads", 0)
-    wait_for(lambda: tees(channel))
+    wait_for_requests(channel, 1)
     time.sleep(0.5)
     os.killpg(reader.pid, signal.SIGINT)
     _, errors = reader.communicate(timeout=PATIENCE)
     assert "KeyboardInterrupt" in errors
-    wait_for(lambda: not tees(channel))
+    assert host_readers.table_of(channel) == {}
 
 
-WORKERS = """
-    import multiprocessing, os, sys
-    from pathlib import Path
-    sys.path.insert(0, sys.argv[1])
-    from sagemaker_channels.readers.tee import open_stream
-    from tee_readers import pipe
-
-    def read(number):
-        stream = open_stream(pipe(Path(sys.argv[2])), 0, 2, reader=number)
-        stream.read(1)
-        os.write(1, b"%d\\n" % os.getpid())
-        multiprocessing.Event().wait()
-
-    for number in range(2):
-        multiprocessing.get_context("fork").Process(target=read, args=(number,)).start()
-    multiprocessing.Event().wait()
-"""
-
-
-def test_workers_that_outlive_their_process_do_not_keep_the_tee(root: Path, channel: Channel) -> None:
-    """torch's workers notice it seconds later. A job that follows must not find the old tee."""
-    tests = Path(__file__).parents[2]
-    command = [sys.executable, "-c", textwrap.dedent(WORKERS), str(tests), str(root)]
-    environ = {**os.environ, "PYTHONPATH": str(tests.parent)}
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as job:
-        assert job.stdout is not None
-        workers = [int(job.stdout.readline()) for _ in range(2)]
-        job.kill()
-        job.wait()
-        wait_for(lambda: not tees(channel))
-        for worker in workers:
-            os.kill(worker, signal.SIGKILL)  # ProcessLookupError if it was not there
-
-
-def test_signals_do_not_end_the_tee_before_its_readers(root: Path, channel: Channel) -> None:
-    streams: list[Any] = [tee.open_stream(channel, 0, 2, reader=number) for number in range(2)]
-    [pid] = tees(channel)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        os.kill(pid, number)
-    assert in_threads(lambda number: streams[number].read(), 2) == [content(0)] * 2
-    for stream in streams:
-        stream.close()
-
-
-def test_tee_of_a_killed_job_gives_way_to_the_next_job(root: Path, channel: Channel) -> None:
+def test_job_after_a_killed_one_gets_the_next_epoch(root: Path, channel: Channel) -> None:
     first = [started(root, 2, number, "begins", 0) for number in range(2)]
     for reader in first:
         assert next_line(reader) == "begun"
-    [old] = tees(channel)
-    os.kill(old, signal.SIGSTOP)
     for reader in first:
         reader.kill()
-        reader.wait()
-    second = [started(root, 2, number, "reads", 7) for number in range(2)]
-    time.sleep(1)  # They find the old one.
-    os.kill(old, signal.SIGCONT)
-    found = [printed(reader) for reader in [*second]]
-    assert found in ([[whole(1)]] * 2, [[whole(2)]] * 2)
-    for reader in first:
         reader.communicate()
-
-
-def test_second_tee_for_an_address_and_fork_during_start_are_harmless(
-    channel: Channel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The process that starts one can be killed before it listens; a process forked meanwhile has the lock's descriptor."""
-    run: Any = subprocess.run
-    forked = []
-
-    def run_twice(*arguments: Any, **how: Any) -> Any:
-        if (pid := os.fork()) == 0:
-            signal.alarm(30)
-            signal.pause()
-        forked.append(pid)
-        run(*arguments, **how)
-        return run(*arguments, **how, stderr=subprocess.DEVNULL)
-
-    monkeypatch.setattr(subprocess, "run", run_twice)
-    assert side_by_side(channel, 0, 2) == [whole(0)] * 2
-    folder = os.open(channel.path.parent, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError if it is still held
-    os.close(folder)
-    for pid in forked:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-
-
-def test_tee_that_cannot_be_started_is_an_error(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tee, "_PROGRAM", "import sys; sys.exit(3)")
-    for error in side_by_side(channel, 0, 2):
-        assert "the process that reads the Pipe for this host could not be started (exit code 3); see the log" in error
+    second = [started(root, 2, number, "reads", 7) for number in range(2)]
+    assert [printed(reader) for reader in second] == [[whole(1)]] * 2
 
 
 def test_reader_that_reads_nothing_blocks_the_feeder_within_bounded_memory(
-    root: Path, channel: Channel, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    channel: Channel, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    impatient = "from sagemaker_channels.readers import tee_server; tee_server.WARN_SECONDS = 0.5\nmain("
-    monkeypatch.setattr(tee, "_PROGRAM", tee._PROGRAM.replace("main(", impatient))
-    slow: Any = tee.open_stream(channel, 0, 2, reader=0)
-    fast: Any = tee.open_stream(channel, 0, 2, reader=1)
+    monkeypatch.setattr(ring, "WARN_SECONDS", 0.5)
+    slow, fast = opened(channel, 0, 2)
     slow.read(1)
-    [pid] = tees(channel)
     read = [0]
 
     def run() -> None:
@@ -319,24 +224,8 @@ def test_reader_that_reads_nothing_blocks_the_feeder_within_bounded_memory(
     thread = threading.Thread(target=run)
     thread.start()
     wait_for(lambda: "reader 0 of process" in capfd.readouterr().err)
-    assert read[0] <= 8 << 20
-    status = Path(f"/proc/{pid}/status").read_text()
-    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-    assert peak < 48_000  # KB, with the ring
+    assert read[0] <= 1 + ring.RING_BYTES
     slow.close()
     thread.join(PATIENCE)
     fast.close()
     assert read[0] == len(content(0))
-
-
-def test_tee_imports_the_standard_library_only() -> None:
-    script = "import sys; before = {*sys.modules}; import sagemaker_channels.readers.tee_server; print(*{*sys.modules} - before)"
-    found = subprocess.run(
-        [sys.executable, "-S", "-c", script],
-        cwd=Path(__file__).parents[3] / "entrypoints",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    others = {name.partition(".")[0] for name in found.stdout.split()} - {*sys.stdlib_module_names}
-    assert others == {"sagemaker_channels"}

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from patience import PATIENCE, wait_for
-from pipe_feeder import brokers, make_root
+from pipe_feeder import make_root
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
@@ -141,15 +141,6 @@ def test_close_in_a_thread_that_holds_the_lock_returns() -> None:
     wait_for(lambda: closed and "prefetch" not in [thread.name for thread in threading.enumerate()])
 
 
-def end_brokers(root: Path) -> bool:
-    """Kill the brokers of this root, and return whether there were none; a reader that is leaving may start another."""
-    found = brokers(root)
-    for process in found:
-        with suppress(ProcessLookupError):  # It has just ended.
-            os.kill(process, 9)
-    return not found
-
-
 @pytest.fixture
 def silent_pipe(tmp_path: Path) -> Iterator[Environment]:
     """A Pipe whose feeder writes 99 lines and then nothing more, its end neither."""
@@ -168,7 +159,6 @@ def silent_pipe(tmp_path: Path) -> Iterator[Environment]:
     yield load_environment(tmp_path, {})
     done.set()
     feeder.join(PATIENCE)
-    wait_for(lambda: end_brokers(tmp_path))
 
 
 def test_leaving_a_thread_loader_does_not_wait_for_a_silent_pipe(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from format_channels import job, piped
-from pipe_feeder import Feeder, brokers
+from pipe_feeder import Feeder
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
@@ -125,8 +123,6 @@ def test_several_readers_of_a_pipe_read_each_record_once(tmp_path: Path, objects
         loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="spawn")
         assert sorted(numbers(loader)) == spans(*[100] * 7, 50)
     finally:
-        for pid in brokers(tmp_path):
-            os.kill(pid, signal.SIGKILL)
         feeder.stop()
 
 
