@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -19,6 +18,7 @@ import click
 import launcher
 from launcher.console import print_line, say, show_problems
 from launcher.errors import LaunchError, did_you_mean
+from launcher.quantities import A_DURATION, seconds_of
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
@@ -278,10 +278,10 @@ def _ask_for_credentials(reason: str) -> bool:
 
 
 def duration(text: str) -> float:
-    """Return the seconds of `90s`, `10m`, `12h`, `7d` or `2w`. Raises click.BadParameter for anything else."""
-    if not (found := re.fullmatch(r"(\d+)([smhdw])", text.strip())):
-        raise click.BadParameter(f"expected a time such as 90s, 10m, 12h, 7d or 2w, got {text!r}")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[found[2]]
+    """Return the seconds of a duration. Raises click.BadParameter for any other text."""
+    if (seconds := seconds_of(text)) is None:
+        raise click.BadParameter(f"expected {A_DURATION}, got {text!r}")
+    return seconds
 
 
 def moment_of(age: str) -> datetime:

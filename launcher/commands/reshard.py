@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from argparse import Namespace
 from contextlib import nullcontext, redirect_stdout
@@ -19,19 +18,16 @@ from launcher.commands.effects.local import Local
 from launcher.commands.options import argument, option
 from launcher.console import say
 from launcher.errors import InputError, RefusedError
+from launcher.quantities import bytes_of
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.records import format_of
 
-_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-
 
 def _size(value: str | int) -> int:
     """Return the bytes of `256MB`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?b)?", str(value).strip().lower())
-    size = int(float(found[1]) * _UNITS[found[2] or ""]) if found else 0
-    if size < 1:
+    if not (size := bytes_of(str(value))):
         raise click.BadParameter(f"expected a size such as 256MB, got {value!r}")
     return size
 

@@ -17,14 +17,14 @@ from typing import Annotated, Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from launcher.quantities import DURATION, SECONDS, seconds_of
+
 WRONG_TYPE = "wrong-type"
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18}(_[0-9]{1,18}){0,6})")  # limited, since Python refuses very long ones
 _JSON_NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _OLD_BOOLEANS |= {"1": "true", "0": "false"}
-_DURATION = r"(?=[0-9])(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?"
-_UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}  # seconds
 _DOLLARS = r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,20})?"
 _SIZE = r"([0-9]{1,9}) ?(GB|TB)"
 _MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
@@ -83,8 +83,8 @@ def _integer(value: object, example: str = "2") -> object:
 
 def _seconds(value: object) -> object:
     """Return seconds for a whole number, or for a duration such as 90m, 12h, 1h30m or 2d."""
-    if isinstance(value, str) and (found := re.fullmatch(_DURATION, value)):
-        return sum(int(count or 0) * unit for count, unit in zip(found.groups(), _UNITS.values(), strict=True))
+    if isinstance(value, str) and (seconds := seconds_of(value)) is not None:
+        return seconds
     if isinstance(value, str) and not INTEGER.fullmatch(value) and (meant := _duration_meant(value)):
         raise _wrong(f"{_described(value)[0]}, but seconds or a duration belong here; write {meant}")
     return _integer(value, "3600, 90m or 12h")
@@ -99,10 +99,10 @@ def _duration_meant(value: str) -> str | None:
     elif number := re.fullmatch(
         r"([0-9]{1,6}(?:\.[0-9]{1,4})?) ?(d|h|m|s)(?:ays?|ours?|rs?|in|ins|inutes?|ec|ecs|econds?)?", text
     ):
-        seconds = float(number[1]) * _UNITS[number[2]]
+        seconds = float(number[1]) * SECONDS[number[2]]
     left, parts = round(seconds), []
-    for unit, size in _UNITS.items():
-        if unit != "d" and left >= size:
+    for unit, size in SECONDS.items():
+        if unit not in "wd" and left >= size:
             parts.append(f"{left // size}{unit}")
             left %= size
     return "".join(parts) or None
@@ -184,7 +184,7 @@ class _Leaf:
 Text = Annotated[str, _Leaf(_text, core_schema.str_schema(), {"type": ["string", "number", "boolean"]})]
 Integer = Annotated[int, _Leaf(_integer, core_schema.int_schema(), {"type": "integer"})]
 Boolean = Annotated[bool, _Leaf(_boolean, core_schema.bool_schema(), {"type": "boolean"})]
-_DURATIONS = {"type": ["integer", "string"], "pattern": f"^{_DURATION}$"}
+_DURATIONS = {"type": ["integer", "string"], "pattern": f"^{DURATION}$"}
 Seconds = Annotated[int, _Leaf(_seconds, core_schema.int_schema(), _DURATIONS)]
 _SIZES = {"type": ["integer", "string"], "pattern": f"^{_SIZE}$"}
 Gigabytes = Annotated[int, _Leaf(_gigabytes, core_schema.int_schema(), _SIZES)]

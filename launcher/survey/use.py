@@ -19,6 +19,7 @@ from launcher.errors import InputError, did_you_mean
 from launcher.jobs.lookup import describe, jobs
 from launcher.preflight.check import Subject, why_not
 from launcher.preflight.storage.disk import disk_space
+from launcher.quantities import bytes_of, seconds_of
 from launcher.request.view import file_system_source, s3_source
 from launcher.survey.channels import Channel
 from sagemaker_channels import contract
@@ -27,8 +28,7 @@ DAYS = 90
 MOST_JOBS = 200  # that are described
 _AT_ONCE = 8
 _EPOCHS = re.compile(r"(num|n|max)?[-_]?(train[-_])?epochs?")
-_SIZES = {"mb": 10**6, "gb": 10**9, "tb": 10**12}
-_UNITS = {"start_within_s": {"s": 1, "m": 60, "h": 3600}, "disk_bytes": _SIZES, "memory_bytes": _SIZES}
+_UNITS = {"start_within_s": (seconds_of, "30m"), "disk_bytes": (bytes_of, "200GB"), "memory_bytes": (bytes_of, "8GB")}
 _Way = tuple[str, str]  # way, and URI or ID of a file system
 
 
@@ -184,15 +184,15 @@ def with_answers(use: Use, answers: Sequence[str]) -> Use:
 
 
 def _answer(text: str, name: str, value: str) -> Any:
-    kind, units = ANSWERS[name], _UNITS.get(name, {})
+    kind, (of, example) = ANSWERS[name], _UNITS.get(name, (None, ""))
     if "bool" in kind:
         if value.lower() not in ("yes", "true", "no", "false"):
             raise InputError(f"--use {text}: expected yes or no, got {value!r}")
         return value.lower() in ("yes", "true")
-    found = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\d{1,2})?) ?([a-z]*)", value.lower())
-    number = float(found[1]) * {"": 1, **units}.get(found[2], 0) if found else 0
+    is_number = re.fullmatch(r"\d+(\.\d*)?(e\d{1,2})?", value.lower())
+    number = float(value) if is_number else float((of and of(value)) or 0)
     is_whole = "int" in kind
     if (is_whole and number % 1) or (not number and (name, value) != ("jobs", "0")):
-        what = f"a {'whole ' * is_whole}number above 0{', or one with ' * bool(units)}{' or '.join(units)}"
+        what = f"a {'whole ' * is_whole}number above 0{example and f', or such as {example}'}"
         raise InputError(f"--use {text}: expected {what}, got {value!r}")
     return int(number) if is_whole else number

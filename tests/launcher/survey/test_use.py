@@ -147,7 +147,7 @@ def test_answers_replace_what_was_found() -> None:
         ("epochs", "expected NAME=VALUE; NAME is one of epochs, jobs, "),
         ("epochs=", "expected a whole number above 0, got ''"),
         ("samples=1m", "expected a whole number above 0, got '1m'"),
-        ("disk_bytes=5XB", "expected a whole number above 0, or one with mb or gb or tb, got '5XB'"),
+        ("disk_bytes=5XB", "expected a whole number above 0, or such as 200GB, got '5XB'"),
         ("epochs=0", "expected a whole number above 0, got '0'"),
         ("epochs=2.5", "expected a whole number above 0, got '2.5'"),
         ("samples_per_s=fast", "expected a number above 0, got 'fast'"),
