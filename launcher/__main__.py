@@ -1,10 +1,7 @@
-"""The entry point of `launch` and of `python -m launcher`, in which no Ctrl-C is lost or ends in a traceback.
+"""The entry point of `launch` and of `python -m launcher`, in which Ctrl-C never ends in a traceback.
 
-SIGTERM and SIGHUP count as Ctrl-C, so that a stopped command removes its temporary files.
-
-Until the command line is imported, and after it has ended, Ctrl-C ends the process directly. In between it raises
-KeyboardInterrupt, and raises it again if Python dropped it inside a destructor or another callback: the import of each
-module ends with such a callback.
+SIGTERM and SIGHUP count as Ctrl-C, so that a stopped command removes its temporary files. Until the command line is imported, and
+after it has ended, Ctrl-C ends the process directly; in between it raises KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -12,17 +9,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from sys import UnraisableHookArgs
     from types import FrameType
 
 _INTERRUPTED = 130
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # `kill` and a closed terminal end a command as Ctrl-C does
-_AGAIN_SECONDS = 0.02
 
 
 def main() -> None:
@@ -34,7 +28,6 @@ def main() -> None:
     from launcher.cli import main as run
 
     try:
-        sys.unraisablehook = lambda dropped: _raise_again(dropped, *heard[:1])
         _handle(heard, signal.default_int_handler)
         run()
     except KeyboardInterrupt:  # just before or after the command line handles it
@@ -51,19 +44,6 @@ def _handle(numbers: list[signal.Signals], handler: Callable[[int, FrameType | N
 
 def _end(*_: object) -> None:
     os._exit(_INTERRUPTED)
-
-
-def _raise_again(dropped: UnraisableHookArgs, number: int = signal.SIGINT) -> None:
-    """Raise a dropped KeyboardInterrupt by this signal, which is not ignored."""
-    if dropped.exc_type is not KeyboardInterrupt:
-        sys.__unraisablehook__(dropped)
-        return
-    import threading
-
-    # A true signal also ends a read that the main thread waits in; `_thread.interrupt_main` would be heard after it.
-    timer = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, [threading.main_thread().ident, number])
-    timer.daemon = True
-    timer.start()  # later, since Python drops what is raised here, too
 
 
 if __name__ == "__main__":
