@@ -1,23 +1,13 @@
-"""Checkpoints in a local folder or in S3, in torch's format.
-
-SageMaker copies `/opt/ml/checkpoints` to S3 while the job runs, also files that are being written, and back after a spot
-interruption. So a local checkpoint is written under another name and renamed. An S3 object appears whole or not at all, and is
-uploaded by the connector's client without a local file.
-"""
+"""A state in torch's format as one file or one object of S3, such as a trained model. `Checkpoints` are for resuming."""
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.errors import MissingError
-from sagemaker_channels.readers import connector_client, s3, s3_client
-from sagemaker_channels.records.seeking import SeekableFile
+from sagemaker_channels.checkpointing.place import Bucket, Folder, place_of
 
 
 def save_checkpoint(state: Any, place: str | Path) -> None:
@@ -28,59 +18,12 @@ def save_checkpoint(state: Any, place: str | Path) -> None:
         place: The file or object, which is replaced.
 
     Raises:
-        OSError: The file cannot be written. For a full disk the message has the bytes that the checkpoint needs.
-        ChannelError: S3 refuses the object, or does not answer for `LAUNCHER_READ_WAIT_SECONDS`.
+        ChannelError: The file cannot be written, or S3 refuses the object or does not answer for `LAUNCHER_READ_WAIT_SECONDS`.
     """
     import torch
 
-    if bucket_and_key := _in_s3(place):
-        connector_client.require()
-        s3_client.upload(*bucket_and_key, partial(torch.save, state))
-        return
-    file = Path(place)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.unfinished")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as stream:
-            torch.save(state, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.replace(file)
-    except (OSError, RuntimeError) as error:
-        cause = error if isinstance(error, OSError) else error.__context__  # torch raises its own RuntimeError.
-        if not isinstance(cause, OSError):
-            raise
-        if cause.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise cause from None
-        unfinished.unlink(missing_ok=True)
-        raise OSError(cause.errno, _no_space(state, file), str(file)) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _no_space(state: Any, file: Path) -> str:
-    import torch
-
-    needed: Any = _Size()
-    torch.save(state, needed)
-    folder = next(folder for folder in file.parents if folder.exists())
-    return (
-        f"the disk is full: this checkpoint needs {needed.count:,} bytes in addition to the last one, and "
-        f"{shutil.disk_usage(folder).free:,} are free; make room, or save to a larger disk or to s3://bucket/key"
-    )
-
-
-class _Size:
-    """A stream that only counts what is written to it."""
-
-    count = 0
-
-    def write(self, data: bytes) -> int:
-        self.count += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing."""
+    folder, name = _folder_and_name(place)
+    folder.write(name, partial(torch.save, state))
 
 
 def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
@@ -96,22 +39,14 @@ def load_checkpoint(place: str | Path, map_location: Any = "cpu") -> Any:
     """
     import torch
 
-    if not (bucket_and_key := _in_s3(place)):
-        return torch.load(place, map_location=map_location, weights_only=True)
-    connector_client.require()
-    try:
-        with closing(s3.open_object(*bucket_and_key)) as streams:
-            file: Any = SeekableFile(next(streams), None, at_once=False)
-            return torch.load(file, map_location=map_location, weights_only=True)
-    except MissingError as error:
-        raise FileNotFoundError(f"there is no checkpoint {place}: {error}") from error
+    folder, name = _folder_and_name(place)
+    with folder.open(name) as file:
+        return torch.load(file, map_location=map_location, weights_only=True)
 
 
-def _in_s3(place: str | Path) -> tuple[str, str] | None:
-    """Return an object's bucket and key; None for a file. Raises ValueError for a URI that names no object."""
-    if not str(place).startswith("s3://"):
-        return None
-    bucket, _, key = str(place).removeprefix("s3://").partition("/")
-    if not bucket or not key:
+def _folder_and_name(place: str | Path) -> tuple[Folder | Bucket, str]:
+    """Return where a file or object is, and its name. Raises ValueError for a URI that names no object."""
+    folder, name = os.path.split(place)
+    if folder in ("s3:", "s3://") or (folder.startswith("s3://") and not name):
         raise ValueError(f"{place} is not a place for a checkpoint; give a file or s3://bucket/key")
-    return bucket, key
+    return place_of(folder or "."), name

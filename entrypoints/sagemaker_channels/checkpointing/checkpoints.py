@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
-import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.checkpointing import catalog, data_position
-from sagemaker_channels.checkpointing.place import Folder, place_of, warn_unless_kept
+from sagemaker_channels.checkpointing import data_position, files
+from sagemaker_channels.checkpointing.place import place_of
 from sagemaker_channels.checkpointing.writer import Writer
 from sagemaker_channels.errors import ChannelError, CorruptError, whole_number
 from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import load_environment
 
 LOADER = "loader"  # the part of which each rank's own state is saved
+FORMAT = 2
 
 
 class Checkpoints:
     """The checkpoints of a training: model, optimizer, data position and random states together, whole or not at all.
 
-    Every rank calls each method with the same arguments; `load`, `save` and `close` are collective calls. A context manager, which
-    closes it.
+    All methods but `latest` are collective calls: every rank makes them, with the same arguments. A context, which closes it.
 
     Args:
         place: A folder, which all hosts share unless SageMaker copies it, or s3://bucket/prefix; by default SageMaker's checkpoint
@@ -31,24 +29,29 @@ class Checkpoints:
     """
 
     def __init__(self, place: str | Path | None = None, *, keep: int = 3) -> None:
-        text = str(load_environment().checkpoint_dir if place is None else place)
-        self._place = place_of(text)
+        self._text = str(load_environment().checkpoint_dir if place is None else place)
+        self._place = place_of(self._text)
         self._keep = whole_number("keep", keep, 1)
-        self._writer = Writer(text)
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
+        self._writer = Writer()
+        self._pending: tuple[int, str] | None = None  # the step and name of the checkpoint that is being stored
+        self._has_saved = False
+        self._stored: list[str] = []  # the last ones that all ranks have stored, or loaded
         self._group: Any = None
         self._chunks: Any = None
 
     def __enter__(self) -> Checkpoints:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            self.close()
+        else:  # The other ranks may not be here.
+            self._writer.wait()
+            self._writer.close()
 
     def latest(self) -> int | None:
         """Return the step of the newest complete checkpoint; None if there is none. Raises ChannelError if S3 cannot be read."""
-        return next((saved.step for saved in catalog.complete(self._place)), None)
+        return next((saved.step for saved in files.complete(self._place)), None)
 
     def load(self, **parts: Any) -> int | None:
         """Load the newest complete checkpoint into the parts, and set each rank's random generators.
@@ -65,10 +68,17 @@ class Checkpoints:
             ChannelError: The checkpoint is of another model or has no such part, or S3 cannot be read.
         """
         self.wait()
-        found = catalog.complete(self._place) if self._rank == 0 else iter(())
+        found = files.complete(self._place) if self._rank == 0 else iter(())
         while (saved := self._gather(next(found, None))[0]) is not None:
-            if self._load(saved, parts):
-                return int(saved.step)
+            try:
+                if self._load(saved, parts):
+                    self._stored.append(saved.name)
+                    return int(saved.step)
+            except (RuntimeError, ValueError, KeyError) as error:
+                reason = str(error).strip("'").splitlines()[-1].strip()
+                raise ChannelError(
+                    f"{self._place}/{saved.name} is a checkpoint of another training ({reason}); remove it, or give another place"
+                ) from error
         return None
 
     def save(self, step: int, **parts: Any) -> None:
@@ -88,135 +98,103 @@ class Checkpoints:
         from sagemaker_channels.checkpointing import chunks, state
 
         whole_number("step", step, 0)
-        self.wait()
+        name = self._finish(files.new_name(step))
         if self._rank == 0:
-            warn_unless_kept(self._place)
-        name = self._gather(catalog.new_name(step))[0]
-        tensors, rest = state.collect({key: part for key, part in parts.items() if key != LOADER}, self._rank)
-        own: dict[str, Any] = {"random": state.random_states()}
-        if LOADER in parts:
-            own[LOADER] = data_position.state_of(parts[LOADER])
-        if self._rank == 0:
-            own["rest"] = rest
-        tail = state.packed(own)
+            self._warn_unless_kept()
+        tensors, states = state.collect({key: part for key, part in parts.items() if key != LOADER}, self._rank)
         self._chunks = self._chunks or chunks.Chunks(self._gather)
         stored = self._chunks.of(tensors, self._rank)
-        values = [tensor for _, tensor in stored]
-        places = chunks.layout(values, len(tail))
-        chunks.copy(values, tail, places, self._writer.memory(places[-1][1]))
-        self._thread = threading.Thread(target=self._store, args=(name, step, [item for item, _ in stored], places))
-        self._thread.start()  # Python's exit waits for it.
+        index = {"format": FORMAT, "random": state.random_states(), "chunks": [chunk for chunk, _ in stored]}
+        if LOADER in parts:
+            index[LOADER] = data_position.state_of(parts[LOADER])
+        if self._rank == 0:
+            index["states"] = states
+        size = chunks.copy(state.packed(index), [tensor for _, tensor in stored], self._writer.memory)
+        self._writer.start(self._text, f"{name}/rank-{self._rank}-of-{self._size}-{size}", size, **self._expired)
+        self._pending = step, name
 
     def wait(self) -> None:
         """Wait until the last checkpoint is stored. Raises ChannelError if it was not."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        self._finish()
 
     def close(self) -> None:
-        """Wait until the last checkpoint is stored, and end the process that writes. Raises what `wait` does."""
+        """Wait until the last checkpoint is stored, and free the memory. Raises what `wait` does."""
         try:
-            self.wait()
+            if self._pending:
+                self.wait()
+            if self._has_saved:
+                files.expire(self._place, **self._expired)
         finally:
             self._writer.close()
 
-    def _store(self, name: str, step: int, items: list[Any], places: list[tuple[int, int]]) -> None:
-        """Write this rank's file; on rank 0, commit the checkpoint when all ranks have; remove old ones."""
-        from sagemaker_channels.checkpointing import chunks
+    def _warn_unless_kept(self) -> None:
+        """Warn before a job's first save into SageMaker's checkpoint folder if that is missing, since then nothing keeps it."""
+        environment = load_environment()
+        folder = environment.checkpoint_dir
+        if environment.job_name is not None and self._text == str(folder) and not folder.exists():
+            warn(
+                f"{folder} did not exist before this save, so this job seems to have no checkpoint_config, and its checkpoints are "
+                "lost when it ends; add checkpoint_config: {s3_uri: s3://bucket/prefix} to the spec, or write "
+                'Checkpoints("s3://...")'
+            )
 
-        file, size = f"rank-{self._rank}", places[-1][1]
-        try:
-            mine: Any
-            try:
-                digests = self._writer.write(f"{name}/{file}", size, places)
-                rows = [chunks.row(*each) for each in zip(items, [file] * len(items), places, digests, strict=False)]
-                mine = (rows, [file, *places[-1], digests[-1]], size)
-            except ChannelError as error:
-                mine = str(error)
-            outcome: Any = None
-            everyone = self._gather(mine)
-            if self._rank == 0:
-                outcome = self._commit(name, step, everyone)
-            outcome = self._gather(outcome)[0]
-            if isinstance(outcome, str):
-                raise ChannelError(f"the checkpoint of step {step} was not saved: {outcome}")
-            # Without a common file system, each host has files of its own to remove.
-            if self._rank and os.environ.get("LOCAL_RANK") == "0" and isinstance(self._place, Folder):
-                self._writer.remove(outcome)
-        except BaseException as error:  # noqa: BLE001 - raised by the next call
-            self._failure = error
-            if self._rank == 0:
-                warn(str(error))
+    def _finish(self, name: str = "") -> str:
+        """Wait until all ranks have stored their files, and return rank 0's `name`. Raises ChannelError if one could not."""
+        everyone = self._gather((name, self._writer.wait()))
+        pending, self._pending = self._pending, None
+        if failed := [f"rank {rank}: {error}" for rank, (_, error) in enumerate(everyone) if error is not None]:
+            raise ChannelError(f"the checkpoint of step {pending and pending[0]} was not saved: {'; '.join(failed)}")
+        if pending:
+            self._has_saved = True
+            self._stored.append(pending[1])
+        return str(everyone[0][0])
 
-    def _commit(self, name: str, step: int, everyone: list[Any]) -> list[str] | str:
-        """Write the manifest, remove old checkpoints and return their names; the reason, a text, if a rank or this failed."""
-        from sagemaker_channels.checkpointing import chunks
+    @property
+    def _expired(self) -> dict[str, Any]:
+        """The arguments of `files.expire`."""
+        self._stored = self._stored[-self._keep :]
+        return {"stored": self._stored, "keep": self._keep, "rank": self._rank, "ranks": self._size}
 
-        if failed := [f"rank {rank}: {each}" for rank, each in enumerate(everyone) if isinstance(each, str)]:
-            return "; ".join(failed)
-        manifest = {
-            "format": catalog.FORMAT,
-            "step": step,
-            "files": {own[0]: size for _, own, size in everyone},
-            "ranks": [own for _, own, _ in everyone],
-            "tensors": chunks.table([row for rows, _, _ in everyone for row in rows]),
-        }
-        try:
-            self._writer.write_text(f"{name}/{catalog.MANIFEST}", json.dumps(manifest))
-            return self._writer.expire(name, self._keep)
-        except ChannelError as error:
-            return str(error)
-
-    def _load(self, saved: catalog.Saved, parts: dict[str, Any]) -> bool:
+    def _load(self, saved: files.Saved, parts: dict[str, Any]) -> bool:
         """Load a checkpoint; False, without a change, if a rank finds it damaged."""
         from sagemaker_channels.checkpointing import chunks, state
 
         others = {name: part for name, part in parts.items() if name != LOADER}
-        sharded = state.layouts(others)
-        manifest, problem, everyone = saved.manifest, None, None
-        ranks = manifest["ranks"]
-        try:
-            with chunks.Reader(self._place, saved.name) as reader:
-                rest = state.unpacked(reader.piece(*ranks[0]))["rest"]
-                own = state.unpacked(reader.piece(*ranks[self._rank % len(ranks)]))
-                if unknown := parts.keys() - {*rest, *own}:
-                    raise KeyError(f"it has no {', '.join(sorted(unknown))}")
-                if LOADER in parts and len(ranks) != self._size:
-                    everyone = [state.unpacked(reader.piece(*at))[LOADER] for at in ranks]
-                needed = {name: manifest["tensors"][name] for name in state.names_in([rest[name] for name in others])}
-                tensors: dict[str, Any] = reader.tensors(needed, sharded)
-        except (CorruptError, FileNotFoundError) as error:
-            problem = str(error)
-        except (RuntimeError, ValueError, KeyError) as error:
-            raise self._unlike(saved, error) from error
-        problems = [each for each in self._gather(problem) if each is not None]
-        if problems:
-            if self._rank == 0:
-                catalog.ignore(self._place, saved.name, problems[0])
-            return False
-        for name, live in sharded.items():
-            if name in tensors:
-                live.to_local().copy_(tensors[name])
-                tensors[name] = live
-        try:
-            state.apply(others, rest, tensors)
-        except (RuntimeError, ValueError, KeyError) as error:
-            raise self._unlike(saved, error) from error
+        with files.Reader(self._place, saved.name) as reader:
+            read = self._try(saved, lambda: [_index(reader, file) for file in saved.files[self._rank :: self._size]])
+            if read is None:
+                return False
+            indexes = [read[rank % self._size][rank // self._size] for rank in range(len(saved.files))]
+            own, states = indexes[self._rank % len(indexes)], indexes[0]["states"]
+            if unknown := parts.keys() - {*states, *({LOADER} & own.keys())}:
+                raise KeyError(f"it has no {', '.join(sorted(unknown))}")
+            wanted = state.tensors_of({name: states[name] for name in others})
+            sharded = state.sharded(others)
+            tensors: dict[str, Any] = {}
+            by_file = dict(zip(saved.files, indexes, strict=True))
+            if self._try(saved, lambda: tensors.update(chunks.read(reader, by_file, wanted, sharded))) is None:
+                return False
+        state.apply(others, states, tensors, sharded)
         if LOADER in parts:
-            positions = everyone or self._gather(own[LOADER])
-            data_position.load(parts[LOADER], positions, None if everyone else self._rank)
-        if self._rank < len(ranks):
+            same = len(indexes) == self._size
+            data_position.load(parts[LOADER], [index[LOADER] for index in indexes], self._rank if same else None)
+        if self._rank < len(indexes):
             state.restore_random_states(own["random"])
         return True
 
-    def _unlike(self, saved: catalog.Saved, error: Exception) -> ChannelError:
-        reason = str(error).strip("'").splitlines()[-1].strip()
-        return ChannelError(
-            f"{self._place}/{saved.name} is a checkpoint of another training ({reason}); remove it, or give another place"
-        )
+    def _try(self, saved: files.Saved, read: Callable[[], Any]) -> list[Any] | None:
+        """Return what every rank has read; None, with a line in the log, if one finds the checkpoint damaged."""
+        value = problem = None
+        try:
+            value = read()
+        except (CorruptError, FileNotFoundError) as error:
+            problem = str(error)
+        everyone = self._gather((value, problem))
+        if problems := [problem for _, problem in everyone if problem is not None]:
+            if self._rank == 0:
+                files.ignore(self._place, saved.name, problems[0])
+            return None
+        return [value for value, _ in everyone]
 
     @property
     def _rank(self) -> int:
@@ -229,7 +207,7 @@ class Checkpoints:
         return distributed.get_world_size() if distributed else 1
 
     def _gather(self, value: Any) -> list[Any]:
-        """Return every rank's value, by a group of our own: the training uses its group at the same time, perhaps with NCCL."""
+        """Return every rank's value, by a group of our own, since the training's may have no backend but NCCL."""
         distributed = _distributed()
         if not distributed or self._size == 1:
             return [value]
@@ -237,6 +215,17 @@ class Checkpoints:
         values: list[Any] = [None] * self._size
         distributed.all_gather_object(values, value, self._group)
         return values
+
+
+def _index(reader: files.Reader, file: str) -> dict[str, Any]:
+    from sagemaker_channels.checkpointing import state
+
+    data = reader.record(file)
+    index: Any = state.unpacked(data)
+    found = index.get("format") if isinstance(index, dict) else None
+    if found != FORMAT:
+        raise CorruptError(f"its format is {found}, and this version of sagemaker_channels reads {FORMAT}")
+    return {**index, "bytes": len(data)}
 
 
 def _distributed() -> Any:

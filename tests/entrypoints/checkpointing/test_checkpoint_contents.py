@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import torch
 from torch import nn
 
 from sagemaker_channels import Checkpoints
+from sagemaker_channels.checkpointing import files, state
+from sagemaker_channels.checkpointing.place import Folder
 from sagemaker_channels.errors import ChannelError
 from training_parts import losses, parts
 
@@ -46,6 +49,27 @@ def test_state_that_cannot_be_loaded_is_refused_when_it_is_saved(tmp_path: Path)
 
     with Checkpoints(tmp_path) as checkpoints, pytest.raises(TypeError, match=r"loading it could run code: .*Path"):
         checkpoints.save(1, odd=Odd())
+
+
+def test_index_that_lacks_a_chunk_loads_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What no file has would be memory that was never written."""
+    of = parts()
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, **of)
+    (file,) = tmp_path.rglob("rank-*")
+    with files.Reader(Folder(str(file.parent.parent)), file.parent.name) as reader:
+        index = state.unpacked(reader.record(file.name))
+    index["chunks"] = index["chunks"][:-1]
+    data = state.packed(index)
+    file.unlink()
+    content = files.HEAD.pack(len(data), zlib.crc32(data, 1)) + data
+    content += bytes(-len(content) % 64) + b"".join(
+        files.HEAD.pack(size, zlib.crc32(bytes(size), 1)) + bytes(size) + bytes(-(files.HEAD.size + size) % 64)
+        for *_, size in index["chunks"]
+    )
+    file.with_name(f"rank-0-of-1-{len(content)}").write_bytes(content)
+    assert Checkpoints(tmp_path).load(**of) is None
+    assert "is ignored: it lacks a part of " in capfd.readouterr().err
 
 
 def test_other_model_is_refused(tmp_path: Path) -> None:

@@ -13,20 +13,29 @@ from pathlib import Path
 import pytest
 import torch
 
+from launcher.code.archive import SCRIPTS
 from launcher.local.s3_server.http_server import Answer, Request, Response
+from patience import wait_for
 from sagemaker_channels import Checkpoints
 from sagemaker_channels.errors import ChannelError
 from served_bucket import serve
+from torch_ranks import torch_processes
 from training_parts import parts
 
 BIG = 250_000  # of a layer's width: more than one part of the client's uploads
 
 
-def save(place: str, step: int, *, width: int = 8) -> None:
+def save(checkpoints: Checkpoints, step: int, *, width: int = 8) -> bool:
+    """Save a step, and return whether it was stored; if not, the writer was killed."""
     of = parts(width, seed=step)
     of["loader"].position = step
-    with Checkpoints(place, keep=1) as checkpoints:
-        checkpoints.save(step, **of)
+    checkpoints.save(step, **of)
+    try:
+        checkpoints.wait()
+    except ChannelError as error:
+        assert "the process that writes checkpoints has ended with exit code -9" in str(error)
+        return False
+    return True
 
 
 def loaded(place: str, *, width: int = 8) -> int | None:
@@ -91,17 +100,16 @@ def test_writer_killed_at_any_request_leaves_the_last_complete_checkpoint(
         ends = []
         for number in itertools.count(1):
             place = f"s3://bucket/{number}"
-            save(place, 1, width=BIG)
-            killer.left, killer.after = number, after
-            try:
-                save(place, 2, width=BIG)
-            except ChannelError as error:
-                assert "the process that writes checkpoints has ended with exit code -9" in str(error)
-            killed, killer.left = killer.left <= 0, None
+            with Checkpoints(place, keep=1) as checkpoints:
+                for step in (1, 2):
+                    assert save(checkpoints, step, width=BIG)
+                killer.left, killer.after = number, after
+                save(checkpoints, 3, width=BIG)
+                killed, killer.left = killer.left <= 0, None
             ends.append(loaded(place, width=BIG))
             if not killed:
                 break
-    assert len(ends) > 8 and ends == sorted(ends) and set(ends) == {1, 2}
+    assert len(ends) > 6 and ends == sorted(ends) and set(ends) == {2, 3}
 
 
 KILLER = """
@@ -118,7 +126,7 @@ def count():
 
 def watch(event, arguments):
     makes = event == "open" and FOLDER in str(arguments[0]) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-    if makes or event in ("os.mkdir", "os.remove", "os.rmdir"):
+    if makes or event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir"):
         count()
 
 
@@ -144,22 +152,37 @@ def test_writer_killed_at_any_file_operation_leaves_the_last_complete_checkpoint
     ends = []
     for number in itertools.count(1):
         place = str(tmp_path / f"places/{number}")
-        save(place, 1)
-        with monkeypatch.context() as patch:
-            patch.setenv("PYTHONPATH", str(tmp_path / "hook"))
-            patch.setenv("KILLED_AT", str(number))
-            try:
-                save(place, 2)
-                killed = False
-            except ChannelError as error:
-                assert "the process that writes checkpoints has ended with exit code -9" in str(error)
-                killed = True
-        ends.append(loaded(place))
-        save(place, 3)  # what the killed one left is no obstacle
-        assert loaded(place) == 3
-        if not killed:
+        with Checkpoints(place, keep=1) as checkpoints:
+            for step in (1, 2):
+                assert save(checkpoints, step)
+            with monkeypatch.context() as patch:
+                patch.setenv("PYTHONPATH", str(tmp_path / "hook"))
+                patch.setenv("KILLED_AT", str(number))
+                stored = save(checkpoints, 3)
+            ends.append(loaded(place))
+            assert save(checkpoints, 4)  # what the killed one left is no obstacle
+        assert loaded(place) == 4
+        assert len(list(Path(place).glob("*/*"))) == 1
+        if stored:
             break
-    assert len(ends) > 8 and ends == sorted(ends) and set(ends) == {1, 2}
+    assert len(ends) > 8 and ends == sorted(ends) and set(ends) == {2, 3}
+
+
+SCRIPT = """
+import os, signal, sys
+from training_parts import parts
+from sagemaker_channels import Checkpoints
+Checkpoints(sys.argv[1]).save(7, **parts())
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_checkpoint_of_a_process_that_was_killed_is_stored(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environ = {"PYTHONPATH": os.pathsep.join(map(str, (SCRIPTS, Path(__file__).parents[2])))}
+    assert torch_processes("script.py", "checkpoints", cwd=tmp_path, environs=[environ]).returncode == -signal.SIGKILL
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    assert wait_for(checkpoints.latest) == 7
 
 
 def test_any_files_that_sagemaker_restores_load_a_complete_checkpoint_or_none(tmp_path: Path) -> None:
@@ -172,7 +195,7 @@ def test_any_files_that_sagemaker_restores_load_a_complete_checkpoint_or_none(tm
             checkpoints.save(step, **of)
     files = sorted(path for path in source.rglob("*") if path.is_file())
     steps = [int(path.parent.name.split("-")[1]) for path in files]
-    assert steps == [1, 1, 2, 2, 3, 3]
+    assert steps == [1, 2, 3]
     chance = random.Random(7)
     kinds: list[Callable[[bytes], bytes | None]] = [
         lambda content: content,

@@ -119,6 +119,30 @@ os._exit(0)
 """
 
 
+FAILURES = """
+import os, sys
+import torch
+from torch import distributed, nn
+from sagemaker_channels import Checkpoints
+from sagemaker_channels.errors import ChannelError
+
+distributed.init_process_group("gloo")
+rank = distributed.get_rank()
+model = nn.Linear(2, 2)
+with Checkpoints("file/of/rank-1" if rank == 1 else "checkpoints") as checkpoints:
+    checkpoints.save(1, model=model)
+    try:
+        checkpoints.wait()
+    except ChannelError as error:
+        print(error, flush=True)
+    checkpoints.save(2, model=model)
+    if rank == 1:
+        raise ValueError("of the script")
+    while True:
+        pass
+"""
+
+
 def run(folder: Path, ranks: int, *arguments: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script)
     environ = {"PYTHONPATH": str(REPOSITORY / "entrypoints"), "SAGEMAKER_BASE_DIR": str(folder)}
@@ -138,9 +162,10 @@ def test_checkpoint_of_four_ranks_loads_on_any_number(tmp_path: Path, kind: str,
     place = str(tmp_path / "checkpoints")
     saved = results(run(tmp_path, 4, "save", kind, place))
     assert Checkpoints(place).latest() == 3
-    files = sorted(re.sub("-2.*T.*/", "/", str(file.relative_to(place))) for file in Path(place).rglob("*/*"))
-    names = ["manifest.json", *(f"rank-{rank}" for rank in range(4))]
-    assert files == [f"step-{step:010}/{name}" for step in (2, 3) for name in names]
+    files = sorted(
+        re.sub(r"-2.*T.*/(.*)-\d+", r"/\1", str(file.relative_to(place))) for file in Path(place).rglob("*/*")
+    )
+    assert files == [f"step-{step:010}/rank-{rank}-of-4" for step in (2, 3) for rank in range(4)]
     assert results(run(tmp_path, 4, "all", kind, place)) == saved
     losses, _, _, rate = saved[0]
     for ranks, other in others:
@@ -158,3 +183,17 @@ def test_data_position_loads_on_any_number_of_ranks(tmp_path: Path, before: int,
     assert sorted(text for part in [*first, *rest] for text in part) == sorted(
         f"{shard}-{number}" for shard in range(12) for number in range(10)
     )
+
+
+def test_failure_of_one_rank_is_raised_on_all_and_its_own_error_ends_it(tmp_path: Path) -> None:
+    """The end of the `with` block must not wait for ranks that are still training."""
+    (tmp_path / "file").touch()
+    done = run(tmp_path, 2, script=FAILURES)
+    assert done.returncode == 1 and "ValueError: of the script" in done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 and len(set(lines)) == 1
+    assert re.fullmatch(
+        r"the checkpoint of step 1 was not saved: rank 1: .*/rank-1-of-2-\d+ cannot be written: Not a directory; .*",
+        lines[0],
+    )
+    assert Checkpoints(str(tmp_path / "checkpoints")).latest() is None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from faulty_s3 import Store
 from launcher.code.archive import SCRIPTS
 from sagemaker_channels import Checkpoints, contract
+from sagemaker_channels.checkpointing.files import HEAD
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.readers import s3_client
 from torch_ranks import torch_processes
@@ -23,7 +25,9 @@ from training_parts import losses, parts
 
 def stored(tmp_path: Path) -> list[str]:
     """The checkpoints' files, by their steps."""
-    return sorted(f"{int(file.parent.name.split('-')[1])}/{file.name}" for file in tmp_path.rglob("step-*/*"))
+    return sorted(
+        f"{int(file.parent.name.split('-')[1])}/{file.name.rpartition('-')[0]}" for file in tmp_path.rglob("step-*/*")
+    )
 
 
 def files(tmp_path: Path, step: int) -> Path:
@@ -66,10 +70,14 @@ def test_last_checkpoints_are_kept(place: str, tmp_path: Path) -> None:
     with Checkpoints(place, keep=2) as checkpoints:
         for step in (1, 2, 3, 9):
             checkpoints.save(step, **of)
-    assert stored(tmp_path) == ["3/manifest.json", "3/rank-0", "9/manifest.json", "9/rank-0"]
+    assert stored(tmp_path) == ["3/rank-0-of-1", "9/rank-0-of-1"]
     with Checkpoints(place, keep=1) as checkpoints:  # gone back on purpose: what is ahead stays
         checkpoints.save(4, **of)
-    assert stored(tmp_path) == ["4/manifest.json", "4/rank-0", "9/manifest.json", "9/rank-0"]
+        checkpoints.wait()
+    assert stored(tmp_path) == ["4/rank-0-of-1", "9/rank-0-of-1"]
+    with Checkpoints(place, keep=1) as checkpoints:  # loading removes nothing
+        checkpoints.load(**of)
+    assert stored(tmp_path) == ["4/rank-0-of-1", "9/rank-0-of-1"]
 
 
 def test_later_of_two_saves_of_a_step_is_loaded(place: str) -> None:
@@ -105,34 +113,38 @@ def test_checkpoints_that_nothing_keeps_are_announced_once(
 
 
 def damage(folder: Path, how: str) -> None:
-    manifest, data = folder / "manifest.json", folder / "rank-0"
-    content = data.read_bytes()
-    if how == "no manifest":
-        manifest.unlink()
-    elif how == "half a manifest":
-        manifest.write_text(manifest.read_text()[:-9])
-    elif how == "another file for the manifest":
-        manifest.write_text("null")
-    elif how == "a missing file":
-        data.unlink()
+    (file,) = folder.glob("rank-0-of-1-*")
+    content = file.read_bytes()
+    if how == "a missing file":
+        file.rename(folder / file.name.replace("rank-0-of-1-", "rank-0-of-2-"))
+    elif how == "no file":
+        file.rename(folder / f".{file.name}.123.unfinished")
     elif how == "half a file":
-        data.write_bytes(content[: len(content) // 2])
+        file.write_bytes(content[: len(content) // 2])
     elif how == "another file":
-        data.write_bytes(bytes(len(content)))
-    elif how == "another format":
-        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 2}))
+        file.write_bytes(bytes(len(content)))
+    elif how == "a changed tensor":
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        index = torch.load(io.BytesIO(content[HEAD.size :]))
+        changed = io.BytesIO()
+        torch.save({**index, "format": 1} if how == "another format" else {**index, "random": Path("/")}, changed)
+        data = changed.getvalue()
+        file.unlink()
+        size = HEAD.size + len(data)
+        (folder / f"rank-0-of-1-{size}").write_bytes(HEAD.pack(len(data), zlib.crc32(data, 1)) + data)
 
 
 @pytest.mark.parametrize(
     ("how", "log"),
     [
-        ("no manifest", "it has no manifest.json, so its save did not end"),
-        ("half a manifest", "its manifest.json is incomplete: "),
-        ("another file for the manifest", "its manifest.json is not a manifest"),
-        ("a missing file", "rank-0 is missing"),
+        ("no file", "the file of rank 0 is missing, so its save did not end"),
+        ("a missing file", "the file of rank 1 is missing, so its save did not end"),
         ("half a file", " bytes"),
-        ("another file", "rank-0 was changed or damaged: bytes "),
-        ("another format", "its format is 2, and this version of sagemaker_channels reads 1"),
+        ("another file", " was changed or damaged: the bytes from 16 are not those that were saved"),
+        ("a changed tensor", " was changed or damaged: the bytes from "),
+        ("another format", "its format is 1, and this version of sagemaker_channels reads 2"),
+        ("code", "it has more than tensors, numbers, texts and containers, and loading it could run code: "),
     ],
 )
 def test_incomplete_checkpoint_is_ignored_and_logged(
@@ -175,7 +187,7 @@ def test_folder_that_cannot_be_made_is_named_with_a_remedy(tmp_path: Path) -> No
     checkpoints = Checkpoints(tmp_path / "file/checkpoints")
     checkpoints.save(1, **parts())
     with pytest.raises(
-        ChannelError, match=r"rank-0 cannot be written: Not a directory; give a folder that this job may"
+        ChannelError, match=r"rank-0-of-1-\d+ cannot be written: Not a directory; give a folder that this job may"
     ):
         checkpoints.close()
 

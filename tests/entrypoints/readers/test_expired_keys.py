@@ -71,14 +71,14 @@ def test_keys_that_expire_too_soon_are_replaced(work: Callable[[Path], None], ke
 
 
 def test_checkpoints_outlive_keys(keys: Keys) -> None:
-    """Each save is a process's with keys of its own, and each is expired by the next save."""
+    """Each save is by a process with keys of its own; the next save finds those of the last one expired."""
     model = torch.nn.Linear(3, 3)
     with Checkpoints("s3://bucket/checkpoints", keep=1) as checkpoints:
         for step in range(2):
             checkpoints.save(step, model=model)
         checkpoints.wait()
         assert checkpoints.load(model=model) == 1
-    assert keys.refused
+    assert len(keys.used) > 2
 
 
 def test_listing_by_many_requests_replaces_expired_keys(keys: Keys) -> None:
