@@ -17,23 +17,23 @@ from sagemaker_channels.errors import corrupt
 from sagemaker_channels.records import signatures
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.records.format import Read
-from sagemaker_channels.records.window import CHUNK, Source, Window
+from sagemaker_channels.records.window import CHUNK
 from sagemaker_channels.sample import ByteStream, Sample
 
 MAGIC = b"\x1f\x8b\x08"  # the third byte is the method, of which there is one
 _WITH_HEADER = 16 + zlib.MAX_WBITS
-_HEAD = 12  # bytes from which a format knows its own streams, except for the few that are shorter
 _PIECE = 1 << 16  # bytes for zlib: those after a member are copied, once for each member
 
 
-class Gunzip(Source):
-    """The uncompressed bytes of a window. Reading damaged or cut data raises CorruptError, which names the compressed byte."""
+class Gunzip:
+    """The uncompressed bytes of a stream. Reading damaged or cut data raises CorruptError, which names the compressed byte."""
 
-    def __init__(self, window: Window, key: str | None) -> None:
-        self._window = window
+    def __init__(self, stream: ByteStream, key: str | None) -> None:
+        self._stream = stream
         self._key = key
+        self._offset = 0
         self._member = zlib.decompressobj(_WITH_HEADER)
-        self._rest = b""  # compressed bytes taken from the window and not used yet
+        self._rest = b""  # compressed bytes read and not used yet
         self._inside = False  # a member, whose end has not been read yet
 
     def readinto(self, buffer: memoryview, /) -> int:
@@ -47,7 +47,10 @@ class Gunzip(Source):
         if size < 0:
             return b"".join(iter(lambda: self.read(CHUNK), b""))
         while True:
-            data = self._rest or self._window.read(_PIECE)
+            data = self._rest
+            if not data:
+                data = self._stream.read(_PIECE)
+                self._offset += len(data)
             if not self._inside:
                 if not data:
                     return b""
@@ -59,7 +62,7 @@ class Gunzip(Source):
                 if not data and not content:
                     raise zlib.error("it ends inside a member")
             except zlib.error as error:
-                damage = corrupt(self._key, self._window.offset, f"the gzip stream is damaged or cut: {error}")
+                damage = corrupt(self._key, self._offset, f"the gzip stream is damaged or cut: {error}")
                 damage.is_final = True
                 raise damage from None
             self._inside = not self._member.eof
@@ -77,10 +80,10 @@ class Gunzip(Source):
 class _Begun:
     """A stream that returns its first bytes again after a look at them."""
 
-    def __init__(self, stream: ByteStream | Gunzip) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         head = b""
-        while len(head) < _HEAD and (piece := stream.read(_PIECE)):
+        while len(head) < signatures.SIZE and (piece := stream.read(_PIECE)):
             head += piece
         self._head = BytesIO(head)
         self.head = head[: signatures.SIZE]
@@ -125,7 +128,7 @@ def unzipped(read: Read, is_own: Callable[[bytes], bool] = lambda head: False) -
 def _content(
     read: Read, stream: ByteStream, key: str | None, cursor: Cursor, is_own: Callable[[bytes], bool]
 ) -> Iterator[Sample]:
-    content = _Begun(Gunzip(Window(stream), key))
+    content = _Begun(Gunzip(stream, key))
     if not is_own(content.head):
         if content.is_gzip:
             raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")

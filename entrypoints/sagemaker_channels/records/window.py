@@ -10,23 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
-from typing import Protocol
+
+from sagemaker_channels.sample import ByteStream
 
 CHUNK = 1 << 20  # bytes: the largest pipe buffer without privileges, and small enough for the CPU's cache
-
-
-class Source(Protocol):
-    """The part of a stream that a window needs."""
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        """Read the bytes that are available and fit into the buffer; return how many, 0 only at the end."""
-        ...
 
 
 class Window:
     """The rest of a stream. `view[position:end]` has been read but not taken yet."""
 
-    def __init__(self, stream: Source, before: int = 0) -> None:
+    def __init__(self, stream: ByteStream, before: int = 0) -> None:
         self.view = memoryview(bytearray(CHUNK))
         self.position = 0
         self.end = 0
@@ -52,12 +45,6 @@ class Window:
         self.before += self.position
         self.position = 0
         self.end = rest + self._stream.readinto(self.view[rest:])
-
-    def peek(self, size: int) -> bytes:
-        """Return the first `size` bytes of the stream without taking them, fewer if it is shorter. Only before the first take."""
-        while self.end < size and (count := self._stream.readinto(self.view[self.end :])):
-            self.end += count
-        return bytes(self.view[: min(size, self.end)])
 
     def take(self, size: int, padding: int = 0) -> bytes:
         """Take the next `size` bytes and skip `padding` more; fewer at the stream's end, as `offset` then shows."""
@@ -98,9 +85,3 @@ class Window:
             if is_next():
                 return
             self.position += step
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Take the bytes already read, up to `size`; empty only at the end (for gzip, which reads from a window)."""
-        if self.position == self.end and not self.refill():
-            return b""
-        return self.take(min(size, self.end - self.position))

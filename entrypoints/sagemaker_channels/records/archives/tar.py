@@ -15,13 +15,13 @@ import logging
 from collections.abc import Iterator
 
 from sagemaker_channels.errors import corrupt
-from sagemaker_channels.records import gunzip, signatures
 from sagemaker_channels.records.archives import tar_write
 from sagemaker_channels.records.archives.members import grouped
 from sagemaker_channels.records.archives.tar_headers import SPARSE, TIME, is_header, parse, pax, text
 from sagemaker_channels.records.archives.tar_write import BLOCK
 from sagemaker_channels.records.cursor import Cursor, go_to
 from sagemaker_channels.records.format import Format
+from sagemaker_channels.records.gunzip import unzipped
 from sagemaker_channels.records.sizes import max_sample_bytes, too_large
 from sagemaker_channels.records.window import Window
 from sagemaker_channels.sample import KEY, ByteStream, Sample
@@ -38,6 +38,9 @@ _DESCRIBING_ONE = _EXTENDED + b"LK"  # their content describes the next member
 _DESCRIBING = b"g" + _DESCRIBING_ONE  # or all that follow
 _LONE = "a single block of zeros, but an archive ends with two: a header was overwritten"
 _NO_MEMBER = "the archive ends after an extended header: the member it describes is missing"
+_GLOBAL = (
+    "an extended header that gives all members one path or one size; write the archive with headers for each member"
+)
 _DUMP_DIR = b"D"  # GNU: a directory's listing
 _REFUSED = {
     b"S": SPARSE,
@@ -46,32 +49,21 @@ _REFUSED = {
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the samples of one or more joined archives, gzip-compressed or not; see the module for what a sample is.
-
-    Positions are bytes, negative if they can be reached only by reading from the beginning. Offsets in errors are those in the
-    uncompressed stream.
-    """
-    start = cursor.start
-    if start > 0:
-        go_to(stream, start, key)
-    window = Window(stream, max(start, 0))
-    compressed = start <= 0 and window.peek(len(gunzip.MAGIC)) == gunzip.MAGIC
-    if compressed:
-        window = Window(gunzip.Gunzip(window, key))
-    head = window.peek(BLOCK) if start <= 0 else b""
-    if head and not is_header(head) and not head.startswith(b"ustar", 257):  # or of before 1988
-        signatures.check(head, key)
-    return grouped(_members(window, compressed, key, start), key, cursor)
+    """Yield the samples of one or more joined archives; see the module for what a sample is. Positions are bytes."""
+    go_to(stream, cursor.start, key)
+    return grouped(_members(Window(stream, cursor.start), key), key, cursor)
 
 
-def _members(
-    window: Window, compressed: bool, key: str | None, start: int
-) -> Iterator[tuple[str | None, bytes, int, int]]:
-    """Yield every file of a stream of archives from a position on: name, content, offset of its header, and its position.
+def _is_own(head: bytes) -> bool:
+    """Return whether a stream with these first bytes is a tar of POSIX.1-1988 or later."""
+    return head.startswith(b"ustar", 257) or is_header(head)
+
+
+def _members(window: Window, key: str | None) -> Iterator[tuple[str | None, bytes, int, int]]:
+    """Yield every file of a stream of archives: name, content, offset of its header, and its position.
 
     A name of None marks the end of an archive, with the position of what follows.
     """
-    every: dict[str, str] = {}  # pax records for the rest of the archive
     own: dict[str, str] = {}  # for the next member, with GNU's long name
     inside = False  # of an archive: its end marker is still to come
     is_lone = False  # the last block was zeros, and the one before was not: the first half of an end marker
@@ -85,7 +77,7 @@ def _members(
         # Plain files that are whole in the window, and described by nothing but their time: nearly all, so without a call for each
         # block.
         place, end = window.position, window.end
-        while begin < 0 and not (own or every or is_lone):
+        while begin < 0 and not (own or is_lone):
             header = place
             block = view[header : header + BLOCK].tobytes()
             if described := checked.get(block):
@@ -104,16 +96,14 @@ def _members(
                 break
             inside, begin = True, window.before + place
             window.position = place = after
-            if begin >= -start:
-                data = view[header + BLOCK : stop].tobytes()
-                yield name, data, window.before + header, -begin if compressed else begin
+            yield name, view[header + BLOCK : stop].tobytes(), window.before + header, begin
             begin = -1
         offset = window.offset
         block = take(BLOCK)
         if block in checked and not is_lone:
             kind, size = b"x", checked[block][0]
         elif len(block) < BLOCK:
-            _check_end(block, offset, inside, -start, key)
+            _check_end(block, offset, inside, key)
             return
         elif block == _ZEROS:
             if inside and kind in _DESCRIBING_ONE:
@@ -121,8 +111,8 @@ def _members(
             offset += BLOCK
             is_lone = inside
             if inside:
-                yield None, b"", offset, -offset if compressed else offset
-            inside, every, begin = False, {}, -1
+                yield None, b"", offset, offset
+            inside, begin = False, -1
             continue
         else:
             kind, size, name = parse(block, key, offset)
@@ -148,9 +138,9 @@ def _members(
             offset += BLOCK
             continue
         describes = not is_plain and kind in _DESCRIBING
-        if (own or every) and not describes:
-            size = int(own.get("size") or every.get("size") or size)
-            name = own.get("path") or every.get("path") or name
+        if own and not describes:
+            size = int(own.get("size") or size)
+            name = own.get("path") or name
         if size > most:
             raise too_large(key, offset, f"member {name!r} has {size:,} bytes", most)
         padding = -size % BLOCK
@@ -163,31 +153,29 @@ def _members(
                 if records := pax(data, key, header):
                     own |= records
             elif kind == b"g":
-                every |= pax(data, key, header)
+                if pax(data, key, header):
+                    raise corrupt(key, header, _GLOBAL)
             elif kind == b"L":
                 own["path"] = text(data)
             continue
         if name.endswith("/"):  # so archives older than ustar mark directories
             if size and kind != _DUMP_DIR:
                 raise corrupt(key, header, f"member {name!r} has a directory's name, but {size} bytes: it is damaged")
-        elif kind != _DUMP_DIR and begin >= -start:
-            # A reader that starts in the middle would miss the records for the rest of the archive.
-            yield name, data, header, -begin if compressed or every else begin
+        elif kind != _DUMP_DIR:
+            yield name, data, header, begin
         if own:
             own = {}
         begin = -1
 
 
-def _check_end(rest: bytes, offset: int, inside: bool, least: int, key: str | None) -> None:
-    """Raise CorruptError if a stream of at least `least` bytes must not end here, with `rest`, less than a block."""
+def _check_end(rest: bytes, offset: int, inside: bool, key: str | None) -> None:
+    """Raise CorruptError if a stream must not end here, with `rest`, less than a block."""
     if inside:
         raise corrupt(key, offset, "the stream ends without the archive's end marker: it is cut off")
     if rest and not offset:
         raise corrupt(key, offset, f"{len(rest)} bytes are not a tar: it has at least {BLOCK}")
     if rest.strip(b"\0"):
         raise corrupt(key, offset, f"{len(rest)} bytes follow the archive's end that are not a tar header")
-    if offset < least:
-        raise corrupt(key, offset, f"the stream is shorter than {least} bytes, where reading should resume")
 
 
 def _log_link(key: str | None, offset: int, name: str) -> None:
@@ -207,7 +195,7 @@ FORMAT = Format(
     name="tar",
     content_types=("application/x-tar",),
     sample="a field for each extension of a group of members",
-    read=_read,
+    read=unzipped(_read, _is_own),
     write=tar_write.write,
     ending=".tar",
     example=lambda number, data: {KEY: f"{number:06d}", "bin": data},

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import tarfile
 
+import pytest
+
+from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.records.archives import tar
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.sample import Sample
@@ -47,22 +50,13 @@ def test_resuming_after_global_headers_yields_the_rest() -> None:
     assert min(positions) > 0
 
 
-def test_resuming_where_a_global_header_has_the_sizes_reads_from_the_beginning() -> None:
+def test_global_header_with_a_size_for_all_members_is_refused() -> None:
+    """No writer makes one; it could be obeyed only by reading from the beginning whenever a reader resumes."""
     info = tarfile.TarInfo("pax_global_header")
     info.type, info.size = tarfile.XGLTYPE, 9
     sized = info.tobuf(tarfile.USTAR_FORMAT) + b"9 size=3\n".ljust(BLOCK, b"\0")
-    empty = archive([("1.jpg", b""), ("2.jpg", b"")])
-    data = (
-        sized
-        + empty[:BLOCK]
-        + b"abc".ljust(BLOCK, b"\0")
-        + empty[BLOCK : 2 * BLOCK]
-        + b"def".ljust(BLOCK, b"\0")
-        + bytes(1024)
-    )
-    samples, positions = resumed_anywhere(data)
-    assert samples == [{"__key__": "1", "jpg": b"abc"}, {"__key__": "2", "jpg": b"def"}]
-    assert positions[0] < 0
+    with pytest.raises(CorruptError, match=r"byte 0: an extended header that gives all members one path or one size"):
+        read(sized + archive([("1.jpg", b"abc")]))
 
 
 def test_resuming_after_links_and_directories_yields_the_rest() -> None:
