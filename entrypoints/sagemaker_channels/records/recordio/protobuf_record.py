@@ -23,10 +23,10 @@ from sagemaker_channels.records.protobuf import (
     FIXED32,
     FIXED64,
     VARINT,
+    content,
     fields,
     joined,
     numbers,
-    varint,
     varints,
 )
 from sagemaker_channels.sample import Sample
@@ -138,33 +138,24 @@ def _plain_entry(data: bytes, start: int, stop: int) -> tuple[str, Tensor] | Non
     That is: name before value; numbers, keys and shape each at most one piece, packed and in this order.
     """
     try:
-        size, begin = varint(data, start + 1)
-        place = begin + size
-        if data[start] != _FIRST or data[place] != _SECOND:
+        start, place = content(data, start, _FIRST)
+        name = data[start:place].decode()
+        value, value_end = content(data, place, _SECOND)
+        dtype = _PLAIN_TENSORS[data[value]]
+        place, end = content(data, value, data[value])
+        if not end == value_end == stop:
             return None
-        name = data[begin:place]
-        size, place = varint(data, place + 1)
-        kind = _PLAIN_TENSORS.get(data[place])
-        if kind is None or place + size != stop:
-            return None
-        size, place = varint(data, place + 1)
-        if place + size != stop:
-            return None
-        pieces = []
-        numbers_at = -1
+        begins, pieces = [], []
         for tag in (_FIRST, _SECOND, _THIRD):
-            size = 0
             begin = place
             if place < stop and data[place] == tag:
-                size, begin = varint(data, place + 1)
-                if tag == _FIRST:
-                    numbers_at = begin
-            place = begin + size
+                begin, place = content(data, place, tag)
+            begins.append(begin)
             pieces.append(data[begin:place])
         if place != stop:
             return None
-        return name.decode(), Tensor(kind, pieces[0], pieces[1], _shape(pieces[2]), numbers_at)
-    except (IndexError, ValueError):
+        return name, Tensor(dtype, pieces[0], pieces[1], _shape(pieces[2]), begins[0])
+    except (IndexError, KeyError, ValueError):
         return None  # `_entry` finds what is wrong, if anything is
 
 

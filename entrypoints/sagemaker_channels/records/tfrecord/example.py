@@ -19,7 +19,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_channels.records.format import Format
-from sagemaker_channels.records.protobuf import FIXED32, VARINT, encode, encode_varints, fields, joined, numbers, varint
+from sagemaker_channels.records.protobuf import (
+    FIXED32,
+    VARINT,
+    content,
+    encode,
+    encode_varints,
+    fields,
+    joined,
+    numbers,
+)
 from sagemaker_channels.records.tfrecord import tfrecord
 from sagemaker_channels.records.writing import write_each
 from sagemaker_channels.sample import KEY
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 # Tags: number << 3 | 2, since all these fields are messages, texts or bytes.
 _FIRST, _SECOND = 0x0A, 0x12
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 0x0A, 0x12, 0x1A
+_PACKED = {_FLOAT_LIST: "<f4", _INT64_LIST: "<i8"}
 
 
 def decode(payload: bytes) -> dict[str, Feature]:
@@ -61,44 +71,24 @@ def _decode_plain(data: bytes) -> dict[str, Feature] | None:
     """
     found: dict[str, Feature] = {}
     try:
-        size, place = varint(data, 1)
-        end = place + size
-        if data[0] != _FIRST or end != len(data):
-            return None
+        place, end = content(data, 0, _FIRST)
         while place < end:
-            if data[place] != _FIRST:
-                return None
-            size, place = varint(data, place + 1)
-            stop = place + size
-            if data[place] != _FIRST:
-                return None
-            size, start = varint(data, place + 1)
-            place = start + size
-            name = data[start:place]
-            if data[place] != _SECOND:
-                return None
-            size, place = varint(data, place + 1)
-            if place + size != stop:
-                return None
-            kind = data[place]
-            size, place = varint(data, place + 1)
-            if place + size != stop or data[place] != _FIRST:
-                return None
-            size, place = varint(data, place + 1)
-            if place + size != stop or stop > end:
+            key, stop = content(data, place, _FIRST)
+            start, place = content(data, key, _FIRST)
+            name = data[start:place].decode()
+            feature, feature_end = content(data, place, _SECOND)
+            kind = data[feature]
+            values, values_end = content(data, feature, kind)
+            start, place = content(data, values, _FIRST)
+            if not place == values_end == feature_end == stop:
                 return None
             if kind == _BYTES_LIST:
-                found[name.decode()] = data[place:stop]
-            elif kind == _INT64_LIST:
-                found[name.decode()] = numbers(data[place:stop], "<i8")
-            elif kind == _FLOAT_LIST:
-                found[name.decode()] = numbers(data[place:stop], "<f4")
+                found[name] = data[start:stop]
             else:
-                return None
-            place = stop
-    except (IndexError, ValueError):
+                found[name] = numbers(data[start:stop], _PACKED[kind])
+    except (IndexError, KeyError, ValueError):
         return None  # the caller's slower way finds what is wrong, if anything is
-    return found if place == end else None
+    return found if place == end == len(data) else None
 
 
 def _entry(data: bytes, start: int, stop: int) -> tuple[str, Feature]:
