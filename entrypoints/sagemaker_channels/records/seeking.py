@@ -51,8 +51,6 @@ class SeekableFile(io.RawIOBase):
             self.close()
             raise
         source.seek(0)
-        # Whether seeking costs no request.
-        self.is_near = self._copy is not None or isinstance(source, (io.FileIO, io.BytesIO))
         self._source = source
         self._place = 0
 

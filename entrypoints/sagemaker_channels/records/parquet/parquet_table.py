@@ -1,41 +1,32 @@
-"""The checks of a Parquet file that pyarrow leaves out: that it is not two joined files, and its pages' sizes.
+"""The check of a Parquet file that pyarrow leaves out: that it is not two joined files.
 
-pyarrow reads the first of two joined files by the table of the second, and allocates whatever size a page header states. Its own
-view of single columns cannot be used: if the table is damaged, asking for it may end the process.
+pyarrow would read the first of them by the table of the second. Its own view of single columns cannot be used: if the table is damaged, asking for it may end the process.
 
-Source: parquet.apache.org, "File Format"; Thrift's compact protocol, in which tables and page headers are written.
+Source: parquet.apache.org, "File Format"; Thrift's compact protocol, in which the table is written.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sagemaker_channels.contract import MAX_SAMPLE_VARIABLE
 from sagemaker_channels.records import signatures
 from sagemaker_channels.records.protobuf import varint
 from sagemaker_channels.records.seeking import SeekableFile
-from sagemaker_channels.records.sizes import max_sample_bytes
 
 MAGIC = b"PAR1"
 _TAIL = 1 << 13  # bytes that hold most tables
-_HEADER = 1 << 10  # bytes that hold most page headers
-_LONGEST_HEADER = 16 << 20  # pyarrow's limit
 
 # Numbers of fields.
 _GROUPS = 4  # of the table
 _COLUMNS = 1  # of a row group
 _META = 3  # of a column chunk
-_UNPACKED, _PACKED, _DATA_PAGE, _DICTIONARY_PAGE = 6, 7, 9, 11  # of its meta data
-_PAGE_UNPACKED, _PAGE_PACKED = 2, 3  # of a page header
+_PACKED, _DATA_PAGE, _DICTIONARY_PAGE = 7, 9, 11  # of its meta data
 
 Fields = dict[int, Any]
 
 
 def check(file: SeekableFile) -> None:
-    """Raise ValueError if a file is not one whole Parquet file, or its footer or a page's size is damaged.
-
-    Pages are checked if that costs no request: in local files and in objects in memory.
-    """
+    """Raise ValueError if a file is not one whole Parquet file, or its footer is damaged."""
     head = file.read(signatures.SIZE)
     start = head[: len(MAGIC)]
     if start != MAGIC and (problem := signatures.problem_of(head)):
@@ -49,13 +40,9 @@ def check(file: SeekableFile) -> None:
         raise ValueError("its footer is longer than the file")
     try:
         table, _ = _struct(_read(file, place, file.size - 8 - place), 0)
-        chunks = [column for group in table.get(_GROUPS, ()) for column in group[_COLUMNS]]
-        _check_joined(file, place, chunks)
-        if file.is_near:
-            for chunk in chunks:
-                _check_pages(file, chunk[_META])
+        _check_joined(file, place, [column for group in table.get(_GROUPS, ()) for column in group[_COLUMNS]])
     except (IndexError, KeyError, TypeError, AttributeError, StopIteration, RuntimeError) as error:
-        raise ValueError("its footer, or a page's header, is damaged") from error
+        raise ValueError("its footer is damaged") from error
     finally:
         file.seek(0)
 
@@ -70,29 +57,6 @@ def _check_joined(file: SeekableFile, place: int, chunks: list[Fields]) -> None:
         end = max([end, *(start + size for start, size in (*parts, (meta.get(14), meta.get(15))) if start and size)])
     if place - end >= 8 and _read(file, place - end - 4, 8) == MAGIC * 2:
         raise ValueError(f"another file ends at byte {place - end}: Parquet files cannot be joined, write one")
-
-
-def _check_pages(file: SeekableFile, meta: Fields) -> None:
-    """Raise ValueError if a page header states a size larger than its column chunk, or than a sample may be."""
-    place = _begin(meta)
-    end, most = place + meta[_PACKED], min(max_sample_bytes(), meta[_UNPACKED])
-    while 0 < place < end:
-        size = _HEADER
-        while True:
-            try:
-                header, length = _struct(_read(file, place, min(size, end - place)), 0)
-                break
-            except (IndexError, ValueError):
-                if size >= min(end - place, _LONGEST_HEADER):
-                    raise
-                size *= 8
-        packed, unpacked = header[_PAGE_PACKED], header[_PAGE_UNPACKED]
-        if not 0 <= packed <= end - place - length or not 0 <= unpacked <= most:
-            raise ValueError(
-                f"the page at byte {place} states {packed:,} bytes, {unpacked:,} unpacked; expected at most {end - place:,}"
-                f" and {most:,}; if it is not damaged, set {MAX_SAMPLE_VARIABLE} to more bytes"
-            )
-        place += length + packed
 
 
 def _begin(meta: Fields) -> int:

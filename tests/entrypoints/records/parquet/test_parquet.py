@@ -251,15 +251,6 @@ def test_joined_files_are_refused(options: dict[str, Any]) -> None:
             read(data)
 
 
-@pytest.mark.parametrize("place", [7, 10])
-def test_page_with_a_damaged_size_is_refused(place: int) -> None:
-    """pyarrow would take as much memory as the header states, up to 2 GiB. Both sizes are two bytes here, behind 0x15."""
-    data = data_of({"a": ["x"] * 100}, use_dictionary=False, compression="none")
-    assert (data[place - 1], data[place] > 127, data[place + 1] < 128) == (0x15, True, True)
-    with pytest.raises(CorruptError, match=r"the page at byte 4 states .*8,191.*LAUNCHER_MAX_SAMPLE_BYTES to more"):
-        read(data[:place] + b"\xfe\x7f" + data[place + 2 :])
-
-
 def test_io_error_is_not_reported_as_damage() -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
