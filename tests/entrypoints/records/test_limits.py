@@ -66,7 +66,7 @@ GOOD = b"good,1\r\n"
 TOO_LARGE: dict[str, tuple[str, Callable[[], io.RawIOBase | io.BytesIO], str]] = {
     "one line": ("lines", lambda: Repeated(b"good\n"), "byte 5: a line that begins here"),
     "one line of JSON": ("jsonl", lambda: Repeated(b'{"a": 1}\n{"a": "'), "byte 9: a line that begins here"),
-    "one row": ("csv", lambda: Repeated(GOOD), r"byte 8: a row .*\(is a quote not closed\?\)"),
+    "one row": ("csv", lambda: Repeated(GOOD), "byte 8: a line that begins here"),
     "open quote": (
         "csv",
         lambda: Repeated(GOOD + b'"', b"a, b" * 1000 + b"\n"),

@@ -1,6 +1,7 @@
 """The check of a Parquet file that pyarrow leaves out: that it is not two joined files.
 
-pyarrow would read the first of them by the table of the second. Its own view of single columns cannot be used: if the table is damaged, asking for it may end the process.
+pyarrow would read the first of them by the table of the second. Its own view of single columns cannot be used: if the table is
+damaged, asking for it may end the process.
 
 Source: parquet.apache.org, "File Format"; Thrift's compact protocol, in which the table is written.
 """

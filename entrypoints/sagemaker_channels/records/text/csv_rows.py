@@ -20,10 +20,11 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from sagemaker_channels.errors import ChannelError, corrupt
-from sagemaker_channels.records.cursor import Cursor, Seekable, go_to
+from sagemaker_channels.records.cursor import Cursor, Seekable
 from sagemaker_channels.records.format import Format
 from sagemaker_channels.records.gunzip import unzipped
 from sagemaker_channels.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
+from sagemaker_channels.records.text import lines
 from sagemaker_channels.records.window import CHUNK
 from sagemaker_channels.records.writing import write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
@@ -54,28 +55,28 @@ def _read(named: bool, delimiter: str, stream: ByteStream, key: str | None, curs
     csv.field_size_limit(max(max_sample_bytes(MAX_TEXT_BYTES) + 2 * CHUNK, csv.field_size_limit()))
     names: list[str] | None = None
     width: int | None = None
-    lines = _Lines(stream, key)
-    first = next(_rows(lines, delimiter, key), None) if named or (cursor.start and cursor.skips) else None
+    source = _Lines(stream, key)
+    first = next(_rows(source, delimiter, key), None) if named or (cursor.start and cursor.skips) else None
     if first is not None:
         width = len(first[1])
     elif named:
         return
     if first is not None and named:
         names = first[1]
-        if lines.undecodable:
-            raise corrupt(key, 0, lines.undecodable)
+        if source.undecodable:
+            raise corrupt(key, 0, source.undecodable)
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise corrupt(key, 0, f"the header has two columns {twice!r}")
-    lines.skip_to(cursor.start)
-    lines.undecodable = ""
-    for offset, row, after in _rows(lines, delimiter, key):
+    source.skip_to(cursor.start)
+    source.undecodable = ""
+    for offset, row, after in _rows(source, delimiter, key):
         if row == names and key is None:
             continue
-        if lines.undecodable or (width is not None and len(row) != width):
-            reason = lines.undecodable or f"a row has {len(row)} fields, expected {width} as before"
+        if source.undecodable or (width is not None and len(row) != width):
+            reason = source.undecodable or f"a row has {len(row)} fields, expected {width} as before"
             cursor.skip(corrupt(key, offset, reason))
-            cursor.position, lines.undecodable = after, ""
+            cursor.position, source.undecodable = after, ""
             continue
         width = len(row)
         sample: Sample = {DATA: row} if names is None else dict(zip(names, row, strict=True))
@@ -83,17 +84,17 @@ def _read(named: bool, delimiter: str, stream: ByteStream, key: str | None, curs
         yield sample if key is None else {KEY: key, **sample}
 
 
-def _rows(lines: _Lines, delimiter: str, key: str | None) -> Iterator[tuple[int, list[str], int]]:
+def _rows(source: _Lines, delimiter: str, key: str | None) -> Iterator[tuple[int, list[str], int]]:
     """Yield the rows that are left: the offset of each, its fields, and the offset of the next one."""
-    reader = csv.reader(lines, strict=True, delimiter=delimiter)
-    lines.row = offset = lines.offset
+    reader = csv.reader(source, strict=True, delimiter=delimiter)
+    source.row = offset = source.offset
     try:
         for row in reader:  # takes no more lines than the row has
             if row:
-                yield offset, row, lines.offset
-            lines.row = offset = lines.offset
+                yield offset, row, source.offset
+            source.row = offset = source.offset
     except csv.Error as error:
-        raise corrupt(key, offset, lines.undecodable or f"{_NOT_CSV}{error}") from None
+        raise corrupt(key, offset, source.undecodable or f"{_NOT_CSV}{error}") from None
 
 
 def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
@@ -154,20 +155,23 @@ class _Lines:
     """The lines of a stream as texts, with their line feeds; `offset` is that of the next one."""
 
     def __init__(self, stream: ByteStream, key: str | None) -> None:
-        self._stream = stream
-        self._key = key
-        self.offset = 0
+        self._stream, self._key = stream, key
         self.row = 0  # the offset of the row that the next line belongs to
         self.undecodable = ""  # why the row cannot be decoded
         self._most = max_sample_bytes(MAX_TEXT_BYTES)  # bytes of a row
-        self._buffer = io.BufferedReader(_Raw(stream), CHUNK)
+        self._begin(0)
+
+    def _begin(self, start: int) -> None:
+        self.offset, self._cursor = start, Cursor(start)
+        self._lines = lines.plain(self._stream, self._key, self._cursor, with_returns=True)
 
     def __iter__(self) -> Iterator[str]:
-        readline, most = self._buffer.readline, self._most + 1
-        while line := readline(most):
+        for line in self._lines:
+            content: bytes = line[DATA] + b"\n"
             # Joined objects have byte order marks anywhere.
-            content = line[len(_BOM) :] if line.startswith(_BOM) and (self.offset == 0 or self._key is None) else line
-            self.offset += len(line)
+            if content.startswith(_BOM) and (self.offset == 0 or self._key is None):
+                content = content[len(_BOM) :]
+            self.offset = self._cursor.position
             if self.offset - self.row > self._most:
                 what = f"a row that begins here has more than {self._most:,} bytes (is a quote not closed?)"
                 raise too_large(self._key, self.row, what, self._most)
@@ -184,26 +188,11 @@ class _Lines:
             return
         if isinstance(self._stream, Seekable) and self._stream.seekable():
             self._stream.seek(0)
-            go_to(self._stream, start, self._key)
-            self._buffer = io.BufferedReader(_Raw(self._stream), CHUNK)
-            self.offset = start
+            self._begin(start)
         while self.offset < start:
-            if not (line := self._buffer.readline()):
+            if not next(self._lines, None):
                 raise corrupt(self._key, start, "reading should resume here, but the object is shorter")
-            self.offset += len(line)
-
-
-class _Raw(io.RawIOBase):
-    """A stream as the standard library's buffer takes it."""
-
-    def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        return self._stream.readinto(buffer)
+            self.offset = self._cursor.position
 
 
 FORMAT = Format(

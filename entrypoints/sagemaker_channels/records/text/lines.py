@@ -23,8 +23,11 @@ from sagemaker_channels.records.writing import data_of, write_each
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample, sample_of
 
 
-def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
-    """Yield the lines of a stream that is not compressed, as bytes without their endings. Positions are bytes."""
+def plain(stream: ByteStream, key: str | None, cursor: Cursor, *, with_returns: bool = False) -> Iterator[Sample]:
+    """Yield the lines of a stream that is not compressed, as bytes without their endings; positions are bytes.
+
+    With `with_returns`, only the line feed is left out, not the carriage return before it.
+    """
     position = cursor.start
     go_to(stream, position, key)
     most = max_sample_bytes(MAX_TEXT_BYTES)
@@ -32,7 +35,7 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     while chunk := stream.read(CHUNK):
         lines = chunk.split(b"\n")
         rest = lines.pop()
-        returns = b"\r" in chunk or begun.tell() > 0  # lines may end with one
+        returns = not with_returns and (b"\r" in chunk or begun.tell() > 0)  # lines may end with one
         if lines and begun.tell():
             begun.write(lines[0])
             lines[0] = begun.getvalue()
