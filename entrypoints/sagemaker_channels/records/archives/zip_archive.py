@@ -14,6 +14,7 @@ Source: PKWARE APPNOTE.TXT 6.3.
 from __future__ import annotations
 
 import io
+import shutil
 import struct
 import zipfile
 import zlib
@@ -45,6 +46,7 @@ _ENCRYPTED, _SIZES_FOLLOW, _UTF8 = (
 )  # flags; with the second, CRC and sizes are in a descriptor after the content
 _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd", 99: "AES"}
 _READ = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
+_BZIP2_PIECE = 4096  # bytes
 _UNIX, _DARWIN = 3, 19
 _DAMAGE = (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, OSError, struct.error, zlib.error)
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that zip can express: the same samples become the same bytes
@@ -173,7 +175,13 @@ class _Archive:
             raise self._corrupt(entry, reason)
         try:
             with self._zip.open(entry) as member:
-                return member.read(entry.file_size + 1)
+                # All that a piece of bzip2 unpacks to is held at once.
+                piece = _BZIP2_PIECE if entry.compress_type == zipfile.ZIP_BZIP2 else CHUNK
+                if entry.file_size < piece:
+                    return member.read(piece)
+                whole = io.BytesIO()  # grows and returns its bytes without copying them
+                shutil.copyfileobj(member, whole, piece)
+                return whole.getvalue()
         except _DAMAGE as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # an error of the medium
