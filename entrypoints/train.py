@@ -104,7 +104,7 @@ class Training:
         for name, channel in self.channels.items():
             if channel.classes > self.source.classes:
                 what = f"the list '{name}_lst' has class {channel.classes - 1}, but 'train_lst' has none above"
-                raise ChannelError(f"{what} {self.source.classes - 1}; correct the lists")
+                raise ChannelError(f"{what} {self.source.classes - 1}", remedy="correct the lists")
         torch.manual_seed(options.seed)
         self.network = parts.build_model(options.model, form.bands, self.source.classes).to(device)
         count = sum(map(torch.numel, self.network.parameters()))
@@ -241,7 +241,7 @@ class Training:
         is_part = self.options.lines_without_image == "ignore" or SAMPLE_VARIABLE in os.environ
         if images > lines or (images < lines and not is_part):
             what = f"channel {name!r} has {images:,} images, and its list '{name}_lst' {lines:,} lines"
-            raise ChannelError(f"{what}; correct the list or the images: `launch lst check` names them")
+            raise ChannelError(what, remedy="correct the list or the images: `launch lst check` names them")
         return every
 
     def write(self, tested: Mapping[str, float]) -> None:
@@ -265,7 +265,7 @@ def start(options: argparse.Namespace, environment: Environment) -> bool:
     """Join the ranks and train; return whether the training was stopped before its end."""
     if len(environment.hosts) > 1 and "WORLD_SIZE" not in os.environ:
         what = f"this job has {len(environment.hosts)} hosts, and each would train its own model"
-        raise ChannelError(f"{what}; write launcher: torchrun")
+        raise ChannelError(what, remedy="write launcher: torchrun")
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

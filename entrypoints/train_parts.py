@@ -109,7 +109,7 @@ def compare(environment: Environment, name: str, trained: Tally, device: torch.d
     if (trained.count, trained.digest) != (other.count, other.digest):
         what = f"channel {name!r} ({other.count:,} samples, digest {other.hex[:16]}) does not hold the same samples as"
         remedy = "correct one of their s3_uri, or remove compare-channel"
-        raise ChannelError(f"{what} 'train' ({trained.count:,}, {trained.hex[:16]}); {remedy}")
+        raise ChannelError(f"{what} 'train' ({trained.count:,}, {trained.hex[:16]})", remedy=remedy)
     say(f"{name} holds the same {other.count:,} samples as train: digest {other.hex[:16]}")
     return reads
 
@@ -151,22 +151,24 @@ def read_lines(environment: Environment, name: str) -> tuple[dict[str, Line], Re
     channel, lines, size = find_channel(environment, name), dict[str, Line](), 0
     if channel.mode not in ("File", "FastFile"):
         what = f"channel {name!r} has input_mode {channel.mode}, but lists are read as files"
-        raise ChannelError(f"{what}; use input_mode: File, EFS or FSx")
+        raise ChannelError(what, remedy="use input_mode: File, EFS or FSx")
     for file in sorted(channel.path.rglob("*.lst")):
         found = read_lst(file)
         if twice := lines.keys() & found.keys():
             what = f"{min(twice)!r} is in another list of channel {name!r}, too"
-            raise ChannelError(f"{file}: {what}; remove one line")
+            raise ChannelError(f"{file}: {what}", remedy="remove one line")
         for line in found.values():
             if len(line.labels) != 1 or line.labels[0] < 0 or line.labels[0] % 1:
                 shown = ", ".join(f"{label:g}" for label in line.labels)
                 raise ChannelError(
-                    f"{file}: the label of {line.path!r} is {shown}; expected one class, an integer >= 0"
+                    f"{file}: the label of {line.path!r} is {shown}", remedy="expected one class, an integer >= 0"
                 )
         lines |= found
         size += file.stat().st_size
     if not lines:
-        raise ChannelError(f"channel {name!r}: no .lst file in {channel.path} has lines; name the folder of the list")
+        raise ChannelError(
+            f"no .lst file in {channel.path} has lines", channel=name, remedy="name the folder of the list"
+        )
     return lines, Reads(Tally(len(lines), size) if rank() == 0 else Tally(), passes=1)  # all ranks read the same
 
 
@@ -234,7 +236,7 @@ class Collate:
             if images[-1].shape != images[0].shape:
                 height, width = images[-1].shape[1:]
                 what = f"image {line.path!r} has {width} x {height} pixels, unlike others of its batch; set image-size"
-                raise ChannelError(f"channel {self.channel!r}: {what}")
+                raise ChannelError(what, channel=self.channel)
         return torch.stack(images), torch.tensor(classes), tally
 
     def _decoded(self, data: bytes, path: str) -> torch.Tensor:
@@ -243,7 +245,7 @@ class Collate:
                 image = file.convert(self.form.mode)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             what = f"image {path!r} of {len(data)} bytes cannot be decoded: {error}"
-            raise ChannelError(f"channel {self.channel!r}: {what}") from None
+            raise ChannelError(what, channel=self.channel) from None
         if self.form.size is not None:
             image = image.resize((self.form.size, self.form.size), Image.Resampling.BILINEAR)
         pixels = np.asarray(image, dtype=np.float32) / 255

@@ -1,13 +1,15 @@
 """Exceptions with a message of one line, and checks of arguments that raise clear ones.
 
-The container has its own, because it never imports the launcher. Each exception takes one string, so that it can be pickled
-from a DataLoader worker to the main process.
+The container has its own, because it never imports the launcher.
 """
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound="ChannelError")
+RESTART = "restart the epoch"  # the remedy if the data or the reading has changed since a state was taken
 
 
 class ConfigError(ValueError):
@@ -15,7 +17,39 @@ class ConfigError(ValueError):
 
 
 class ChannelError(Exception):
-    """A channel cannot be read as requested. The message names the channel, the reason and the remedy."""
+    """A channel cannot be read as requested. The message is `channel 'train': object 'a.tar', byte 12: reason; remedy`.
+
+    It pickles. A DataLoader, which raises an error of its workers again from its text, keeps only the message.
+
+    Args:
+        reason: What is wrong.
+        channel: The channel's name.
+        object: The key of the object.
+        position: The byte in it, or in the stream of a Pipe.
+        remedy: What to do.
+
+    Attributes:
+        channel, object, position, remedy: The arguments; None for what is unknown.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        channel: str | None = None,
+        object: str | None = None,
+        position: int | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.channel, self.object, self.position, self.remedy = channel, object, position, remedy
+        place = [f"object {object!r}"] * (object is not None) + [f"byte {position}"] * (position is not None)
+        where = [f"channel {channel!r}"] * (channel is not None) + [", ".join(place)] * bool(place)
+        super().__init__(": ".join([*where, reason]) + (f"; {remedy}" if remedy else ""))
+
+    @property
+    def problem(self) -> str:
+        """The message without the remedy."""
+        return str(self).removesuffix(f"; {self.remedy}")
 
 
 class MissingError(ChannelError):
@@ -23,27 +57,30 @@ class MissingError(ChannelError):
 
 
 class CorruptError(ChannelError):
-    """The data is damaged or ends too early. The message names the offset in bytes.
+    """The data is damaged or ends too early. A transform may raise it, too, for a sample that it finds damaged."""
 
-    A transform may raise it, too, for a sample that it finds damaged.
-    """
-
-    key: str | None = None  # of the object
-    offset: int | None = None
     is_final: bool = False  # whether nothing after it in the object can be read
+
+
+def in_channel(error: E, channel: str) -> E:
+    """Return an error with the name of its channel, which formats and streams do not know."""
+    if error.channel is not None:
+        return error
+    who, text = f"channel {channel!r}", str(error)
+    named = type(error)(text if who in text else f"{who}: {text}")  # some readers' messages name it already
+    vars(named).update(vars(error), channel=channel)
+    return named
 
 
 def no_room(what: str, folder: object, reason: object) -> ChannelError:
     """Return the error for a temporary folder without room for something."""
-    return ChannelError(f"no room for {what} in {folder} ({reason}); make room there, or set TMPDIR to another folder")
+    remedy = "make room there, or set TMPDIR to another folder"
+    return ChannelError(f"no room for {what} in {folder} ({reason})", remedy=remedy)
 
 
 def corrupt(key: str | None, offset: int, reason: object) -> CorruptError:
     """Return the CorruptError for a byte of an object, whose key may be unknown."""
-    place = f"object {key!r}, " if key is not None else ""
-    error = CorruptError(f"{place}byte {offset}: {reason}")
-    error.key, error.offset = key, offset
-    return error
+    return CorruptError(str(reason), object=key, position=offset)
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:

@@ -105,8 +105,9 @@ class Recipe:
             self._check_stream(channel, form)
             if self.reading.cache_dir is not None:
                 raise ChannelError(
-                    f"channel {channel.name!r}: cache_dir cannot keep objects of a Pipe, which sends each epoch as one stream;"
-                    " remove cache_dir, or use input_mode: FastFile"
+                    "cache_dir cannot keep objects of a Pipe, which sends each epoch as one stream",
+                    channel=channel.name,
+                    remedy="remove cache_dir, or use input_mode: FastFile",
                 )
             return StreamSource(channel, epoch, form, reading, damage, shard)
         return ObjectSource(channel, epoch, reader, form, reading, self._cache(), damage, shard.host)
@@ -121,7 +122,9 @@ class Recipe:
         if self.reading.shards is not None:
             where = f"channel {self.channel.name!r}: shards={self.reading.shards}"
             if self.channel.mode == "Pipe":
-                raise ChannelError(f"{where} is impossible in a Pipe; leave shards out, or use input_mode: FastFile")
+                raise ChannelError(
+                    f"{where} is impossible in a Pipe", remedy="leave shards out, or use input_mode: FastFile"
+                )
             indexes, count = shard.fixed(self.reading.shards, where), self.reading.shards
         host, hosts = shard.host or (0, 1)
         return [index * hosts + host for index in indexes], count * hosts
@@ -153,11 +156,13 @@ class Recipe:
             return
         if form != objects.FORMAT:
             reason = f"{form} is read from its end, which is impossible in a Pipe; use input_mode: FastFile"
-            raise ChannelError(f"channel {channel.name!r}: {reason}")
+            raise ChannelError(reason, channel=channel.name)
         raise ChannelError(
-            f"channel {channel.name!r}: whole objects lose their boundaries in a Pipe; set record_wrapper_type: RecordIO, or "
-            "input_mode: FastFile, or a content_type that has boundaries (application/x-tar, application/x-recordio, "
-            f"text/plain); {f'it is {channel.content_type!r}' if channel.content_type else 'the channel has none'}"
+            "whole objects lose their boundaries in a Pipe",
+            channel=channel.name,
+            remedy="set record_wrapper_type: RecordIO, or input_mode: FastFile, or a content_type that has boundaries"
+            " (application/x-tar, application/x-recordio, text/plain);"
+            f" {f'it is {channel.content_type!r}' if channel.content_type else 'the channel has none'}",
         )
 
     def _cache(self) -> ObjectCache | None:
@@ -209,7 +214,7 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
     if "/" in name:
         folder = Path(name).expanduser().absolute()
         if not folder.is_dir():
-            raise ChannelError(f"channel {name!r}: there is no folder {folder}; correct the path")
+            raise ChannelError(f"there is no folder {folder}", channel=name, remedy="correct the path")
         return Channel(name, "File", None, "FullyReplicated", "None", folder)
     near = difflib.get_close_matches(name, environment.channels, 1)
     raise ChannelError(

@@ -166,4 +166,4 @@ class ObjectSource:
         return total
 
     def named(self, error: Exception) -> Exception:
-        return named(error, self.who, "" if self.key is None else f" at or after object {self.key!r}")
+        return named(error, self.channel.name, self.key)

@@ -48,8 +48,8 @@ class Shard:
         worker, rank = divmod(self.index, self.count // self.workers)
         if shards % self.count:
             raise ChannelError(
-                f"{who} cannot be divided equally among {self.count // self.workers} ranks with {self.workers} readers; use"
-                " numbers whose product divides it"
+                f"{who} cannot be divided equally among {self.count // self.workers} ranks with {self.workers} readers",
+                remedy="use numbers whose product divides it",
             )
         return [*range(rank * self.workers + worker, shards, self.count)]
 
@@ -67,7 +67,8 @@ class Placement:
         if not (0 <= self.local_rank < self.local_world_size and 0 <= self.rank < self.world_size):
             raise ChannelError(
                 f"RANK {self.rank} of WORLD_SIZE {self.world_size}, LOCAL_RANK {self.local_rank} of LOCAL_WORLD_SIZE "
-                f"{self.local_world_size}: expected ranks from 0 to the size - 1; set them as torchrun does"
+                f"{self.local_world_size}: expected ranks from 0 to the size - 1",
+                remedy="set them as torchrun does",
             )
 
 
@@ -109,4 +110,4 @@ def _number(environ: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ChannelError(f"{name} is {text!r}; expected a number, as torchrun sets it") from None
+        raise ChannelError(f"{name} is {text!r}", remedy="expected a number, as torchrun sets it") from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from sagemaker_channels.epoch.states import Listing
-from sagemaker_channels.errors import ChannelError, expect, whole_number
+from sagemaker_channels.errors import RESTART, ChannelError, expect, in_channel, whole_number
 from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.sample import Sample
 
@@ -56,16 +56,19 @@ class Reading:
         return cls(**how)
 
 
-def named(error: Exception, who: str, where: str = "") -> Exception:
-    """Return an error that names the channel, and for one of the system where it occurred."""
+def named(error: Exception, channel: str, key: str | None = None) -> ChannelError:
+    """Return an error that names the channel, and for one of the system the object at or after which it occurred."""
     if isinstance(error, ChannelError):
-        return error if who in str(error) else type(error)(f"{who}: {error}")
-    return ChannelError(f"{who} cannot be read{where}: {error}")
+        return in_channel(error, channel)
+    where = "" if key is None else f" at or after object {key!r}"
+    found = ChannelError(f"channel {channel!r} cannot be read{where}: {error}")
+    found.channel, found.object = channel, key
+    return found
 
 
 def changed(what: str) -> ChannelError:
     """Return the error for data that are not those of a state; `what` is in words."""
-    return ChannelError(f"{what}: the data has changed; restart the epoch")
+    return ChannelError(f"{what}: the data has changed", remedy=RESTART)
 
 
 def of_host(host: tuple[int, int] | None, history: Sequence[Any], index: int, count: int) -> tuple[Any, int, int]:

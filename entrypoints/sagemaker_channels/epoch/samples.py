@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
 from sagemaker_channels.epoch.reader import Turns
 from sagemaker_channels.epoch.states import VERSION, Listing, State, checked, compared, dealt
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import RESTART, ChannelError
 from sagemaker_channels.sample import Sample
 
 
@@ -148,12 +148,15 @@ class Samples:
             ChannelError: The state is damaged or does not match, or a sample was read already.
         """
         if not self.is_unread:
-            raise ChannelError("a state must be loaded before the first sample is read; open the channel again")
+            raise ChannelError(
+                "a state must be loaded before the first sample is read", remedy="open the channel again"
+            )
         state = checked(state)
         here, there = {**self.about, "epoch": self.epoch}, {**state["of"], "epoch": state["epoch"]}
         if differ := compared(here, there):
             raise ChannelError(
-                f"the state does not match this reading: it has {differ[1]}, but this reader has {differ[0]}; restart the epoch"
+                f"the state does not match this reading: it has {differ[1]}, but this reader has {differ[0]}",
+                remedy=RESTART,
             )
         history, at = dealt(state, self._indexes, self._count)
         turn, among = state["turn"].get(f"samples of {min(self._indexes)}", (0, 0))
@@ -161,7 +164,8 @@ class Samples:
         self._resume(history, at, turn if is_same else 0, state["listing"])
         if any(reader.part for reader in self.readers) and not self.is_expanded:
             raise ChannelError(
-                "the state is in the middle of a sample of which a transform made several; use that transform, or restart the epoch"
+                "the state is in the middle of a sample of which a transform made several",
+                remedy="use that transform, or restart the epoch",
             )
 
     @property

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
-from sagemaker_channels.errors import ChannelError, expect, is_count
+from sagemaker_channels.errors import RESTART, ChannelError, expect, is_count
 
 State: TypeAlias = dict[str, Any]
 Listing: TypeAlias = "dict[str, list[int]]"
@@ -41,7 +41,7 @@ def merge_states(states: Iterable[State]) -> State:
     expect(not isinstance(states, dict), "states", states, "a list of the states of all ranks: [loader.state_dict()]")
     known = sorted(map(checked, states), key=lambda state: -int(state["epoch"]))
     if not known:
-        raise ChannelError("there are no states to merge; give those of all ranks")
+        raise ChannelError("there are no states to merge", remedy="give those of all ranks")
     merged = united(
         _next_of(state, known[0]) if state["epoch"] == known[0]["epoch"] - 1 and is_finished(state) else state
         for state in known
@@ -112,8 +112,8 @@ def dealt(state: State, indexes: Sequence[int], count: int) -> tuple[list[Deal],
     missing = [index for index in range(before) if str(index) not in at]
     if missing:
         raise ChannelError(
-            f"the state has no position of reader {missing[0]} of {before}, and {count} readers read now; merge the states of all"
-            " ranks by merge_states, or restart the epoch"
+            f"the state has no position of reader {missing[0]} of {before}, and {count} readers read now",
+            remedy="merge the states of all ranks by merge_states, or restart the epoch",
         )
     return [*state["history"], [at[str(index)] for index in range(before)]], [FRESH] * len(indexes)
 
@@ -125,8 +125,9 @@ def checked(state: Any) -> State:
     if version != VERSION:
         what = f"of version {version!r}" if version else f"{', '.join(map(repr, known)) or repr(state):.100}"
         raise ChannelError(
-            f"this is no state of ours, of version {VERSION}, but {what}; load what state_dict() of a dataset or loader,"
-            " gather_state or merge_states returned, or restart the epoch"
+            f"this is no state of ours, of version {VERSION}, but {what}",
+            remedy="load what state_dict() of a dataset or loader,"
+            " gather_state or merge_states returned, or restart the epoch",
         )
     count, at, pairs = known.get("count"), known.get("at"), (known.get("listing"), known.get("turn"))
     checks = (
@@ -138,7 +139,7 @@ def checked(state: Any) -> State:
         isinstance(known.get("history"), list) and all(all(map(_is_position, deal)) for deal in known["history"]),
     )
     if not all(checks):
-        raise ChannelError("the state is damaged; restart the epoch")
+        raise ChannelError("the state is damaged", remedy=RESTART)
     return known
 
 
@@ -165,4 +166,4 @@ def compared(here: State, there: State) -> tuple[str, str] | None:
 
 
 def _unmergeable(reason: str) -> ChannelError:
-    return ChannelError(f"these states cannot be merged: {reason}; or restart the epoch")
+    return ChannelError(f"these states cannot be merged: {reason}; or {RESTART}")

@@ -73,7 +73,7 @@ class StreamSource:
         """Nothing is known before the stream is read."""
 
     def named(self, error: Exception) -> Exception:
-        return named(error, self.who)
+        return named(error, self.channel.name)
 
 
 class StreamReader(Positioned):

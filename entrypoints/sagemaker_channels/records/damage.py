@@ -60,13 +60,15 @@ class Damage:
             reason = reason[:_REASON_CHARACTERS] + (place and f" ({place})")
             self._first += [reason] if self._count <= _FIRST else []
             about = {"channel": self._channel, "epoch": self._epoch, "rank": int(os.environ.get("RANK", "0"))}
-            found = {"object": getattr(error, "key", None) or key, "byte": getattr(error, "offset", None)}
+            at = error if isinstance(error, ChannelError) else None  # a UnicodeError has an `object`, too
+            found = {"object": (at and at.object) or key, "byte": at and at.position}
             self._write({**about, "count": self._count, "budget": self.most, **found, "reason": reason})
             if self._count > self.most:
                 raise ChannelError(
-                    f"channel {self._channel!r}: {self._count:,} damaged samples in epoch {self._epoch}, but skip_damaged is"
-                    f" {self.most:,}: {'; '.join(self._first)}{'; ...' if self._count > _FIRST else ''}; the job's output"
-                    " skipped-*.jsonl lists all of them: repair the data, or raise skip_damaged"
+                    f"{self._count:,} damaged samples in epoch {self._epoch}, but skip_damaged is"
+                    f" {self.most:,}: {'; '.join(self._first)}{'; ...' if self._count > _FIRST else ''}",
+                    channel=self._channel,
+                    remedy="the job's output skipped-*.jsonl lists all of them: repair the data, or raise skip_damaged",
                 ) from error
 
     @property

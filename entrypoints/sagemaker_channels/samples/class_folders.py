@@ -42,14 +42,16 @@ def find_classes(name: str, *, environment: Environment | None = None) -> dict[s
     reader = reader_of(channel)
     if reader is None:
         reason = "a Pipe cannot be listed and sends objects without their names; use another input mode"
-        raise ChannelError(f"channel {name!r}: {reason}, or, {_NAMED}")
+        raise ChannelError(f"{reason}, or, {_NAMED}", channel=name)
     found = set()
     keys: Iterable[str] = mounted.top_names(channel) if reader is mounted else _keys(channel, reader)
     for key in keys:
         folder, slash, _ = key.partition("/")
         if not slash:
             raise ChannelError(
-                f"channel {name!r}: object {key!r} is not in a class folder; keep it out of the channel, or, {_NAMED}"
+                f"object {key!r} is not in a class folder",
+                channel=name,
+                remedy=f"keep it out of the channel, or, {_NAMED}",
             )
         found.add(folder)
     if channel.distribution == contract.SHARDED and channel.hosts != 1:
@@ -69,8 +71,8 @@ def class_index(sample: Sample, classes: Mapping[str, int]) -> int:
     """
     if KEY not in sample:
         raise ChannelError(
-            "a sample without __key__ has no class folder: in a Pipe, SageMaker sends the objects' bytes without their names;"
-            " use input_mode: FastFile, or tar shards whose members are in class folders"
+            "a sample without __key__ has no class folder: in a Pipe, SageMaker sends the objects' bytes without their names",
+            remedy="use input_mode: FastFile, or tar shards whose members are in class folders",
         )
     key: str = sample[KEY]
     folder, slash, _ = key.removeprefix("./").partition("/")
@@ -88,8 +90,9 @@ def _of_all_hosts(channel: Channel, found: Iterable[str]) -> set[str]:
     is_grouped = distributed is not None and distributed.is_available() and distributed.is_initialized()
     if not is_grouped or channel.host_shard is not None:
         raise ChannelError(
-            f"channel {channel.name!r}: with ShardedByS3Key each host has other objects, and may lack a class; call"
-            f" torch.distributed.init_process_group before, use FullyReplicated, or {_NAMED}"
+            "with ShardedByS3Key each host has other objects, and may lack a class",
+            channel=channel.name,
+            remedy=f"call torch.distributed.init_process_group before, use FullyReplicated, or {_NAMED}",
         )
     gathered: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(gathered, sorted(found))

@@ -99,7 +99,8 @@ def line_of(sample: Sample, lines: Mapping[str, Line]) -> Line:
         raise ChannelError(f"sample {sample[KEY]!r} has {len(found)} lines in the list: {', '.join(map(repr, paths))}")
     if not paths:
         raise ChannelError(
-            "a sample without a key cannot be found in a list: a Pipe sends no keys; use tar shards or another input mode"
+            "a sample without a key cannot be found in a list: a Pipe sends no keys",
+            remedy="use tar shards or another input mode",
         )
     raise ChannelError(f"image {' or '.join(map(repr, paths))} has no line in the list")
 

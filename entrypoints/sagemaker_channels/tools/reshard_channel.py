@@ -20,7 +20,7 @@ from sagemaker_channels.epoch.objects import ObjectSource
 from sagemaker_channels.epoch.placement import Placement
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import RESTART, ChannelError
 from sagemaker_channels.fetching.pages import Listed
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.readers import mounted, reader_of, s3
@@ -36,7 +36,9 @@ _BLOCK_BYTES = 32 << 20  # that are shuffled together
 
 def reason(error: Exception, output: str) -> str:
     """Return the message of an error, in which the epoch is that of the shards."""
-    return str(error).replace("restart the epoch", f"remove everything below {output}")
+    if isinstance(error, ChannelError) and error.remedy == RESTART:
+        return f"{error.problem}; remove everything below {output}"
+    return str(error)
 
 
 def reshard(options: argparse.Namespace, environment: Environment) -> None:
@@ -101,7 +103,7 @@ def _labels(channel: Channel | None) -> tuple[dict[str, Line] | None, dict[str, 
             if problems:
                 raise ChannelError(problems[0])
             if twice := lines.keys() & found.keys():
-                raise ChannelError(f"{name}: {min(twice)!r} is in another list, too; remove one of its lines")
+                raise ChannelError(f"{name}: {min(twice)!r} is in another list, too", remedy="remove one of its lines")
             lines |= found
             digests[f"labels {name}"] = sha256(data).hexdigest()[:16]
     return lines, digests
@@ -113,7 +115,7 @@ def _joined(channel: Channel, endings: frozenset[str], placement: Placement, rea
     if reader is None or (
         reader is not s3 and placement.world_size > 1
     ):  # SageMaker could assign them to different hosts.
-        raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars; use source: S3Connector")
+        raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars", remedy="use source: S3Connector")
     shard = default_shard(channel, placement)
     damage = Damage(0, channel.name, 0, Path())
     source = ObjectSource(channel, 0, Sidecars(endings, reader), FORMAT, reading, None, damage, None)

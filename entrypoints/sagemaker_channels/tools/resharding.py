@@ -143,19 +143,19 @@ def _begin(samples: Samples, target: Target, say: Say) -> Progress:
         if value != target.settings.get(name):
             differs = f"{name} {value}, not {target.settings.get(name)}"
             raise ChannelError(
-                f"{target.uri} has shards of a run with {differs}; continue with the same options, {remedy}"
+                f"{target.uri} has shards of a run with {differs}", remedy=f"continue with the same options, {remedy}"
             )
     ending = str(writer_of(target.format).ending)
     own = tuple(f"{host:04d}-" for host in range(target.hosts))
     if foreign := [name for name in target.shards() if not (name.startswith(own) and name.endswith(ending))]:
-        raise ChannelError(f"{target.uri} has shards/{foreign[0]}, which is not a shard of this run; {remedy}")
+        raise ChannelError(f"{target.uri} has shards/{foreign[0]}, which is not a shard of this run", remedy=remedy)
     progress = Progress(**{**(found or {}), "settings": target.settings})
     if target.objects is not None:
         known = progress.objects or {"last": "", "digest": _digest(())}
         objects = target.objects()
         if _digest(each for each in objects if each.key <= known["last"]) != known["digest"]:
             changed = f"of the objects up to {known['last']}, some have been changed, added or removed since"
-            raise ChannelError(f"{target.uri} has shards of an earlier run, and {changed}; {remedy}")
+            raise ChannelError(f"{target.uri} has shards of an earlier run, and {changed}", remedy=remedy)
         progress.objects = {"last": max(each.key for each in objects), "digest": _digest(objects)}
     if progress.state is not None:
         samples.load_state_dict(progress.state)
@@ -191,7 +191,8 @@ def _store(file: Path, number: int, tally: Tally, state: dict[str, Any], about: 
     if stored != tally:
         raise ChannelError(
             f"{target.uri}shards/{name} has {stored.count:,} samples with digest {stored.hex}, but {tally.count:,} with"
-            f" {tally.hex} were written; start the job again"
+            f" {tally.hex} were written",
+            remedy="start the job again",
         )
     size = file.stat().st_size
     progress.shards.append({"name": name, "count": tally.count, "bytes": size, "digest": tally.hex})
@@ -215,8 +216,8 @@ def finish(target: Target, say: Say) -> dict[str, Any] | None:
     if there != expected:
         name = min(name for name in {**there, **expected} if there.get(name) != expected.get(name))
         raise ChannelError(
-            f"{target.uri}shards/{name} has {there.get(name)} bytes, expected {expected.get(name)}; do not change the prefix "
-            "while the job runs; remove everything below it and start again"
+            f"{target.uri}shards/{name} has {there.get(name)} bytes, expected {expected.get(name)}",
+            remedy="do not change the prefix while the job runs; remove everything below it and start again",
         )
     index = {
         "format": target.format,

@@ -42,7 +42,7 @@ class _Groups(Items[list[Any]]):
             if not endings < set(fields):
                 missing = ", ".join(sorted(endings.difference(fields))) or "an object that is no sidecar"
                 raise ChannelError(
-                    f"{stem}: has {', '.join(fields)} but not {missing}; add it, or choose other sidecars"
+                    f"{stem}: has {', '.join(fields)} but not {missing}", remedy="add it, or choose other sidecars"
                 )
             self._starts.append(self._starts[-1] + len(fields))
 

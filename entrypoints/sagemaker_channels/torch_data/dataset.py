@@ -87,8 +87,9 @@ class ChannelDataset(StreamDataset):
         if changes_number and self.channel.mode == "Pipe" and shards[0].readers > 1:
             what = "a filter" if self.steps.filters else "a transform that makes several samples of one"
             raise ChannelError(
-                f"channel {self.channel.name!r}: {what}, in a Pipe with several readers on a host, could let one wait for another"
-                " forever; use one rank and a ThreadLoader, or input_mode: FastFile"
+                f"{what}, in a Pipe with several readers on a host, could let one wait for another forever",
+                channel=self.channel.name,
+                remedy="use one rank and a ThreadLoader, or input_mode: FastFile",
             )
         samples = self.recipes[0].samples(epoch, shards[0])
         samples.is_expanded = self.steps.are_several
@@ -144,8 +145,10 @@ class MixedDataset(StreamDataset):
         pipes = [recipe.channel.name for recipe in self.recipes if recipe.channel.mode == "Pipe"]
         if pipes and shards[0].readers > 1:
             raise ChannelError(
-                f"channel {pipes[0]!r}: a Pipe in a mixture must have one reader per host, because several would draw at different"
-                " times and wait for each other; use one rank per host and num_workers 0 or 1, or input_mode: FastFile"
+                "a Pipe in a mixture must have one reader per host, because several would draw at different"
+                " times and wait for each other",
+                channel=pipes[0],
+                remedy="use one rank per host and num_workers 0 or 1, or input_mode: FastFile",
             )
         # If hosts have objects of their own in one of the channels, the readers of all are numbered by hosts.
         readers = [recipe.indexes(shard) for recipe, shard in zip(self.recipes, shards, strict=True)]

@@ -77,8 +77,8 @@ class Epochs:
         """Begin a loop of one of so many readers; workers have a `seed`, the same one, and have begun as many loops."""
         if self.cells[_LOADED] != self._loads:
             raise ChannelError(
-                "a state was loaded after the DataLoader's workers had started, so they do not know it; load it before the first"
-                " loop, or use persistent_workers=False"
+                "a state was loaded after the DataLoader's workers had started, so they do not know it",
+                remedy="load it before the first loop, or use persistent_workers=False",
             )
         epoch = self.epoch
         mark = 1 + abs(hash((epoch, seed or 0, next(self._loops)))) % 2**62

@@ -26,8 +26,9 @@ class EvenLoader:
     def drop_last(self) -> bool:
         """What accelerate's skip_first_batches asks, with which HF's Trainer resumes."""
         raise ChannelError(
-            "this loader resumes at its own position, so no batches must be skipped; use TrainingArguments(ignore_data_skip=True),"
-            " and load_state_dict() with the position that was saved beside the checkpoint"
+            "this loader resumes at its own position, so no batches must be skipped",
+            remedy="use TrainingArguments(ignore_data_skip=True),"
+            " and load_state_dict() with the position that was saved beside the checkpoint",
         )
 
     def set_epoch(self, epoch: int) -> None:

@@ -92,7 +92,8 @@ def check_lightning(ranks: int) -> None:
             if ranks > 1 or loader is None or hasattr(loader, "state_dict"):
                 raise ChannelError(
                     "Lightning would store the position of rank 0 alone, one batch late, and wait forever for a rank that has run"
-                    " out of batches; give it sagemaker_channels.LightningLoader(loader) in place of the loader"
+                    " out of batches",
+                    remedy="give it sagemaker_channels.LightningLoader(loader) in place of the loader",
                 )
             return
 
@@ -111,8 +112,8 @@ def check_not_divided_again(ranks: int, workers: int) -> None:
             among, remedy = _DIVIDE_AGAIN[name]
             if (ranks if among == "rank" else workers) > 1:
                 raise ChannelError(
-                    f"{name} of {module.partition('.')[0]} would lose samples, since each {among} reads its own part already;"
-                    f" {remedy}"
+                    f"{name} of {module.partition('.')[0]} would lose samples, since each {among} reads its own part already",
+                    remedy=remedy,
                 )
 
 
@@ -120,8 +121,8 @@ def check_not_prepared(loader: Any) -> None:
     """Raise ChannelError if accelerate has prepared a loader, since its state is of one rank and may be a batch ahead."""
     if type(loader).__module__ == _ACCELERATE:
         raise ChannelError(
-            "a DataLoader that accelerate has prepared has no position from which all ranks can resume; use a ThreadLoader, which"
-            " accelerate leaves as it is"
+            "a DataLoader that accelerate has prepared has no position from which all ranks can resume",
+            remedy="use a ThreadLoader, which accelerate leaves as it is",
         )
 
 
@@ -130,7 +131,7 @@ def check_stateful(loader: Any) -> None:
     check_not_prepared(loader)
     if not hasattr(loader, "state_dict"):
         raise ChannelError(
-            f"a {type(loader).__name__} does not know its position; use a ThreadLoader or a WorkerLoader"
+            f"a {type(loader).__name__} does not know its position", remedy="use a ThreadLoader or a WorkerLoader"
         )
 
 
@@ -141,13 +142,13 @@ def check_divided(channels: Sequence[Channel], hosts: int, divider: str, workers
         is_part = channel.host_shard is not None or (hosts > 1 and channel.distribution == contract.SHARDED)
         if is_part or channel.mode == "Pipe":
             raise ChannelError(
-                f"{name}: accelerate divides what each rank reads among all ranks, but a rank cannot read the whole channel;"
-                f" {remedy}"
+                f"{name}: accelerate divides what each rank reads among all ranks, but a rank cannot read the whole channel",
+                remedy=remedy,
             )
         if workers > 1 and divider == DISPATCHER:
             raise ChannelError(
-                f"{name}: accelerate drops samples of the incomplete batches with which {workers} workers end; use"
-                f" num_workers=1, or {remedy}"
+                f"{name}: accelerate drops samples of the incomplete batches with which {workers} workers end",
+                remedy=f"use num_workers=1, or {remedy}",
             )
         warn_once(
             f"{name}: accelerate divides its samples among the ranks after they are read, so one rank reads them for all, or each"
@@ -166,6 +167,7 @@ def check_sampler(ranks: int, local_ranks: int) -> None:
         if divided > local_ranks:
             raise ChannelError(
                 f"each host has other objects (ShardedByS3Key), but they are divided among all {ranks} ranks, so that"
-                f" some are never read; divide them among the {local_ranks} of this host:"
-                " DistributedSampler(dataset, num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK), or use a ChannelDataset"
+                " some are never read",
+                remedy=f"divide them among the {local_ranks} of this host:"
+                " DistributedSampler(dataset, num_replicas=LOCAL_WORLD_SIZE, rank=LOCAL_RANK), or use a ChannelDataset",
             )

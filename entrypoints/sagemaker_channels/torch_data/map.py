@@ -75,8 +75,8 @@ class ChannelMapDataset(Dataset[Any]):
         reader = reader_of(self._channel)
         if reader is None:
             raise ChannelError(
-                f"channel {channel!r} has input_mode {self._channel.mode}, which has no random access; use ChannelDataset, or"
-                " input_mode: FastFile"
+                f"channel {channel!r} has input_mode {self._channel.mode}, which has no random access",
+                remedy="use ChannelDataset, or input_mode: FastFile",
             )
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._transform = timed_transform(transform)

@@ -80,7 +80,8 @@ class StreamDataset(IterableDataset[Any]):
         if waiting is not None and epoch != waiting["epoch"] and frameworks.is_fetched_ahead():
             raise ChannelError(
                 f"accelerate counts epochs from 0 itself and would begin epoch {epoch}, but the loaded state is in epoch"
-                f" {waiting['epoch']}; call set_epoch({waiting['epoch']}) of the loader that it has prepared before the loop"
+                f" {waiting['epoch']}",
+                remedy=f"call set_epoch({waiting['epoch']}) of the loader that it has prepared before the loop",
             )
         self.epochs.set(epoch)
 
@@ -207,7 +208,8 @@ class StreamDataset(IterableDataset[Any]):
         if loop.is_again and self.own_placement.world_size > 1 and is_stored(self._end_of(loop.epoch)):
             raise ChannelError(
                 f"this rank begins epoch {loop.epoch} again, since its last loop was left early, but another rank has read it to"
-                " its end and continues with the next one; call set_epoch before each loop that may be left early"
+                " its end and continues with the next one",
+                remedy="call set_epoch before each loop that may be left early",
             )
         counted, self._counted = self._listed(self._counted, readers, loop.epoch), None
         if info is not None:
@@ -233,7 +235,8 @@ class StreamDataset(IterableDataset[Any]):
         if placement != self.own_placement:
             raise ChannelError(
                 f"the process group was initialized after this iteration began, which has read as rank {placement.rank} of"
-                f" {placement.world_size}; begin to iterate after init_process_group"
+                f" {placement.world_size}",
+                remedy="begin to iterate after init_process_group",
             )
         if self.epochs.end(loop) and placement.world_size > 1:
             exchange(self._end_of(loop.epoch), "ended")
@@ -281,9 +284,9 @@ class StreamDataset(IterableDataset[Any]):
         is_ahead = self._is_ahead and is_known and current is not None and not current.finished
         if get_worker_info() is not None or is_ahead or (not is_known and self.epochs.is_running()):
             raise ChannelError(
-                "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance; take"
-                " the state_dict() of a ThreadLoader or WorkerLoader of this dataset; after the end of an epoch that workers"
-                " have read, call set_epoch before state_dict()"
+                "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance",
+                remedy="take the state_dict() of a ThreadLoader or WorkerLoader of this dataset; after the end of an epoch that"
+                " workers have read, call set_epoch before state_dict()",
             )
         return self.waiting(1)[0].state_dict() if current is None or not is_known else current.state_dict()
 
@@ -321,7 +324,8 @@ def _checked(ranks: tuple[int, int], recipes: Sequence[Recipe]) -> tuple[int, in
     for channel in (recipe.channel for recipe in recipes):
         if channel.mode == "Pipe" or channel.distribution == contract.SHARDED:
             raise ChannelError(
-                f"channel {channel.name!r}: ranks= needs a channel whose objects every rank can read; use input_mode: FastFile"
-                " without ShardedByS3Key"
+                "ranks= needs a channel whose objects every rank can read",
+                channel=channel.name,
+                remedy="use input_mode: FastFile without ShardedByS3Key",
             )
     return index, count

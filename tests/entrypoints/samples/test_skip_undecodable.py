@@ -43,6 +43,7 @@ DECODING = [
     (OSError, "image file is truncated"),
     (SyntaxError, "broken PNG file"),
     (ZeroDivisionError,),
+    (UnicodeDecodeError, "utf-8", b"\xff", 0, 1, "x"),  # its `object` is no key
 ]
 
 

@@ -105,7 +105,7 @@ def unwrapped(
             located = type(error)(f"object at byte {offset} of the Pipe, {error}")
             if not isinstance(located, CorruptError):
                 raise located from error.__cause__
-            located.offset, located.__cause__ = offset, error.__cause__
+            located.position, located.__cause__ = offset, error.__cause__
             damage.skip(located)
         offset = cursor.position
 
