@@ -16,11 +16,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 STRETCH = 100  # items
-SHARED_SECONDS = 0.05  # of a stretch of a thread or process that works for a loop elsewhere
 _EVENT_SECONDS = 4e-6  # to count an item, a read or a transform, with a margin
 _MOST_COST = 0.003  # of the time
 _MOST_REST = 300  # times the stretch
-_SHORT_SECONDS = 1e-3  # between two events; other processes of a busy machine make it look longer
+_BLOCK_FILES = 16  # of so many files that are read for a block, one is counted, for all
 
 
 @dataclass
@@ -42,9 +41,9 @@ class Work:
 
     def scaled(self, factor: float) -> Work:
         """Return the work of a longer time, except what is counted all the time."""
-        whole = [factor * each for each in self.numbers()]
-        whole[-2:] = self.blocked, self.bytes
-        return Work(*whole)
+        longer = Work(*(factor * each for each in self.numbers()))
+        longer.blocked, longer.bytes = self.blocked, self.bytes
+        return longer
 
 
 def total(works: Iterable[Work]) -> Work:
@@ -63,7 +62,6 @@ class Meter:
     """Counts what the thread that uses it does, in one Work for each channel.
 
     `publish` receives the works of a stretch, and how long each of its items was waited for; a stretch also ends after `seconds`.
-    `cpu` returns the thread's own time, for threads that make samples rather than wait for others.
     """
 
     def __init__(
@@ -72,20 +70,16 @@ class Meter:
         channels: int = 1,
         seconds: float = math.inf,
         clock: Callable[[], float] = time.perf_counter,
-        cpu: Callable[[], float] | None = None,
     ) -> None:
         self._publish, self._channels, self._seconds, self._clock = publish, channels, seconds, clock
-        self._cpu = cpu or clock
         self.resting = False
-        self._began = self._began_cpu = self._since = self._start = 0.0
+        self._began = self._since = self._start = 0.0
         self._rest = self._passed = 0  # a rest's items, if the caller counts them
-        self.most_events = math.inf  # then the other reads of a block are like the counted ones
-        self._block_size, self._counted_until = STRETCH, 0.0
-        self._ahead = [(0.0, 0.0)] * channels  # bytes and samples of the blocks whose samples are being yielded
+        self._files, self._every = 0, 1  # files that were opened, and of how many one is counted
         self._clear()
 
     def _clear(self) -> None:
-        self.works, self._blocks = ([Work() for _ in range(self._channels)] for _ in range(2))
+        self.works = [Work() for _ in range(self._channels)]
         self.work = self.works[0]  # of the channel that is read
         self.events = 0
         self._waits: list[float] = []
@@ -123,15 +117,13 @@ class Meter:
             self.work.idle += now - self._since
             spent = now - self._began or 1e-9
             if len(self._waits) == STRETCH or spent >= self._seconds:
-                if spent < self.events * _SHORT_SECONDS:
-                    spent = self._cpu() - self._began_cpu or 1e-9
                 rest = int(len(self._waits) * min(self.events * _EVENT_SECONDS / _MOST_COST / spent - 1, _MOST_REST))
                 if rest > 0:
                     _current.meter, self.resting = self, True
                     return rest
                 self.publish()
         if not self._waits:
-            self._began, self._began_cpu = now, self._cpu()
+            self._began = now
         self.work, self._since, self._start = self.works[0], now, now
         _current.meter = self
         return 0
@@ -169,11 +161,6 @@ class Meter:
         """Pass on what was counted, and begin a stretch."""
         if self._waits:
             works, waits = [work.scaled(factor) for work in self.works], self._waits
-            for channel, work in enumerate(works):
-                size, left = self._ahead[channel]
-                yielded = size * min(1.0, work.samples / left) if left else 0.0
-                self._ahead[channel] = size - yielded, max(0.0, left - work.samples)
-                works[channel] = total((work, self._blocks[channel], Work(bytes=yielded)))
             self._clear()
             self._publish(works, waits)
 
@@ -185,38 +172,27 @@ class Meter:
                 self.works[channel].samples += samples
         self.work = self.works[channel]
 
-    def read_block(self, read: Callable[[], T], size: Callable[[T], int]) -> T:
-        """Read the samples of many items, and count this in full.
-
-        A stretch stands for its rest, but this happens only once. Its bytes are counted as its samples are yielded.
-        """
+    def read_block(self, read: Callable[[], T]) -> T:
+        """Read the samples of many items, and pass on what this took: a stretch stands for its rest, but this happens once."""
         begin = self._clock()
         if not self.resting:
             self._charge(begin)
         work, resting, events = self.work, self.resting, self.events
-        self.work, self.resting, self._counted_until = Work(), False, 0.0
-        self.most_events = events + max(1, self._block_size // STRETCH)
+        block = self.work = Work()
+        self.resting, self._every = False, _BLOCK_FILES
         try:
-            samples = read()
-            count = size(samples)
+            return read()
         finally:
-            end, block = self._clock(), self.work
-            block.busy = end - begin - block.blocked
-            if self._counted_until:
-                block.files *= (end - begin) / (self._counted_until - begin or 1e-9)
-            self.work, self.resting, self._since, self.most_events = work, resting, end, math.inf
-        channel = next(index for index, each in enumerate(self.works) if each is work)
-        ahead, left = self._ahead[channel]
-        self._ahead[channel] = ahead + block.bytes, left + count
-        block.bytes, self._block_size = 0.0, count
-        self._blocks[channel] = total((self._blocks[channel], block))
-        return samples
+            self.work, self.resting, self.events, self._since = work, resting, events, self._clock()
+            block.busy = self._since - begin - block.blocked
+            block.files, self._every = block.files * _BLOCK_FILES, 1
+            self._publish([block if each is work else Work() for each in self.works], ())
 
-    def opened(self) -> bool:
-        """Return whether the reads of a file that is opened now are counted."""
-        if self.events >= self.most_events and not self.resting:
-            self.resting, self._counted_until = True, self._clock()
-        return not self.resting
+    def opened(self, size: int) -> bool:
+        """Count the bytes of a file, and return whether its reads are counted."""
+        self.work.bytes += size
+        self._files += 1
+        return not self.resting and self._files % self._every == 0
 
     def block(self, seconds: float) -> None:
         self.work.blocked += seconds
@@ -243,15 +219,12 @@ def turn_to(channel: int, samples: int = 1) -> None:
 
 def opened(size: int) -> bool:
     """Count the bytes of a file, which is read whole, and return whether its reads are counted."""
-    if (meter := _current.meter) is None:
-        return False
-    meter.work.bytes += size
-    return meter.opened()
+    return (meter := _current.meter) is not None and meter.opened(size)
 
 
-def read_block(read: Callable[[], T], size: Callable[[T], int]) -> T:
-    """Read a block of `size` samples, and count it in full, also while this thread's meter rests."""
-    return read() if (meter := _current.meter) is None else meter.read_block(read, size)
+def read_block(read: Callable[[], T]) -> T:
+    """Read a block of samples, and count it in full, also while this thread's meter rests."""
+    return read() if (meter := _current.meter) is None else meter.read_block(read)
 
 
 def counted_read(read: Callable[..., Any]) -> Callable[..., Any]:
@@ -275,14 +248,10 @@ def awaited_read(read: Callable[..., Any]) -> Callable[..., Any]:
         begin = time.perf_counter()
         result = read(*arguments)
         waited(begin)
-        received(_count(result))
+        received(result if isinstance(result, int) else len(result))
         return result
 
     return awaited
-
-
-def _count(result: bytes | int) -> int:
-    return result if isinstance(result, int) else len(result)
 
 
 def count_transform(transform: Callable[[Any], T], sample: Any) -> T:

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any, TypeVar, cast
 
 from sagemaker_channels import contract
-from sagemaker_channels.meter import SHARED_SECONDS, Meter, Work, count_transform, total
+from sagemaker_channels.meter import Meter, Work, count_transform, total
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any] | None)
@@ -30,6 +30,7 @@ Publish = Callable[[Sequence[Work]], object]
 
 _FIRST_SECONDS = 1.0  # until the first record of a loop, unless it ends before
 _RECORD_SECONDS = 10.0  # between two; a loop of short steps must not flood the log
+_SHARED_SECONDS = 0.05  # of a stretch of a thread or process that works for a loop elsewhere
 _KEPT = 4096  # waits for the percentile; of more, every second is dropped
 
 
@@ -65,17 +66,14 @@ class Waits:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._about, self._write, self._done, self._publish = about, write, done, publish
-        channels, cpu = (len(about), time.thread_time) if publish else (1, None)
-        self.meter = Meter(self._note, channels, clock=clock, cpu=cpu)
-        self._written = False
-        self._before = done()
-        self._ticks = _processor_ticks()
+        self.meter = Meter(self._note, len(about) if publish else 1, clock=clock)
+        self._least = _FIRST_SECONDS
+        self._before, self._ticks = done(), _processor_ticks()
         self._begin()
 
     def _begin(self) -> None:
-        self._loop = Work()
+        self._loop, self._every = Work(), 1
         self._kept: list[float] = []
-        self._every = 1
 
     def over(self, batches: Iterable[T]) -> Generator[T, None, None]:
         """Yield the batches, and record how long the caller waits for them."""
@@ -88,8 +86,7 @@ class Waits:
         self._kept += waits[:: self._every]
         if len(self._kept) > _KEPT:
             self._kept, self._every = self._kept[::2], 2 * self._every
-        least = _RECORD_SECONDS if self._written else _FIRST_SECONDS
-        if self._loop.busy + self._loop.blocked + self._loop.idle >= least:
+        if waits and self._loop.busy + self._loop.blocked + self._loop.idle >= self._least:
             self.flush()
 
     def flush(self) -> None:
@@ -97,55 +94,40 @@ class Waits:
         if self._loop.items:
             for record in self._records():
                 self._write(record)
-            self._written = True
+            self._least = _RECORD_SECONDS
             self._begin()
 
     def _records(self) -> list[Record]:
         """Return a record for each channel. The loop's waits are divided among them and their causes as the time of the work is."""
         loop, before, self._before = self._loop, self._before, self._done()
-        works = [_since(now, then) for now, then in zip(self._before, before, strict=True)]
+        works = list(map(_since, self._before, before))
         waited = loop.busy + loop.blocked
         seconds = waited + loop.idle or 1e-9
         making = sum(work.busy + work.blocked for work in works)
-        workers = self._about[0]["workers"]
+        workers, threads, cores = (self._about[0][name] for name in ("workers", "threads", "cores"))
         # Workers have to wait while the loop does its own work; if they wait longer, batches are being collated and sent. Without
         # workers, what the samples do not take is collating, which threads count themselves.
         rest = sum(work.idle for work in works) - workers * loop.idle if workers else waited - making
-        if self._about[0]["threads"]:
-            rest = 0.0
-        parts = [_parts(work) for work in works]
+        rest = 0.0 if threads else max(0.0, rest)
+        parts = list(map(_parts, works))
         for spent, work in zip(parts, works, strict=True):
-            spent["handover" if workers else "transform"] += (
-                max(0.0, rest) * (work.busy + work.blocked) / (making or 1.0)
-            )
-        every = sum(map(sum, (spent.values() for spent in parts)))
+            spent["handover" if workers else "transform"] += rest * (work.busy + work.blocked) / (making or 1.0)
+        every = sum(sum(spent.values()) for spent in parts)
         mean = fmean(self._kept)
         then, self._ticks = self._ticks, _processor_ticks()
         busy, ticks = (now - before for now, before in zip(self._ticks, then, strict=True))
-        cores = {"busy_cores": self._about[0]["cores"] * busy / ticks} if ticks else {}
-        waits = {
+        of_all = {
             "wait_variance": fmean((wait - mean) ** 2 for wait in self._kept),
             "wait_p99_s": sorted(self._kept)[int(0.99 * (len(self._kept) - 1) + 0.5)],
+            **({"busy_cores": cores * busy / ticks} if ticks else {}),
+            "own_share": loop.idle / seconds,
         }
         records = []
         for about, work, spent in zip(self._about, works, parts, strict=True):
-            shares = {name: waited / seconds * part / (every or 1.0) for name, part in spent.items()}
+            shares = {f"{name}_share": waited / seconds * part / (every or 1.0) for name, part in spent.items()}
             share = sum(shares.values()) if every else waited / seconds
-            records.append(
-                {
-                    **about,
-                    "steps": round(loop.items),
-                    "step_s": seconds / loop.items,
-                    "wait_s": share * seconds / loop.items,
-                    **waits,
-                    **cores,
-                    "own_share": loop.idle / seconds,
-                    "wait_share": share,
-                    **{f"{name}_share": part for name, part in shares.items()},
-                    "samples_per_s": work.samples / seconds,
-                    "bytes_per_s": work.bytes / seconds,
-                }
-            )
+            steps = {"steps": round(loop.items), "step_s": seconds / loop.items, "wait_s": share * seconds / loop.items}
+            records.append({**about, **steps, **of_all, "wait_share": share, **shares, **_rates(work, seconds)})
         return records
 
 
@@ -162,22 +144,14 @@ class WorkerWaits:
         if seconds < least_seconds:
             return
         before, self._before, self._written = self._before, self._done(), time.perf_counter()
-        works = [_since(now, then) for now, then in zip(self._before, before, strict=True)]
+        works = list(map(_since, self._before, before))
         busy = sum(work.busy + work.blocked for work in works)
         every = busy + sum(work.idle for work in works)
         for about, work in zip(self._about, works, strict=True):
             if work.items:
-                self._write(
-                    {
-                        **about,
-                        "busy_share": busy / every,
-                        **{
-                            f"{name}_share": spent / every for name, spent in _parts(work).items() if name != "handover"
-                        },
-                        "samples_per_s": work.samples / seconds,
-                        "bytes_per_s": work.bytes / seconds,
-                    }
-                )
+                spent = {"busy": busy, **_parts(work)}
+                shares = {f"{name}_share": part / every for name, part in spent.items() if name != "handover"}
+                self._write({**about, **shares, **_rates(work, seconds)})
 
 
 def worker_meter(publish: Publish, channels: int, own: WorkerWaits | None = None) -> Meter:
@@ -188,7 +162,7 @@ def worker_meter(publish: Publish, channels: int, own: WorkerWaits | None = None
         if own is not None:
             own.flush(_RECORD_SECONDS)
 
-    return Meter(note, channels, SHARED_SECONDS, cpu=time.thread_time)
+    return Meter(note, channels, _SHARED_SECONDS)
 
 
 def _processor_ticks() -> tuple[int, int]:
@@ -213,25 +187,19 @@ def _since(now: Work, then: Work) -> Work:
 
 def _parts(work: Work) -> dict[str, float]:
     """Return the seconds of a channel's work by what they were spent on."""
-    return {
-        "source": work.blocked + work.files,
-        "parse": max(0.0, work.busy - work.files - work.transform),
-        "transform": work.transform,
-        "handover": 0.0,
-    }
+    parse = max(0.0, work.busy - work.files - work.transform)
+    return {"source": work.blocked + work.files, "parse": parse, "transform": work.transform, "handover": 0.0}
+
+
+def _rates(work: Work, seconds: float) -> dict[str, float]:
+    return {"samples_per_s": work.samples / seconds, "bytes_per_s": work.bytes / seconds}
 
 
 def about(channel: str, mode: str, workers: int, threads: int = 0) -> Record:
     """Return a record's first members; `workers` are processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "channel": channel,
-        "mode": mode,
-        "rank": int(os.environ.get("RANK", "0")),
-        "workers": workers,
-        "threads": threads,
-        "cores": cores,
-    }
+    rank = int(os.environ.get("RANK", "0"))
+    return {"channel": channel, "mode": mode, "rank": rank, "workers": workers, "threads": threads, "cores": cores}
 
 
 def line_of(record: Mapping[str, Any], kind: str = "waits") -> str:
@@ -266,19 +234,17 @@ class RecordWriter:
             with suppress(OSError):
                 sys.stderr.write(f"{line_of(record, self._kind)}\n")
                 sys.stderr.flush()
+        folder = self._root / contract.OUTPUT_DATA_DIR
         with suppress(OSError):
-            folder = self._root / contract.OUTPUT_DATA_DIR
             if not self._has_folder and (self._root / contract.CONFIG_DIR).is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
                 self._has_folder = True
             if self._has_folder:
-                self._append(folder / f"{self._kind}-{self._host}-{record['rank']}.jsonl", f"{json.dumps(record)}\n")
-
-    @staticmethod
-    def _append(file: Path, text: str) -> None:
-        """Append a text in one piece; `open` takes 20 times as long."""
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            os.write(descriptor, text.encode())
-        finally:
-            os.close(descriptor)
+                file = folder / f"{self._kind}-{self._host}-{record['rank']}.jsonl"
+                descriptor = os.open(
+                    file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666
+                )  # `open` takes 20 times as long
+                try:
+                    os.write(descriptor, f"{json.dumps(record)}\n".encode())  # in one piece
+                finally:
+                    os.close(descriptor)

@@ -146,7 +146,7 @@ class Reader(Positioned):
         changed = f"block {self.block} of the shuffled samples has another size or another end than"
         begin = self._begin()
         with closing(objects):
-            while block := read_block(lambda: list(self._cut(objects)), len):
+            while block := read_block(lambda: list(self._cut(objects))):
                 end, self._begin = self._read(), self._at_block(begin)
                 if self.size is not None and (self.size, self.end) != (len(block), end):
                     raise self._changed(changed)

@@ -163,7 +163,7 @@ class StreamReader(Positioned):
 
     def _blocks(self, samples: Iterator[Sample]) -> Generator[Sample, None, None]:
         done = 0  # own samples of earlier blocks
-        while block := read_block(lambda: self._block(samples), len):
+        while block := read_block(lambda: self._block(samples)):
             if done < self.item:
                 done += len(block)
                 continue
