@@ -48,7 +48,7 @@ _CAUSES = {
     r"preconditions? .* not hold": Cause(False, "it was replaced after it was listed (412)", _UNCHANGED),
     r"response_status: 416": Cause(False, "it is shorter than it was listed (416 InvalidRange)", _UNCHANGED),
     r"response_status: (30\d)": Cause(
-        False, "the bucket is in another region ({})", "set AWS_REGION to the bucket's own"
+        False, "the bucket is in another region ({})", "set AWS_REGION (or region=) to the bucket's own"
     ),
     r"No signing credentials": Cause(
         False, "there are no credentials", "give the job a role, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -59,7 +59,9 @@ _CAUSES = {
         "install them in the image (`apt-get install ca-certificates`)",
     ),
     r"Failed to construct request: (.*)": Cause(
-        False, "no request can be made ({})", "correct s3_uri, AWS_REGION or AWS_ENDPOINT_URL"
+        False,
+        "no request can be made ({})",
+        "correct s3_uri, AWS_REGION and AWS_ENDPOINT_URL, or region= and endpoint=",
     ),
     r"TOKEN_EXPIRED": Cause(True, "the credentials have expired (ExpiredToken)", "renew the credentials"),
     r"TIME_TOO_SKEWED": Cause(True, "this machine's clock is wrong (403 RequestTimeTooSkewed)", "set the clock"),

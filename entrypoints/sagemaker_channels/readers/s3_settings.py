@@ -26,7 +26,7 @@ def place(environ: Mapping[str, str], endpoint: str | None = None, region: str |
     region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     region = region or ("us-east-1" if endpoint else None)
     if region is None:
-        raise ChannelError("the region of S3 is unknown; set AWS_REGION")
+        raise ChannelError("the region of S3 is unknown; set AWS_REGION, or give region=")
     return Place(endpoint, region)
 
 
