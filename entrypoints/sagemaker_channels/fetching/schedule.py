@@ -148,15 +148,19 @@ class Schedule:
                 piece.busy += 1
                 piece.slot.busy += 1
                 return piece
+        is_full = False
         for slot in self._unissued:
             held = slot.issued - slot.place
             if (slot.busy and not slot.source.ranges) or (slot.window is not None and held >= slot.window):
                 continue
             size = self._next_size(slot)
-            # The object that is being read always continues: the others must not starve it.
-            starved = slot.stream is not None and held < 2 * self._limits.piece_bytes
-            if self._held and self._held + size > self._window(slot) and not starved:
-                return None
+            is_full = is_full or bool(self._held and self._held + size > self._window(slot))
+            if is_full:
+                # Objects that the reader has always continue: the others must not starve them.
+                if slot.stream is None:
+                    return None
+                if held >= 2 * self._limits.piece_bytes:
+                    continue
             piece = Piece(slot, slot.issued, size, now)
             slot.pieces.append(piece)
             slot.begun = True

@@ -270,6 +270,16 @@ def test_threads_end_after_the_last_stream_was_dropped_unread() -> None:
     del stream  # the fixture sees the threads end
 
 
+def test_streams_that_are_left_open_do_not_starve_the_one_that_is_read() -> None:
+    sources = [Bytes(str(n), bytes(100)) for n in range(12)]
+    with closing(read_ahead(iter(sources), SMALL, "a test")) as streams:
+        opened = []
+        for stream in streams:
+            assert len(stream.read(1)) == 1
+            opened.append(stream)
+        assert [len(stream.readall()) for stream in reversed(opened)] == [99] * 12
+
+
 def test_last_stream_is_read_after_the_pipeline_ended() -> None:
     [stream] = read_ahead(iter([Bytes("a", bytes(1000))]), SMALL, "a test")
     assert len(stream.readall()) == 1000

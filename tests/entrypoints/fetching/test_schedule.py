@@ -43,7 +43,7 @@ def test_pieces_that_arrive_after_the_last_request_are_not_shown_as_text() -> No
         (0.0004, 8, 10),
         (0.001, 10, 10),
         (0.0064, 64, 10),
-        (0.01, 64, 12),
+        (0.012, 64, 12),
         (1.0, 64, 20),
     ],
 )
