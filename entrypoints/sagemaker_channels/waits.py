@@ -211,7 +211,7 @@ def line_of(record: Mapping[str, Any], kind: str = "waits") -> str:
 class RecordWriter:
     """Writes records to `<kind>-<host>-<rank>.jsonl` among a job's outputs and, at most once in `seconds` for a channel, to stderr.
 
-    A full disk or a closed log does not end the training.
+    A full disk or a closed log does not end the training. `in_jobs_only`: a notebook's output stays as it is.
     """
 
     def __init__(
@@ -220,23 +220,25 @@ class RecordWriter:
         host: str | None = None,
         kind: str = "waits",
         seconds: float = _RECORD_SECONDS,
+        *,
+        in_jobs_only: bool = False,
     ) -> None:
-        self._kind, self._seconds = kind, seconds
+        self._kind, self._seconds, self.in_jobs_only = kind, seconds, in_jobs_only
         self._root = Path(root or os.environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
         self._host = host or os.environ.get("SM_CURRENT_HOST", "algo-1")
         self._next_line: dict[str, float] = {}
-        self._has_folder = False
+        self._is_job, self._has_folder = (self._root / contract.CONFIG_DIR).is_dir(), False
 
     def __call__(self, record: Mapping[str, Any]) -> None:
         channel, now = record["channel"], time.monotonic()
-        if now >= self._next_line.get(channel, 0.0):
+        if now >= self._next_line.get(channel, 0.0) and (self._is_job or not self.in_jobs_only):
             self._next_line[channel] = now + self._seconds
             with suppress(OSError):
                 sys.stderr.write(f"{line_of(record, self._kind)}\n")
                 sys.stderr.flush()
         folder = self._root / contract.OUTPUT_DATA_DIR
         with suppress(OSError):
-            if not self._has_folder and (self._root / contract.CONFIG_DIR).is_dir():
+            if self._is_job and not self._has_folder:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._has_folder = True
             if self._has_folder:

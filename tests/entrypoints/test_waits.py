@@ -315,6 +315,21 @@ def test_waits_are_not_recorded_if_the_variable_says_so(
     assert "waits" not in capfd.readouterr().err
 
 
+def test_loops_outside_of_a_job_print_nothing_unless_they_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "none"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/lines.txt").write_text("a\nb\n")
+    dataset = ChannelDataset(tmp_path / "data", format="lines")
+    assert len(list(dataset)) == len(list(ThreadLoader(dataset, collate_fn=list))) == 2
+    assert list(DataLoader(dataset, collate_fn=list, num_workers=1))
+    assert capfd.readouterr() == ("", "")
+    assert list(timed(DataLoader(dataset, collate_fn=list)))
+    assert capfd.readouterr().err.startswith("waits channel=")
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_validation_inside_a_training_loop_counts_as_its_own_channel(environment: Environment) -> None:
     spent: list[float] = []
     for number, _ in enumerate(ChannelDataset("train", environment=environment)):

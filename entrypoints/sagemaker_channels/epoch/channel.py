@@ -31,7 +31,7 @@ from sagemaker_channels.records.text import augmented
 
 
 def open_channel(
-    channel: str,
+    channel: str | os.PathLike[str],
     epoch: int = 0,
     *,
     format: str | None = None,
@@ -44,7 +44,7 @@ def open_channel(
     """Return this process's samples of a channel, each once.
 
     Args:
-        channel: The channel's name.
+        channel: The channel's name, an S3 prefix (`s3://bucket/prefix/`) or a folder (`./folder`).
         epoch: From 0. Under Pipe each epoch has its own FIFO and can be read once.
         format: A content type or short name (`tar`, `csv`: see `records.SHORT_NAMES`), if the channel's content type is absent or
             wrong. Without it, each line of an augmented manifest is a sample with all its attributes.
@@ -83,7 +83,12 @@ class Recipe:
 
     @classmethod
     def of(
-        cls, channel: str, format: str | None, reading: Reading, environment: Environment | None, **store: str | None
+        cls,
+        channel: str | os.PathLike[str],
+        format: str | None,
+        reading: Reading,
+        environment: Environment | None,
+        **store: str | None,
     ) -> Recipe:
         """Return the recipe of arguments, `store` being find_channel's. Raises TypeError or ChannelError for wrong ones."""
         remedy = "a content type or a short name such as 'tar'; pass a transform as transform="

@@ -32,7 +32,7 @@ class ChannelDataset(StreamDataset):
     The rank is that of the torch process group when a loop begins, or if there is none that of torchrun's variables.
 
     Args:
-        channel: The channel's name.
+        channel: The channel's name, an S3 prefix (`s3://bucket/prefix/`) or a folder (`./folder`).
         transform: A function of a sample, or a generator function, which makes any number of samples of one. Workers that are
             started by spawn need one that pickles.
         format: Like open_channel's.
@@ -55,7 +55,7 @@ class ChannelDataset(StreamDataset):
 
     def __init__(
         self,
-        channel: str,
+        channel: str | os.PathLike[str],
         *,
         transform: Transform | None = None,
         format: str | None = None,

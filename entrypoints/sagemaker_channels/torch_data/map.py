@@ -62,7 +62,7 @@ class ChannelMapDataset(Dataset[Any]):
 
     def __init__(
         self,
-        channel: str,
+        channel: str | os.PathLike[str],
         transform: Transform | None = None,
         *,
         region: str | None = None,
@@ -81,7 +81,7 @@ class ChannelMapDataset(Dataset[Any]):
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._transform = timed_transform(transform)
         self._is_recorded = are_recorded()
-        self.shared_work = SharedWork([(channel, self._channel.mode)], environment)
+        self.shared_work = SharedWork([(self._channel.name, self._channel.mode)], environment)
         compare_by(exchange)
         keep_in(environment.checkpoint_dir, environment.job_name)
         self._is_s3 = reader is s3

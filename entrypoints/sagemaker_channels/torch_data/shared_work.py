@@ -30,7 +30,7 @@ class SharedWork:
 
     def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment) -> None:
         self.sources = list(sources)
-        self._write: Write = RecordWriter(environment.root, environment.current_host)
+        self._write = RecordWriter(environment.root, environment.current_host, in_jobs_only=True)
         self._rows = torch.zeros(READERS, len(self.sources), len(fields(Work)), dtype=torch.float64)
         self.cells: Any = torch.zeros(CELLS, dtype=torch.int64)  # of the dataset's epochs (epochs.py)
         self.__setstate__(self.__dict__)
@@ -54,6 +54,7 @@ class SharedWork:
 
     def loop(self, workers: int = 0, threads: int = 0, write: Write | None = None) -> Waits:
         """Return the waits of a loop for which others make the batches: processes, threads, or a loader in its own thread."""
+        self._write.in_jobs_only &= not self.is_timed
         return Waits(self._abouts(workers, threads), write or self._write, self.totals)
 
     def worker(self, number: int, own: WorkerWaits | None = None) -> Meter:
