@@ -198,6 +198,6 @@ def test_damage_in_a_wrapped_object_names_both_offsets(tmp_path: Path) -> None:
     place = 8 + len(first) + -len(first) % 4
     with pytest.raises(
         CorruptError,
-        match=rf"^channel 'train': object at byte {place} of the Pipe, byte 0: member .*: its CRC is wrong",
+        match=rf"^channel 'train': object at byte {place} of the Pipe, byte 0: member .*: Bad CRC-32",
     ):
         piped(environment, None, stream.getvalue())
