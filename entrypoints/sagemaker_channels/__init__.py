@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sagemaker_channels.torch_data.map import ChannelMapDataset as ChannelMapDataset
     from sagemaker_channels.torch_data.ranks import even_batches as even_batches
     from sagemaker_channels.torch_data.ranks import gather_state as gather_state
+    from sagemaker_channels.torch_data.shared_tensors import collate as collate
     from sagemaker_channels.torch_data.worker_loader import WorkerLoader as WorkerLoader
 
 _NAMES_OF = {
@@ -48,6 +49,7 @@ _NAMES_OF = {
     "torch_data.loader": "ThreadLoader",
     "torch_data.ranks": "even_batches gather_state",
     "torch_data.map": "ChannelMapDataset",
+    "torch_data.shared_tensors": "collate",
     "torch_data.worker_loader": "WorkerLoader",
     "timed_loader": "timed",
 }

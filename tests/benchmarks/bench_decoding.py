@@ -26,6 +26,7 @@ from sagemaker_channels.records.archives import tar_write
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
+from sagemaker_channels.torch_data.shared_tensors import collate
 
 SHARDS, IMAGES, PIXELS, BATCH = 4, 500, 256, 64
 
@@ -44,7 +45,9 @@ def measure(folder: Path) -> list[Row]:
         dataset = ChannelDataset("train", transform=transform, environment=environment)
         loaders: dict[str, Any] = {
             "ThreadLoader, 2 threads": ThreadLoader(dataset, BATCH, num_workers=2),
-            "DataLoader, 2 workers": DataLoader(dataset, BATCH, num_workers=2, persistent_workers=True),
+            "DataLoader, 2 workers": DataLoader(
+                dataset, BATCH, num_workers=2, collate_fn=collate, persistent_workers=True
+            ),
             "torch": DataLoader(_InMemory(samples, transform), BATCH, num_workers=2, persistent_workers=True),
         }
         works = {name: partial(_check, loader) for name, loader in loaders.items()}

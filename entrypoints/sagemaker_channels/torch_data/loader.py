@@ -28,7 +28,7 @@ from sagemaker_channels.errors import expect, whole_number
 from sagemaker_channels.torch_data.batch_memory import keep_memory
 from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.positions import PositionedLoader, check_dataset
-from sagemaker_channels.torch_data.shared_tensors import collated
+from sagemaker_channels.torch_data.shared_tensors import collating
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 from sagemaker_channels.torch_data.threads import SampleList, Threads
 from sagemaker_channels.waits import are_recorded, timed_transform
@@ -134,8 +134,7 @@ class ThreadLoader(PositionedLoader):
         return self._collated(batch) if batch else NOTHING
 
     def _collated(self, batch: list[Any]) -> Any:
-        collate = collated if self.collate_fn is default_collate else self.collate_fn
-        made = timed_transform(collate)(batch)
+        made = timed_transform(collating(self.collate_fn))(batch)
         return pinned(made) if self.pin_memory and torch.accelerator.is_available() else made  # type: ignore[no-untyped-call]
 
 

@@ -3,6 +3,7 @@
 A DataLoader's queue pickles batches into a pipe of 64 KiB: two processes wake each other a hundred times per batch, and move about
 800 MB/s on a small machine. So a worker's datasets yield large fields as `SharedBytes`, which multiprocessing's pickler writes to
 shared memory that the worker reuses; only their position goes through the queue. The training process gets plain bytes of its own.
+Any other pickler writes them as bytes, and how multiprocessing pickles other types is not changed.
 
 The memory is a file without a name (memfd), which the training process opens by the worker's entry in /proc. So nothing is left
 however either process ends, and a small /dev/shm is no limit. A counter at its beginning holds how many fields have been read;
@@ -12,29 +13,36 @@ only the training process writes it and only the worker reads it, both by system
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import mmap
 import os
 import struct
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from sagemaker_channels.torch_data.batch_memory import keep_memory
 
 LEAST_BYTES = 1 << 13  # Smaller fields are pickled as fast.
 _PIECE_BYTES = 1 << 22  # A larger field gets its own piece.
 _MOST_BYTES = 1 << 27  # for all pieces of a worker
-_MOST_TENSORS = 4  # if that is more: a worker's batches in a loader's queue, and the next one
+_MOST_FIELDS = 4  # if that is more: a worker's batches in a loader's queue, and the next one
 _HEADER = mmap.PAGESIZE
 _ALIGNMENT = 64  # of tensors
 _COUNT = struct.Struct("<Q")
+
+
+T = TypeVar("T")
+Buffer: TypeAlias = bytes | memoryview
+Place: TypeAlias = tuple[
+    bytes, int, int, int
+]  # of a field: a piece's token, process and descriptor, and the position in it
+Reserved: TypeAlias = "tuple[Piece, int, memoryview]"  # a piece, and the position and memory of a field
 
 
 class SharedBytes(bytes):
@@ -47,7 +55,7 @@ def shared(sample: Any) -> Any:
     Args:
         sample: A dict, which is changed in place, or bytes; any other type is returned as it is.
     """
-    if not _is_ready():
+    if not is_ready():
         return sample
     if type(sample) is dict:
         for name, value in sample.items():
@@ -66,9 +74,9 @@ class Piece:
         self.token = os.urandom(16)
         self.owner = os.getpid()
         self.descriptor = os.memfd_create("hand-over")
-        self.given = 0  # fields that the training process reads
+        self._given, self._end = 0, _HEADER  # fields that the training process reads
+        self._reserved = 0
         self.ended: deque[None] = deque()  # one for each reserved place whose memory nothing here refers to any more
-        self._reserved, self._end = 0, _HEADER
         self._memory = self._sized(_PIECE_BYTES)
 
     def __len__(self) -> int:
@@ -76,7 +84,7 @@ class Piece:
 
     def is_free(self) -> bool:
         (taken,) = _COUNT.unpack(os.pread(self.descriptor, _COUNT.size, 0))
-        return bool(taken == self.given) and len(self.ended) == self._reserved
+        return bool(taken == self._given) and len(self.ended) == self._reserved
 
     def begin(self, size: int) -> None:
         """Start filling it again, with room for `size` bytes at least."""
@@ -86,30 +94,32 @@ class Piece:
             self._memory.close()
             self._memory = self._sized(_HEADER + size)
 
-    def put(self, data: bytes) -> int | None:
-        """Write the data and return its position; None if it does not fit."""
+    def put(self, data: Buffer) -> Place | None:
+        """Write the data and return its place; None if it does not fit."""
         start, end = self._end, self._end + len(data)
         if end > len(self._memory):
             return None
         self._memory[start:end] = data
         self._end = end
-        self.given += 1
-        return start
+        return self.sent(start)
 
-    def reserve(self, size: int) -> tuple[Piece, memoryview] | None:
-        """Return this, and memory for so many bytes, aligned for every type of number; None if it does not fit."""
+    def reserve(self, size: int) -> Reserved | None:
+        """Return memory for so many bytes, aligned for every type of number; None if it does not fit."""
         start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
         if start + size > len(self._memory):
             return None
         self._end = start + size
         self._reserved += 1
-        return self, memoryview(self._memory)[start : self._end]
+        return self, start, memoryview(self._memory)[start : self._end]
+
+    def sent(self, start: int) -> Place:
+        """Note that the training process reads a field, and return its place."""
+        self._given += 1
+        return self.token, self.owner, self.descriptor, start
 
     def _sized(self, size: int) -> mmap.mmap:
         os.ftruncate(self.descriptor, size)
-        memory = mmap.mmap(self.descriptor, size)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        return memory
+        return mmap.mmap(self.descriptor, size)
 
 
 class _Pieces:
@@ -120,38 +130,30 @@ class _Pieces:
         self._current: Piece | None = None
         self._lock = threading.Lock()  # Each queue pickles in its own thread.
 
-    def put(self, data: bytes) -> tuple[Piece, int] | None:
-        """Write the data and return its piece and position; None if there is no room."""
-        with self._lock:
-            if self._current is not None and (start := self._current.put(data)) is not None:
-                return self._current, start
-            self._current = self._begun(len(data), _MOST_BYTES)
-            if self._current is None:
-                return None
-            start = self._current.put(data)
-            assert start is not None
-            return self._current, start
+    def put(self, data: Buffer) -> Place | None:
+        """Write the data and return its place; None if there is no room."""
+        return self._first(len(data), lambda piece: piece.put(data))
 
-    def reserve(self, size: int) -> tuple[Piece, memoryview] | None:
-        """Return memory for so many bytes, and its piece; None if there is no room."""
-        with self._lock:
-            if self._current is not None and (room := self._current.reserve(size)) is not None:
-                return room
-            self._current = self._begun(size, max(_MOST_BYTES, _MOST_TENSORS * (_HEADER + size)))
-            return None if self._current is None else self._current.reserve(size)
+    def reserve(self, size: int) -> Reserved | None:
+        """Return memory for so many bytes; None if there is no room."""
+        return self._first(size, lambda piece: piece.reserve(size))
 
-    def sent(self, address: int) -> tuple[bytes, int, int, int] | None:
-        """Return how the training process finds reserved memory, and note that it reads it; None if it is not a piece's."""
+    def sent(self, piece: Piece, start: int) -> Place:
+        """Note that the training process reads a field in reserved memory, and return its place."""
         with self._lock:
-            for piece in self._all:
-                if 0 <= (start := address - piece.address) < len(piece):
-                    piece.given += 1
-                    return piece.token, piece.owner, piece.descriptor, start
-        return None
+            return piece.sent(start)
 
-    def _begun(self, size: int, most: int) -> Piece | None:
+    def _first(self, size: int, use: Callable[[Piece], T | None]) -> T | None:
+        with self._lock:
+            if self._current is not None and (found := use(self._current)) is not None:
+                return found
+            self._current = self._begun(size)
+            return None if self._current is None else use(self._current)
+
+    def _begun(self, size: int) -> Piece | None:
         """Return a free piece, emptied, with room for so many bytes."""
-        room = most - sum(map(len, self._all))
+        size += _ALIGNMENT
+        room = max(_MOST_BYTES, _MOST_FIELDS * (_HEADER + size)) - sum(map(len, self._all))
         for piece in self._all:
             if _HEADER + size <= len(piece) + room and piece.is_free():
                 break
@@ -170,11 +172,8 @@ def pieces() -> _Pieces:
 
 
 def _reduce(data: SharedBytes) -> Any:
-    put = _pieces.put(data)
-    if put is None:
-        return bytes, (bytes(memoryview(data)),)
-    piece, start = put
-    return _take, (piece.token, piece.owner, piece.descriptor, start, len(data))
+    place = _pieces.put(data)
+    return (bytes, (bytes(memoryview(data)),)) if place is None else (_take, (len(data), *place))
 
 
 @dataclass
@@ -194,7 +193,7 @@ class _Opened:
         os.close(self.descriptor)
 
 
-def _take(token: bytes, worker: int, descriptor: int, start: int, size: int) -> bytes:
+def _take(size: int, token: bytes, worker: int, descriptor: int, start: int) -> bytes:
     with _lock:
         return _memory(token, worker, descriptor, start + size)[start : start + size]
 
@@ -236,8 +235,8 @@ def _open(token: bytes, path: str) -> _Opened:
 
 
 @cache
-def _is_ready() -> bool:
-    """Prepare a worker; return False if there is no memfd, or processes cannot open each other's descriptors."""
+def is_ready() -> bool:
+    """Return whether a worker can use the memory; False if there is no memfd, or processes cannot open each other's descriptors."""
     with suppress(AttributeError, OSError):
         descriptor = os.memfd_create("hand-over")
         try:
@@ -246,9 +245,6 @@ def _is_ready() -> bool:
         finally:
             os.close(descriptor)
         keep_memory()
-        from sagemaker_channels.torch_data import shared_tensors
-
-        shared_tensors.install()
         return True
     return False
 
@@ -268,6 +264,4 @@ _last: _Opened | None = None  # the one of these that was read last
 _lock = threading.Lock()  # A DataLoader with pin_memory reads batches in its own thread.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-    # A collection of what a worker inherits would copy the pages of all of it: 0.13 s with torch alone.
-    os.register_at_fork(after_in_child=gc.freeze)
 ForkingPickler.register(SharedBytes, _reduce)

@@ -1,10 +1,10 @@
-"""Sends a worker's batches of tensors through the shared memory of shared_memory.py.
+"""Batches of tensors, which workers send through the shared memory of shared_memory.py.
 
-torch's own way makes new shared memory for each tensor of a batch. The kernel allocates and clears its pages one by one, which
-takes longer than copying the images there by far, and for tensors of floats longer than decoding them. So in a worker
-`default_collate` stacks tensors in memory that the worker reuses, from which the training process copies the batch into memory of
-its own. Small tensors, such as labels, go through the queue by value: torch would connect to the worker for each. Tensors that are
-made in any other way are sent as torch does it.
+torch makes new shared memory for each tensor of a batch. The kernel allocates and clears its pages one by one, which takes longer
+than copying the images there by far, and for tensors of floats longer than decoding them. So `sendable` marks a batch's tensors as
+`SharedTensor`, which multiprocessing's pickler writes to memory that the worker reuses. The training process copies them into
+memory of its own. Small ones, such as labels, are pickled by value: torch would connect to the worker for each. Other tensors are
+sent as torch does it.
 """
 
 # ruff: noqa: TID253 - its name says that this file imports torch
@@ -19,73 +19,87 @@ from typing import Any
 
 import torch
 from torch.multiprocessing import reductions
-from torch.utils.data import get_worker_info
-from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_collate_fn_map
+from torch.utils.data import default_collate, get_worker_info
+from torch.utils.data._utils.collate import collate as collate_by
+from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
 from sagemaker_channels.torch_data.batch_memory import room
-from sagemaker_channels.torch_data.shared_memory import LEAST_BYTES, pieces, take_into
+from sagemaker_channels.torch_data.shared_memory import LEAST_BYTES, Piece, is_ready, pieces, take_into
 
 
-def install() -> None:
-    """Let this worker's default_collate and queues use the shared memory."""
-    default_collate_fn_map.update(_instead_of_torchs(_stacked))
-    reducing: Any = ForkingPickler
-    reducing.register(torch.Tensor, _reduce)
+class SharedTensor(torch.Tensor):
+    """A tensor that is cheap to send to another process of this machine, which receives a plain tensor."""
+
+    reserved: tuple[Piece, int] | None = None  # where it is in memory that both processes share
+    __torch_function__: Any = torch._C._disabled_torch_function_impl  # Its functions return plain tensors.
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        plain: Any = self.as_subclass(torch.Tensor)
+        return plain.__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: Any) -> torch.Tensor:
+        return self.as_subclass(torch.Tensor).clone()
 
 
-def collated(batch: list[Any]) -> Any:
-    """Do what torch's default_collate does, in a thread of the training process, with memory that is used again."""
-    return collate(batch, collate_fn_map={**default_collate_fn_map, **_instead_of_torchs(_stacked_here)})
+def collate(samples: list[Any]) -> Any:
+    """Make a batch as torch's default_collate does; the `collate_fn` of a DataLoader whose workers send it cheaply."""
+    return sendable(collated(samples))
 
 
-def _instead_of_torchs(function: Callable[..., Any]) -> dict[Any, Callable[..., Any]]:
-    """Return the function as that for tensors, unless the script has replaced torch's."""
-    return {torch.Tensor: function} if default_collate_fn_map[torch.Tensor] is collate_tensor_fn else {}
+def collated(samples: list[Any]) -> Any:
+    """Do what torch's default_collate does, in memory that is used again, unless the script has changed how tensors are stacked."""
+    is_torchs = default_collate_fn_map[torch.Tensor] is collate_tensor_fn
+    return collate_by(
+        samples, collate_fn_map={**default_collate_fn_map, **({torch.Tensor: _stacked} if is_torchs else {})}
+    )
 
 
-def _stacked_here(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> Any:
-    if not _are_plain(batch) or any(each.requires_grad for each in batch):
-        return collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    return torch.stack(list(batch), 0, out=_tensor(room(len(batch) * batch[0].nbytes), batch))
+def collating(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Return a loader's collate_fn; instead of torch's, one that uses memory again."""
+    return collated if function is default_collate else function
+
+
+def sendable(batch: Any) -> Any:
+    """Return a batch that its worker's queue sends through shared memory; elsewhere, and without such memory, as it is."""
+    return _marked(batch) if _is_sent() else batch
+
+
+def _is_sent() -> bool:
+    return get_worker_info() is not None and is_ready()
+
+
+def _marked(value: Any) -> Any:
+    if type(value) is torch.Tensor:
+        return value.as_subclass(SharedTensor) if _is_simple(value) else value
+    if type(value) is dict:
+        return {name: _marked(each) for name, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_marked, value))
+    return type(value)(*map(_marked, value)) if isinstance(value, tuple) and hasattr(value, "_fields") else value
 
 
 def _stacked(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> Any:
-    """Stack tensors, as torch's function for them does, in shared memory if there is room."""
-    if not _are_plain(batch) or get_worker_info() is None:
+    if not _are_plain(batch) or any(each.requires_grad for each in batch):
         return collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
     size = len(batch) * batch[0].nbytes
-    if size < LEAST_BYTES:
-        return torch.stack(list(batch))
-    reserved = pieces().reserve(size)
-    if reserved is None:
-        return collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    piece, memory = reserved
+    found = pieces().reserve(size) if size >= LEAST_BYTES and _is_sent() else None
+    piece, start, memory = found or (None, 0, room(size))
+    stacked = torch.stack(list(batch), 0, out=_tensor(batch[0].dtype, (len(batch), *batch[0].shape), memory))
+    if piece is None:
+        return stacked
     weakref.finalize(memory, piece.ended.append, None).atexit = False  # The tensor and its views keep it alive.
-    return torch.stack(list(batch), 0, out=_tensor(memory, batch))
+    shared: Any = stacked.as_subclass(SharedTensor)
+    shared.reserved = piece, start
+    return shared
 
 
 def _are_plain(batch: Sequence[torch.Tensor]) -> bool:
     """Return whether tensors are of one kind that is nothing but its bytes, and not empty."""
     first = batch[0]
     plain = first.layout is torch.strided and first.device.type == "cpu" and not (first.is_quantized or first.is_nested)
-    alike = plain and all(each.dtype is first.dtype and each.shape == first.shape for each in batch)
+    forms = {(type(each), each.dtype, each.shape) for each in batch} if plain else ()
+    alike = len(forms) == 1 and type(first) is torch.Tensor
     return bool(alike and first.nbytes > 0)
-
-
-def _tensor(memory: Any, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-    return _by_value(batch[0].dtype, (len(batch), *batch[0].shape), memory)
-
-
-def _reduce(tensor: torch.Tensor) -> Any:
-    """Return how a tensor is pickled for another process."""
-    if size := tensor.nbytes if _is_simple(tensor) else 0:
-        if size >= LEAST_BYTES and (place := pieces().sent(tensor.data_ptr())) is not None:
-            return _take, (tensor.dtype, tuple(tensor.shape), size, *place)
-        if size < LEAST_BYTES and get_worker_info() is not None:
-            data = bytearray(ctypes.string_at(tensor.data_ptr(), size))
-            return _by_value, (tensor.dtype, tuple(tensor.shape), data)
-    reduce: Callable[[torch.Tensor], Any] = reductions.reduce_tensor
-    return reduce(tensor)
 
 
 def _is_simple(tensor: Any) -> bool:
@@ -93,15 +107,31 @@ def _is_simple(tensor: Any) -> bool:
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.is_contiguous():
         return False
     kinds = (tensor.requires_grad, tensor.is_quantized, tensor.is_conj(), tensor.is_neg(), tensor.is_shared())
-    return not any(kinds)
+    return tensor.nbytes > 0 and not any(kinds)
+
+
+def _reduce(tensor: SharedTensor) -> Any:
+    if not _is_simple(tensor):  # A collate_fn has changed it.
+        plain = tensor.detach().as_subclass(torch.Tensor).requires_grad_(tensor.requires_grad)
+        return reductions.reduce_tensor(plain)  # type: ignore[no-untyped-call]
+    data = memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
+    if len(data) < LEAST_BYTES:
+        return _tensor, (tensor.dtype, tuple(tensor.shape), bytearray(data))
+    place = pieces().sent(*tensor.reserved) if tensor.reserved else pieces().put(data)
+    if place is not None:
+        return _take, (tensor.dtype, tuple(tensor.shape), len(data), *place)
+    return reductions.reduce_tensor(tensor.as_subclass(torch.Tensor))  # type: ignore[no-untyped-call]
 
 
 def _take(dtype: torch.dtype, shape: tuple[int, ...], size: int, *place: Any) -> torch.Tensor:
     # In one thread: torch's own copy would use them all, and take the cores on which the workers decode.
     array = room(size)
     take_into(array, *place)
-    return _by_value(dtype, shape, array)
+    return _tensor(dtype, shape, array)
 
 
-def _by_value(dtype: torch.dtype, shape: tuple[int, ...], data: Any) -> torch.Tensor:
+def _tensor(dtype: torch.dtype, shape: tuple[int, ...], data: Any) -> torch.Tensor:
     return torch.frombuffer(data, dtype=dtype).view(shape)
+
+
+ForkingPickler.register(SharedTensor, _reduce)

@@ -16,6 +16,7 @@ from sagemaker_channels.epoch.states import State
 from sagemaker_channels.errors import whole_number
 from sagemaker_channels.torch_data.positions import PositionedLoader, check_dataset
 from sagemaker_channels.torch_data.shared_memory import shared
+from sagemaker_channels.torch_data.shared_tensors import collating, sendable
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 
 
@@ -51,7 +52,7 @@ class WorkerLoader(PositionedLoader):
     ) -> None:
         check_dataset(dataset, "WorkerLoader")
         size = whole_number("batch_size", batch_size, 1)
-        self._batches = _Batches(dataset, size, collate_fn, drops_last=drop_last)
+        self._batches = _Batches(dataset, size, collating(collate_fn), drops_last=drop_last)
         super().__init__(self._batches, None, collate_fn=_as_it_is, **how)
         self._read_by(dataset, size, max(1, self.num_workers), drops_last=drop_last)
 
@@ -93,7 +94,7 @@ class _Batches(IterableDataset[Any]):
             made = made if info is None else map(shared, made)
             while batch := list(islice(made, self._size)):
                 if len(batch) == self._size or not self._drops_last:
-                    yield reader, samples.state_dict(at_end=True), self._collate(batch)
+                    yield reader, samples.state_dict(at_end=True), sendable(self._collate(batch))
                 del batch
 
 

@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
+from sagemaker_channels import collate
 from sagemaker_channels.torch_data import shared_memory
 from sagemaker_channels.torch_data.shared_memory import LEAST_BYTES, shared
-from sagemaker_channels.torch_data.shared_tensors import collated
+from sagemaker_channels.torch_data.shared_tensors import collated, sendable
 
 SIZE = LEAST_BYTES
 TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int16, torch.uint8, torch.bool, torch.complex64)
@@ -45,32 +47,35 @@ class Images(Samples):
 
 
 def batches(dataset: Samples, size: int = 4, **options: Any) -> list[Any]:
-    return list(DataLoader(dataset, size, num_workers=1, **options))
+    return list(DataLoader(dataset, size, num_workers=1, **{"collate_fn": collate, **options}))
 
 
 def as_floats(samples: list[Any]) -> Any:
-    return default_collate(samples).float()
+    return collate(samples).float()
 
 
 def as_views(samples: list[Any]) -> Any:
     """A row, a transposed batch, one that needs a gradient, and one that is changed after it was stacked."""
-    row, turned, floats = default_collate(samples)[0], default_collate(samples).T, default_collate(samples)
+    row, turned, floats = collate(samples)[0], collate(samples).T, collate(samples)
     floats += 1
-    grown = default_collate([each.float() for each in samples]).requires_grad_()
+    grown = collate([each.float() for each in samples]).requires_grad_()
     return row, turned, floats, grown
 
 
 def as_copies(samples: list[Any]) -> Any:
     """A copy, and what a script that stores its batches reads back; the batch itself is shared memory all the time."""
-    batch, stored = default_collate(samples), io.BytesIO()
+    batch, stored = collate(samples), io.BytesIO()
     torch.save(batch, stored)
     stored.seek(0)
     return copy.deepcopy(batch), torch.load(stored), pickle.loads(pickle.dumps(batch)), batch
 
 
 def number_of_pieces(samples: list[Any]) -> Any:
-    opened = [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
-    return default_collate(samples)[:, :1].clone(), sum("memfd:hand-over" in each for each in opened)
+    opened = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # The queue's thread has just closed it.
+            opened.append(str(entry.readlink()))
+    return sendable((collate(samples)[:, :1].clone(), sum("memfd:hand-over" in each for each in opened)))
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
@@ -106,11 +111,23 @@ def test_without_room_batches_are_sent_as_torch_does(
 ) -> None:
     monkeypatch.setattr(shared_memory, "_PIECE_BYTES", 100_000)
     monkeypatch.setattr(shared_memory, "_MOST_BYTES", pieces * 150_000)
-    monkeypatch.setattr(shared_memory, "_MOST_TENSORS", 0)
+    monkeypatch.setattr(shared_memory, "_MOST_FIELDS", 0)
     found = batches(Images(80), 2, prefetch_factor=prefetch)
     assert [batch[:, -1].tolist() for batch in found] == [[number, number + 1] for number in range(0, 80, 2)]
     if not pieces:
         assert all(batch.is_shared() for batch in found)
+
+
+def of_torch(samples: list[Any]) -> Any:
+    return {"images": [sendable(torch.cat([each[None] for each in samples]))], "count": len(samples)}
+
+
+def test_batch_of_any_collate_fn_can_be_sent() -> None:
+    """As a WorkerLoader sends it."""
+    for number, batch in enumerate(batches(Images(40), collate_fn=of_torch)):
+        [images] = batch["images"]
+        assert type(images) is torch.Tensor and not images.is_shared()
+        assert images[:, 7].tolist() == [4 * number + each for each in range(batch["count"])]
 
 
 def test_collate_fn_may_change_the_batch() -> None:
