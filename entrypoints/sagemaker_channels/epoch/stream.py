@@ -50,9 +50,10 @@ class StreamSource:
     def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> StreamReader:
         return StreamReader(self, *of_host(self._host, history, index, count), at)
 
-    def samples(self, index: int) -> Generator[Sample, None, None]:
-        """Yield all samples to one of the readers."""
-        cursor = Cursor(0, self.damage.skip if self.damage.most else None)
+    def samples(self, index: int, turns: tuple[int, int]) -> Generator[Sample, None, None]:
+        """Yield all samples to one of the readers; those whose turn it is not may be without content."""
+        # After damage, the readers must agree on the number of samples. So if it is skipped, each of them checks all.
+        cursor = Cursor(0, self.damage.skip, (0, 1)) if self.damage.most else Cursor(0, None, turns)
         stream = tee.open_stream(
             self.channel, self.epoch, self.readers, reader=index, may_grow=lambda: self.damage.has_skipped
         )
@@ -112,7 +113,9 @@ class StreamReader(Positioned):
                 return
             if self.part:
                 self.source.owed = self
-            with closing(self.source.samples(self.index)) as samples:
+            is_every = not self.history and self.source.seed is None  # Otherwise the sizes of all samples are needed.
+            turns = (self.index, self.count) if is_every else (0, 1)
+            with closing(self.source.samples(self.index, turns)) as samples:
                 left = self._left(samples)
                 if self.source.seed is not None:
                     yield from self._blocks(left)

@@ -117,9 +117,9 @@ def _is_kept(table: Table, new: Request) -> bool:
     return is_expected and len(alike) == len(table) and (new.epoch, new.readers, new.launch) in alike
 
 
-def are_complete(table: Table, own: Request) -> bool:
-    """Return whether all readers have asked for an epoch or a later one."""
-    return sum(each.epoch >= own.epoch for each in table.values()) >= own.readers
+def asked(table: Table, own: Request) -> int:
+    """Return how many readers have asked for an epoch or a later one."""
+    return sum(each.epoch >= own.epoch for each in table.values())
 
 
 def are_behind(table: Table, own: Request) -> bool:
@@ -127,10 +127,9 @@ def are_behind(table: Table, own: Request) -> bool:
     return any(each.is_reading(each.epoch) for each in table.values() if each.epoch < own.epoch)
 
 
-def why_given_up(table: Table, own: Request, waited: float) -> str:
-    """Return why the missing readers of an epoch are not waited for any more; empty if they are."""
-    asked = [each for each in table.values() if each.epoch >= own.epoch]
-    names = sorted({each.rank for each in asked})
+def why_given_up(table: Table, own: Request, most: int, waited: float) -> str:
+    """Return why the missing readers of an epoch are not waited for any more; empty if they are. `most` have asked at a time."""
+    names = sorted({each.rank for each in table.values() if each.epoch >= own.epoch})
     ended = {each.rank for each in table.values() if each.rank not in names and not is_running(*each.owner)}
     if ended:
         return (
@@ -145,7 +144,7 @@ def why_given_up(table: Table, own: Request, waited: float) -> str:
         )
     if waited > fifo.wait_seconds():
         return (
-            f"only {len(asked)} of this host's {own.readers} readers connected within {fifo.wait_seconds():g} s "
+            f"only {most} of this host's {own.readers} readers connected within {fifo.wait_seconds():g} s "
             f"({', '.join(names)}); all ranks and workers must read the channel at the same time"
         )
     return ""

@@ -88,12 +88,13 @@ def open_stream(
 def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> ring.RingStream:
     """Wait until all readers have asked and the FIFO has a writer, and open the ring, or make it."""
     pending: fifo.PendingFifo | None = None
-    since, pause = time.monotonic(), 0.001
+    since, pause, most = time.monotonic(), 0.001, 0
     try:
         while True:
             with fifo_numbers.locked(channel):
                 table = host_readers.table_of(channel)
-                if pending is None and host_readers.are_complete(table, own):
+                most = max(most, host_readers.asked(table, own))  # Others that give up, too, remove their requests.
+                if pending is None and host_readers.asked(table, own) >= own.readers:
                     owners = Processes(started={each.owner[0]: each.owner[1] for each in table.values()})
                     pending, since = fifo.PendingFifo(channel, own.epoch, owners), time.monotonic()
                 if pending is not None and (about := _open_ring(channel, own, table, pending)):
@@ -105,7 +106,7 @@ def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> rin
                     raise pending.timeout_error(patience)
             elif host_readers.are_behind(table, own):
                 since = time.monotonic()
-            elif reason := host_readers.why_given_up(table, own, seconds):
+            elif reason := host_readers.why_given_up(table, own, most, seconds):
                 raise ChannelError(f"channel {channel.name!r}, epoch {own.epoch}: {reason}")
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS)

@@ -14,21 +14,31 @@ from typing import Protocol, runtime_checkable
 
 from sagemaker_channels.errors import CorruptError, corrupt
 from sagemaker_channels.records.window import CHUNK
-from sagemaker_channels.sample import ByteStream
+from sagemaker_channels.sample import ByteStream, Sample
+
+OTHER: Sample = {}  # in place of a sample that is not needed
 
 
 class Cursor:
     """The position to start at, `start`, and before each sample that of the next one, `position`.
 
     `skips` is called with each damage after which the format can find the next record, and raises an error if there is too much.
+    `turns` is (i, n) if only every n-th sample from the i-th on is needed. A format may then yield OTHER in place of the rest,
+    without copying or checking them.
     """
 
-    __slots__ = ("position", "skips", "start")
+    __slots__ = ("position", "skips", "start", "turns")
 
-    def __init__(self, start: int = 0, skips: Callable[[CorruptError], None] | None = None) -> None:
+    def __init__(
+        self,
+        start: int = 0,
+        skips: Callable[[CorruptError], None] | None = None,
+        turns: tuple[int, int] = (0, 1),
+    ) -> None:
         self.start = start
         self.position = start
         self.skips = skips
+        self.turns = turns
 
     def skip(self, error: CorruptError) -> None:
         """Return if reading may continue after this damage; otherwise raise the error."""

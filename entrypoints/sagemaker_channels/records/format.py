@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from sagemaker_channels.errors import ChannelError, corrupt
-from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.cursor import OTHER, Cursor
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
 
 _PARAMETER = re.compile(r"""\s*([\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;"]*)\s*(?:;|$)""", re.DOTALL)
@@ -81,6 +81,9 @@ class Format:
         decode, offset = self.decode, cursor.start
         start: Sample = {} if key is None else {KEY: key}
         for record in self.framing.split(stream, key, cursor):
+            if record is OTHER:
+                yield record
+                continue
             try:
                 sample = start | decode(record[DATA])
             except ValueError as error:

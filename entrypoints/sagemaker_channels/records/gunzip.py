@@ -97,6 +97,13 @@ class _Begun:
     def readinto(self, buffer: memoryview, /) -> int:
         return self._head.readinto(buffer) or self._stream.readinto(buffer)
 
+    def skip(self, size: int) -> int:
+        """Skip up to so many bytes, and return how many; 0 only at the end."""
+        if count := len(self._head.read(size)):
+            return count
+        skip = getattr(self._stream, "skip", None)
+        return int(skip(size)) if skip else len(self._stream.read(min(size, CHUNK)))
+
     def close(self) -> None:
         self._stream.close()
 
@@ -133,7 +140,7 @@ def _content(
         if content.is_gzip:
             raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
         signatures.check(content.head, key)
-    inner = Cursor(-cursor.start, cursor.skips)
+    inner = Cursor(-cursor.start, cursor.skips, cursor.turns)
     for sample in read(content, key, inner):
         cursor.position = -inner.position
         yield sample

@@ -14,13 +14,16 @@ from io import BytesIO
 from sagemaker_channels.sample import ByteStream
 
 CHUNK = 1 << 20  # bytes: the largest pipe buffer without privileges, and small enough for the CPU's cache
+_SKIPPING_CHUNK = 1 << 15
 
 
 class Window:
     """The rest of a stream. `view[position:end]` has been read but not taken yet."""
 
-    def __init__(self, stream: ByteStream, before: int = 0) -> None:
-        self.view = memoryview(bytearray(CHUNK))
+    def __init__(self, stream: ByteStream, before: int = 0, *, skips: bool = False) -> None:
+        # If most of the stream will be skipped, little is read ahead of that.
+        self.view = memoryview(bytearray(_SKIPPING_CHUNK if skips else CHUNK))
+        self._skip = getattr(stream, "skip", None)
         self.position = 0
         self.end = 0
         self.before = before  # bytes of the stream before the view's
@@ -71,6 +74,9 @@ class Window:
             step = min(missing, self.end - self.position)
             self.position += step
             missing -= step
+            while missing and self._skip is not None and (step := self._skip(missing)):
+                self.before += step
+                missing -= step
             if missing == 0 or not self.refill():
                 return size - missing
 

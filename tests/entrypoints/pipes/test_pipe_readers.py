@@ -20,8 +20,11 @@ from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.records import SHORT_NAMES
 from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.records.recordio import image_recordio, recordio
+from sagemaker_channels.sample import KEY
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -193,5 +196,24 @@ def test_damaged_stream_raises_in_every_reader_after_its_good_samples(environmen
     records = BytesIO()
     recordio.write(records, [image_recordio.encode(b"image"), b"short"])
     feed("images", lambda epoch: records.getvalue())
-    for error in side_by_side(environment, "images", 2, format="image-recordio"):
-        assert isinstance(error, CorruptError) and str(error).startswith("channel 'images': byte ")
+    first, error = side_by_side(environment, "images", 2, format="image-recordio")
+    assert len(first) == 1  # It does not decode the other reader's samples.
+    assert isinstance(error, CorruptError) and str(error).startswith("channel 'images': byte ")
+
+
+@pytest.mark.parametrize("name", ["tar", "recordio", "image-recordio", "tfrecord", "tfrecord-example", "lines"])
+def test_readers_do_not_copy_the_samples_of_others(name: str) -> None:
+    """A format may leave out what is not needed, whatever its size: smaller than a window, larger, or empty."""
+    form = SHORT_NAMES[name]
+    assert form.write is not None
+    data = BytesIO()
+    payloads = [b"%d " % number * (number * number % 70_001) for number in range(40)]
+    form.write(data, (form.example(number, payload) for number, payload in enumerate(payloads)))
+    every = list(form.split(BytesIO(data.getvalue())))
+    for count in (2, 3, 8):
+        for index in range(count):
+            found = list(form.split(BytesIO(data.getvalue()), None, Cursor(turns=(index, count))))
+            assert found[index::count] == every[index::count]
+            assert len(found) == len(every)
+            others = [sample for number, sample in enumerate(found) if number % count != index]
+            assert name == "lines" or not any(value for sample in others for key, value in sample.items() if key != KEY)

@@ -57,6 +57,29 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
         sample[field] = data
 
 
+class Turns:
+    """Which members belong to every n-th sample, from the i-th on: `grouped`'s rule."""
+
+    def __init__(self, index: int, count: int) -> None:
+        self._number, self._index, self._count = -1, index, count
+        self._group: str | None = None
+
+    def end_group(self) -> None:
+        """Begin another sample with the next member."""
+        self._group = None
+
+    def wants(self, name: str) -> bool:
+        """Return whether the next member, of this name, is needed."""
+        slash = name.rfind("/") + 1
+        dot = name.find(".", slash)
+        if dot == slash:
+            return False  # hidden
+        group = name if dot < 0 else name[:dot]
+        if group != self._group:
+            self._group, self._number = group, self._number + 1
+        return self._number % self._count == self._index
+
+
 def members_of(sample: Sample) -> list[tuple[str, bytes]]:
     """Return a sample's members, names and contents. Raises ValueError if it would not be read back from them."""
     key = sample.get(KEY)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from sagemaker_channels.errors import corrupt
 from sagemaker_channels.records.archives import tar_write
-from sagemaker_channels.records.archives.members import grouped
+from sagemaker_channels.records.archives.members import Turns, grouped
 from sagemaker_channels.records.archives.tar_headers import SPARSE, TIME, is_header, parse, pax, text
 from sagemaker_channels.records.archives.tar_write import BLOCK
 from sagemaker_channels.records.cursor import Cursor, go_to
@@ -51,7 +51,9 @@ _REFUSED = {
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples of one or more joined archives; see the module for what a sample is. Positions are bytes."""
     go_to(stream, cursor.start, key)
-    return grouped(_members(Window(stream, cursor.start), key), key, cursor)
+    turns = Turns(*cursor.turns) if cursor.turns[1] > 1 else None
+    window = Window(stream, cursor.start, skips=cursor.turns[1] > 3)
+    return grouped(_members(window, key, turns), key, cursor)
 
 
 def _is_own(head: bytes) -> bool:
@@ -59,10 +61,11 @@ def _is_own(head: bytes) -> bool:
     return head.startswith(b"ustar", 257) or is_header(head)
 
 
-def _members(window: Window, key: str | None) -> Iterator[tuple[str | None, bytes, int, int]]:
+def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[tuple[str | None, bytes, int, int]]:
     """Yield every file of a stream of archives: name, content, offset of its header, and its position.
 
-    A name of None marks the end of an archive, with the position of what follows.
+    Without the content of samples whose turn it is not. A name of None marks the end of an archive, with the position of what
+    follows.
     """
     own: dict[str, str] = {}  # for the next member, with GNU's long name
     inside = False  # of an archive: its end marker is still to come
@@ -96,7 +99,8 @@ def _members(window: Window, key: str | None) -> Iterator[tuple[str | None, byte
                 break
             inside, begin = True, window.before + place
             window.position = place = after
-            yield name, view[header + BLOCK : stop].tobytes(), window.before + header, begin
+            data = view[header + BLOCK : stop].tobytes() if turns is None or turns.wants(name) else b""
+            yield name, data, window.before + header, begin
             begin = -1
         offset = window.offset
         block = take(BLOCK)
@@ -110,6 +114,8 @@ def _members(window: Window, key: str | None) -> Iterator[tuple[str | None, byte
                 raise corrupt(key, offset, _NO_MEMBER)
             offset += BLOCK
             is_lone = inside
+            if turns is not None:
+                turns.end_group()
             if inside:
                 yield None, b"", offset, offset
             inside, begin = False, -1
@@ -144,7 +150,12 @@ def _members(window: Window, key: str | None) -> Iterator[tuple[str | None, byte
         if size > most:
             raise too_large(key, offset, f"member {name!r} has {size:,} bytes", most)
         padding = -size % BLOCK
-        data = take(size, padding)
+        is_file = not describes and kind != _DUMP_DIR and not name.endswith("/")
+        if is_file and turns is not None and not turns.wants(name):
+            window.skip(size + padding)
+            data = b""
+        else:
+            data = take(size, padding)
         header, offset = offset, offset + BLOCK + size + padding
         if window.before + window.position != offset:
             raise corrupt(key, header, f"the stream ends at byte {window.offset}, inside this member of {size} bytes")

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import BinaryIO
 
 from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
-from sagemaker_channels.records.cursor import Cursor, go_to
+from sagemaker_channels.records.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.records.format import Format
 from sagemaker_channels.records.gunzip import unzipped
 from sagemaker_channels.records.sizes import max_sample_bytes, too_large
@@ -41,9 +41,11 @@ def payloads(stream: ByteStream, key: str | None = None, cursor: Cursor | None =
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples of an uncompressed stream; built inline, since a function call for each small record is slow."""
     go_to(stream, cursor.start, key)
-    window = Window(stream, cursor.start)
+    first, others = cursor.turns[0], cursor.turns[1] - 1
+    window = Window(stream, cursor.start, skips=others > 2)
     view = window.view
     last = -1  # the length before
+    left = first  # records that are not needed, before the next one that is
     while True:
         # Whole records in the window: nearly all of them, so without a call for each. They begin at multiples of four bytes
         # from the first, and reading words of memory is faster than struct. (On a big-endian machine no word is the magic
@@ -56,7 +58,12 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
             after = place + (length + 11 >> 2)
             if after > count:  # also if it is a part, whose flag makes the length huge
                 break
-            if length == last and after + 2 <= count and words[after + 1] == length:
+            if left:
+                left -= 1
+                place = after
+                cursor.position = offset + 4 * after
+                yield OTHER
+            elif others == 0 and length == last and after + 2 <= count and words[after + 1] == length:
                 # After three of one length, more may follow, and struct unpacks them much faster than slices do.
                 stride = after - place
                 run = view[start + 4 * place : start + 4 * (count - (count - place) % stride)]
@@ -68,7 +75,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
                     yield {DATA: payload} if key is None else {KEY: key, DATA: payload}
                 place = position - offset >> 2
             else:
-                last = length
+                last, left = length, others
                 begin = start + 4 * place + 8
                 place = after
                 cursor.position = offset + 4 * after
@@ -77,7 +84,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
         window.position = start + 4 * place
         # One record that spans windows, is split in parts or is damaged.
         try:
-            whole = take(window, key)
+            whole = take(window, key, skips=left > 0)
         except CorruptError as error:
             cursor.skip(error)
             window.scan(partial(_is_record, window), 8, 4)
@@ -86,7 +93,12 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
         if whole is None:
             return
         cursor.position = window.offset
-        yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
+        if left:
+            left -= 1
+            yield OTHER
+        else:
+            left = others
+            yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
 
 
 def unwrapped(
@@ -115,8 +127,8 @@ def is_own(head: bytes) -> bool:
     return head.startswith(MAGIC_BYTES)
 
 
-def take(window: Window, key: str | None) -> bytes | None:
-    """Return the payload of the next record, with its parts joined; None at the stream's end."""
+def take(window: Window, key: str | None, *, skips: bool = False) -> bytes | None:
+    """Return the payload of the next record, with its parts joined, or skip it; None at the stream's end."""
     parts: list[bytes] = []
     held = 0  # bytes of the parts
     started = window.offset
@@ -134,8 +146,8 @@ def take(window: Window, key: str | None) -> bytes | None:
         held += length
         if held > CHUNK and held > (most := max_sample_bytes()):
             raise too_large(key, offset, f"a record of {held:,} bytes", most)
-        parts.append(window.take(length))
-        if missing := length - len(parts[-1]) + (-length & 3) - window.skip(-length & 3):
+        parts.append(b"" if skips else window.take(length))
+        if missing := length - len(parts[-1]) + (-length & 3) - window.skip((length if skips else 0) + (-length & 3)):
             raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
         if flag in (_WHOLE, _LAST):
             return MAGIC_BYTES.join(parts)

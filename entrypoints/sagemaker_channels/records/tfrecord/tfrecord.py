@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from sagemaker_channels.errors import CorruptError, corrupt
-from sagemaker_channels.records.cursor import Cursor, go_to
+from sagemaker_channels.records.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.records.format import Format
 from sagemaker_channels.records.gunzip import unzipped
 from sagemaker_channels.records.sizes import max_sample_bytes, too_large
@@ -35,7 +35,8 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     """Yield the samples of an uncompressed stream; positions are bytes."""
     crc32c = _crc32c()
     go_to(stream, cursor.start, key)
-    window = Window(stream, cursor.start)
+    left, others = cursor.turns[0], cursor.turns[1] - 1  # `left` records are not needed, before the next one that is
+    window = Window(stream, cursor.start, skips=others > 2)
     view = window.view
     unpack, unpack_footer = _HEADER.unpack_from, _FOOTER.unpack_from
     known: set[tuple[int, int]] = set()  # headers whose checksum was right: lengths repeat
@@ -53,34 +54,46 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
             stop = place + 12 + header[0]
             if stop + 4 > end:
                 break
+            if left:
+                left -= 1
+                window.position = place = stop + 4
+                cursor.position = window.before + place
+                yield OTHER
+                continue
             piece = view[place + 12 : stop]
             crc = crc32c(piece)
             if unpack_footer(view, stop)[0] != ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF:
                 break
             window.position = place = stop + 4
             cursor.position = window.before + place
+            left = others
             data = piece.tobytes()  # faster than bytes()
             yield {DATA: data} if key is None else {KEY: key, DATA: data}
         # One record that spans windows or is damaged.
-        whole = _record(window, key, cursor)
+        whole = _record(window, key, cursor, skips=left > 0)
         if whole is None:
             return
         cursor.position = window.offset
-        yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
+        if left:
+            left -= 1
+            yield OTHER
+        else:
+            left = others
+            yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
 
 
-def _record(window: Window, key: str | None, cursor: Cursor) -> bytes | None:
+def _record(window: Window, key: str | None, cursor: Cursor, *, skips: bool) -> bytes | None:
     """Return the next record's payload, that after the damage if the cursor skips it; None at the stream's end."""
     while True:
         try:
-            return _next(window, key)
+            return _next(window, key, skips=skips)
         except CorruptError as error:
             cursor.skip(error)
             window.scan(lambda: _is_header(window.view[window.position : window.position + 12]), 12, 1)
 
 
-def _next(window: Window, key: str | None) -> bytes | None:
-    """Return the next record's payload; None at the stream's end."""
+def _next(window: Window, key: str | None, *, skips: bool) -> bytes | None:
+    """Return the next record's payload, or skip it; None at the stream's end."""
     offset = window.offset
     header = window.take(12)
     if not header:
@@ -92,12 +105,13 @@ def _next(window: Window, key: str | None) -> bytes | None:
     length: int = _HEADER.unpack(header)[0]
     if length > CHUNK and length > (most := max_sample_bytes()):
         raise too_large(key, offset, f"a record of {length:,} bytes", most)
-    payload = window.take(length)
+    payload = b"" if skips else window.take(length)
+    skipped = window.skip(length) if skips else 0
     footer = window.take(4)
-    missing = length + 4 - len(payload) - len(footer)
+    missing = length + 4 - len(payload) - skipped - len(footer)
     if missing:
         raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
-    if masked(_crc32c()(payload)) != _FOOTER.unpack(footer)[0]:
+    if not skips and masked(_crc32c()(payload)) != _FOOTER.unpack(footer)[0]:
         raise _corrupt(key, offset, "the checksum of the payload is wrong")
     return payload
 
