@@ -124,12 +124,13 @@ class ThreadLoader(PositionedLoader):
         """Return the batch of a list of samples; NOTHING if all of them are skipped, or the loop was left."""
         make, batch = self.dataset.maker(samples), item.samples
         if make is not None:
-            batch = []
-            for number in range(len(item.samples)):
+            batch, found, place = [], item.samples, _Place(item.before)
+            for number in range(len(found)):
                 if stop.is_set():
                     return NOTHING
-                sample, item.samples[number] = item.samples[number], None  # frees it as soon as it is transformed
-                if (sample := make(sample, partial(_place, item.before, number))) is not NOTHING:
+                sample, found[number] = found[number], None  # frees it as soon as it is transformed
+                place.number = number
+                if (sample := make(sample, place)) is not NOTHING:
                     batch.append(sample)
         return self._collated(batch) if batch else NOTHING
 
@@ -138,5 +139,13 @@ class ThreadLoader(PositionedLoader):
         return pinned(made) if self.pin_memory and torch.accelerator.is_available() else made  # type: ignore[no-untyped-call]
 
 
-def _place(before: Mark, number: int) -> str:
-    return f"it is sample {number + 1} after the one of which {place_of(before.positions[0])}"
+class _Place:
+    """Where a sample of a batch is, in words; one for all of them, since a function for each would be noticeable."""
+
+    __slots__ = ("before", "number")
+
+    def __init__(self, before: Mark) -> None:
+        self.before, self.number = before, 0
+
+    def __call__(self) -> str:
+        return f"it is sample {self.number + 1} after the one of which {place_of(self.before.positions[0])}"

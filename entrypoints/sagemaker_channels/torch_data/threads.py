@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sagemaker_channels.torch_data.loader import ThreadLoader
 
 _AHEAD = 2  # batches that each thread makes in advance
+_STEP = 16  # samples that are read before the next look at whether the loop was left
 _LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a silent FIFO is left behind
 
 
@@ -104,13 +105,23 @@ class Threads:
         size, before = self._loader.batch_size, samples.mark()
         with closing(samples):
             items = iter(self._loader.dataset.read(samples))
-            while batch := [item for item in islice(items, size) if not self._stop.is_set()]:
+            while batch := self._next(items, size):
                 if self._stop.is_set() or (len(batch) < size and self._loader.drop_last):
                     return
                 after = samples.mark(at_end=True)
                 yield SampleList(batch, before, after)
                 del batch
                 before = after
+
+    def _next(self, items: Iterator[Any], size: int) -> list[Any]:
+        """Return the next samples, fewer at the end or after the loop was left."""
+        batch: list[Any] = []
+        while not self._stop.is_set():
+            wanted = len(batch) + min(_STEP, size - len(batch))
+            batch += islice(items, wanted - len(batch))
+            if len(batch) < wanted or wanted == size:
+                break
+        return batch
 
     def _make(self, number: int, cores: int) -> None:
         """Make batches of the next lists, of whichever reader."""

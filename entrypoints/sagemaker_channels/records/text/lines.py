@@ -15,7 +15,7 @@ from io import BytesIO
 from typing import BinaryIO
 
 from sagemaker_channels.records import gunzip, signatures
-from sagemaker_channels.records.cursor import Cursor, go_to
+from sagemaker_channels.records.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.records.format import Format
 from sagemaker_channels.records.sizes import MAX_TEXT_BYTES, max_sample_bytes, too_large
 from sagemaker_channels.records.window import CHUNK
@@ -31,6 +31,7 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor, *, with_returns: 
     position = cursor.start
     go_to(stream, position, key)
     most = max_sample_bytes(MAX_TEXT_BYTES)
+    left, count = cursor.turns
     begun = BytesIO()  # the beginning of a line longer than a chunk: it grows and returns its bytes without copies
     while chunk := stream.read(CHUNK):
         lines = chunk.split(b"\n")
@@ -40,6 +41,14 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor, *, with_returns: 
             begun.write(lines[0])
             lines[0] = begun.getvalue()
             begun = BytesIO()
+        if count > 1:  # Only every count-th line is needed, and no position between them.
+            needed = [line.removesuffix(b"\r") if returns else line for line in lines[left::count]]
+            every = [OTHER] * len(lines)
+            every[left::count] = [{DATA: line} if key is None else {KEY: key, DATA: line} for line in needed]
+            left = (left - len(lines)) % count
+            cursor.position = position = position + sum(map(len, lines)) + len(lines)
+            yield from every
+            lines.clear()
         for line in lines:
             position += len(line) + 1
             cursor.position = position
