@@ -13,7 +13,7 @@ import errno
 import io
 import shutil
 import tempfile
-from typing import Any, cast
+from typing import Any
 
 from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.sample import ByteStream
@@ -75,12 +75,10 @@ class SeekableFile(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill the buffer, except at the object's end."""
-        view = memoryview(buffer).cast("B")[: max(0, self.size - self._place)]
-        done = 0
-        while done < len(view) and (count := self._readinto(view[done:])):
-            done += count
-        self._place += done
-        return done
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return the next `size` bytes, fewer only at the object's end."""
@@ -99,13 +97,6 @@ class SeekableFile(io.RawIOBase):
             self._copy.close()
             self._copy = None
         super().close()
-
-    def _readinto(self, view: memoryview) -> int:
-        if self._copy is not None and not hasattr(self._copy, "readinto"):  # before Python 3.11
-            data = self._copy.read(len(view))
-            view[: len(data)] = data
-            return len(data)
-        return cast(int, self._source.readinto(view))
 
 
 def _copy(source: Any, copy: Any) -> None:
