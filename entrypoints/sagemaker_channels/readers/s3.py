@@ -42,7 +42,7 @@ WHOLE_BYTES = 4 << 20
 HELD_BYTES, FAR_BYTES = 24 << 20, 48 << 20
 _LIMITS = Limits(held_bytes=HELD_BYTES, far_bytes=FAR_BYTES, piece_bytes=RANGE_BYTES, whole_bytes=WHOLE_BYTES)
 
-# A process compares so many whole objects of a bucket with their listing, and then one in so many.
+# A process compares so many whole objects of a bucket with their listing, and then one in so many, and all of RANGE_BYTES and more.
 _COMPARED = 16
 _counting = threading.Lock()  # guards the counts of fetched bytes
 
@@ -92,7 +92,7 @@ class S3Object(Fetchable):
         if os.environ.get(contract.COMPARE_VARIABLE) == "all":
             return self._listed.version != version_of(md5(data, usedforsecurity=False).hexdigest())
         number = next(numbers_of(self._bucket))
-        return number < _COMPARED or number % _COMPARED == 0
+        return number < _COMPARED or number % _COMPARED == 0 or self.size >= RANGE_BYTES
 
     def _all_of_it(self, count: int) -> bool:
         """Count fetched bytes; return whether a whole object's worth has arrived since this last returned True."""

@@ -169,6 +169,18 @@ def test_etags_are_requested_for_some_objects_unless_all_are_compared(
             read_all(tmp_path, "s3://bucket/p/")
 
 
+def test_objects_of_a_ranges_size_are_compared_each_time(store: Store, tmp_path: Path) -> None:
+    """A request more costs them nothing that shows, and a channel may have few of them."""
+    for name, count, size in (("small", 20, 1000), ("big", 5, s3.RANGE_BYTES)):
+        (store.folder / name).mkdir()
+        for number in range(count):
+            (store.folder / f"{name}/{number:03d}").write_bytes(bytes(size))
+    assert len(read_all(tmp_path, "s3://bucket/small/")) == 20  # The next object that is compared is number 32.
+    before = heads(store)
+    assert len(read_all(tmp_path, "s3://bucket/big/")) == 5
+    assert heads(store) - before >= 5
+
+
 def test_changed_object_raises_if_its_parts_are_read_out_of_order(store: Store, tmp_path: Path) -> None:
     size = 4 * s3.RANGE_BYTES
     (store.folder / "a").write_bytes(b"1" * size)
