@@ -26,7 +26,6 @@ from sagemaker_channels.epoch.samples import Mark, Samples, place_of
 from sagemaker_channels.epoch.transformed import NOTHING
 from sagemaker_channels.errors import expect, whole_number
 from sagemaker_channels.torch_data.batch_memory import keep_memory
-from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.positions import PositionedLoader, check_dataset
 from sagemaker_channels.torch_data.shared_tensors import collating
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
@@ -95,27 +94,25 @@ class ThreadLoader(PositionedLoader):
         return sys.modules["accelerate"].utils.send_to_device(batch, self._device, non_blocking=self.pin_memory)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # a DataLoader's is a class of torch
-        placement, (loop, samples) = self.dataset.own_placement, self.dataset.begin(self.readers)
-        self._positions.begin(samples, loop.state)
-        batches = self._batches(loop, samples, placement)
+        _, samples, end = self._begin()
+        batches = self._batches(samples, end)
         if not are_recorded():
             return batches
         return self.dataset.shared_work.loop(threads=self.num_workers).over(batches)
 
-    def _batches(self, loop: Loop, samples: list[Samples], placement: Any) -> Generator[Any, None, None]:
+    def _batches(self, samples: list[Samples], end: Callable[[], object]) -> Generator[Any, None, None]:
         # Readers that had ended are started, too: a Pipe's other readers must know of it.
         keep_memory()
         making = Threads(self, samples)
         try:
-            for reader, mark, result in making.results(self._positions.turn):
+            for reader, mark, result in making.results(self.turn):
                 batch = result.result()
                 del result
-                self._positions.move(reader, partial(samples[reader].state_of, mark))
+                self._move(reader, partial(samples[reader].state_of, mark))
                 if batch is not NOTHING:
                     yield self._placed(batch)
                 del batch  # frees it while the next is waited for
-            self._positions.end()
-            self.dataset.end(loop, placement)
+            end()
         finally:
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             making.stop()

@@ -1,4 +1,4 @@
-"""The state of a rank's loader: of its readers, after the batch that the loop got last."""
+"""Loaders that know their position: that of their readers after the batch that the loop got last."""
 
 # ruff: noqa: TID253 - it has a base class for loaders of torch
 
@@ -11,77 +11,21 @@ from torch.utils.data import DataLoader
 
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State, united
+from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 
 
-class Positions:
-    """The positions of a loader's readers, which make batches in turns.
-
-    Args:
-        dataset: What they read.
-        readers: Their number.
-    """
-
-    def __init__(self, dataset: StreamDataset, readers: int) -> None:
-        self._dataset, self._readers = dataset, readers
-        self._epoch = -1  # of the last loop
-        self.is_ended = False
-        self._states: list[Callable[[], State]] = []
-        self.turn = 0  # of the next batch
-
-    def begin(self, samples: Sequence[Samples], state: State | None) -> None:
-        """Begin a loop over samples that are at a state."""
-        self._epoch, self.is_ended = samples[0].epoch, False
-        states = [each.state_dict() for each in samples]  # before they are read
-        self._states = [lambda state=each: state for each in states]  # type: ignore[misc]
-        self.turn = self._turn_of(state, states)
-
-    def _turn_of(self, state: State | None, states: Sequence[State]) -> int:
-        """Return the turn of a loaded state, if its readers are these."""
-        turn, among = (state or {}).get("turn", {}).get(self._group(states), (0, 0))
-        return turn if among == self._readers and state and state["history"] == states[0]["history"] else 0
-
-    def move(self, reader: int, state: Callable[[], State]) -> None:
-        """Record where a reader is after its batch, which the loop gets now."""
-        self._states[reader], self.turn = state, (reader + 1) % self._readers
-
-    def end(self) -> None:
-        """Record that every reader has ended."""
-        self.is_ended = True
-
-    def state_dict(self) -> State:
-        """Return the state of all readers."""
-        epoch = self._dataset.epoch
-        if not self._states or self._epoch not in (epoch, epoch - self.is_ended):
-            states = [each.state_dict() for each in self._dataset.waiting(self._readers)]
-            return self._of_all(states, self._turn_of(self._dataset.epochs.waiting, states))
-        state = self._of_all([each() for each in self._states], self.turn)
-        return {**state, "at": dict.fromkeys(state["at"])} if self.is_ended else state
-
-    def load_state_dict(self, state: State) -> None:
-        """Continue at a state of any loader, rank or job with the next loop."""
-        self._dataset.load_state_dict(state)
-        self._states = []
-
-    def _of_all(self, states: Sequence[State], turn: int) -> State:
-        state = united(states)
-        if self._readers > 1:
-            state["turn"][self._group(states)] = [turn, self._readers]
-        return state
-
-    def _group(self, states: Sequence[State]) -> str:
-        return f"readers of {min(states[0]['at'], key=int)}"
-
-
 class PositionedLoader(DataLoader[Any]):
-    """A loader of a dataset that knows its position. `stream` is the dataset, `readers` the number of its parts that are read."""
+    """A loader of a dataset that knows its position. `stream` is the dataset, of which `readers` make batches in turns."""
 
     stream: StreamDataset
     readers: int
+    turn = 0  # the reader of the next batch
 
     def _read_by(self, dataset: StreamDataset, size: int, readers: int, *, drops_last: bool) -> None:
         self.stream, self.readers, self._size, self._drops_last = dataset, readers, size, drops_last
-        self._positions = Positions(dataset, readers)
+        self._epoch, self._is_ended = -1, False  # of the last loop
+        self._states: list[Callable[[], State]] = []
 
     def __len__(self) -> int:
         """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
@@ -96,7 +40,12 @@ class PositionedLoader(DataLoader[Any]):
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
-        return self._positions.state_dict()
+        epoch = self.stream.epoch
+        if not self._states or self._epoch not in (epoch, epoch - self._is_ended):
+            states = [each.state_dict() for each in self.stream.waiting(self.readers)]
+            return self._of_all(states, self._turn_of(self.stream.epochs.waiting, states))
+        state = self._of_all([each() for each in self._states], self.turn)
+        return {**state, "at": dict.fromkeys(state["at"])} if self._is_ended else state
 
     def load_state_dict(self, state: State) -> None:
         """Continue at a state of any loader or dataset, or at the merged one of all ranks, with the next iteration.
@@ -106,7 +55,41 @@ class PositionedLoader(DataLoader[Any]):
         Raises:
             ChannelError: It is no state of ours.
         """
-        self._positions.load_state_dict(state)
+        self.stream.load_state_dict(state)
+        self._states = []
+
+    def _begin(self) -> tuple[Loop, list[Samples], Callable[[], object]]:
+        """Begin a loop: return it, each reader's samples, and what to call at its end."""
+        loop, samples, end = self.stream.begin(self.readers)
+        self._epoch, self._is_ended = loop.epoch, False
+        states = [each.state_dict() for each in samples]  # before they are read
+        self._states = [lambda state=each: state for each in states]  # type: ignore[misc]
+        self.turn = self._turn_of(loop.state, states)
+
+        def ended() -> None:
+            self._is_ended = True
+            end()
+
+        return loop, samples, ended
+
+    def _move(self, reader: int, state: Callable[[], State]) -> None:
+        """Record where a reader is after its batch, which the loop gets now."""
+        self._states[reader], self.turn = state, (reader + 1) % self.readers
+
+    def _turn_of(self, state: State | None, states: Sequence[State]) -> int:
+        """Return the turn of a loaded state, if its readers are these."""
+        turn, among = (state or {}).get("turn", {}).get(self._group(states), (0, 0))
+        return turn if among == self.readers and state and state["history"] == states[0]["history"] else 0
+
+    def _of_all(self, states: Sequence[State], turn: int) -> State:
+        state = united(states)
+        if self.readers > 1:
+            state["turn"][self._group(states)] = [turn, self.readers]
+        return state
+
+    @staticmethod
+    def _group(states: Sequence[State]) -> str:
+        return f"readers of {min(states[0]['at'], key=int)}"
 
 
 def check_dataset(dataset: Any, loader: str) -> None:

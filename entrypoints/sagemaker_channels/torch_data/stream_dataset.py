@@ -7,11 +7,11 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import get_worker_info
 
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import Recipe, default_shard, placement_of
@@ -25,6 +25,7 @@ from sagemaker_channels.fetching.shared_listing import job, join_job
 from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.agreement import exchange, group_placement, is_stored
+from sagemaker_channels.torch_data.counting import CountedDataset
 from sagemaker_channels.torch_data.epochs import Epochs, Loop
 from sagemaker_channels.torch_data.shared_memory import shared
 from sagemaker_channels.torch_data.shared_work import SharedWork
@@ -34,7 +35,7 @@ Self = TypeVar("Self", bound="StreamDataset")
 _datasets = Counter[str]()  # created in this process, by their channels
 
 
-class StreamDataset(IterableDataset[Any]):
+class StreamDataset(CountedDataset):
     """Epochs and states of ChannelDataset and MixedDataset.
 
     A loop that reaches its end sets the next epoch, so it needs no `set_epoch`; one that is left early does not. Loops that are
@@ -58,8 +59,7 @@ class StreamDataset(IterableDataset[Any]):
         self._shared_work = SharedWork(sources, self._environment)
         self._epochs = Epochs(self._shared_work.cells)
         self._current: Samples | None = None  # of the loop that this process began last
-        self._counted: tuple[Placement, list[Samples]] | None = None  # by `len`, for the next loop
-        self._begun: tuple[Placement, list[Samples]] | None = None  # of the last loop, for `len`
+        self._counted = self._begun = None
 
     def _copy(self: Self) -> Self:
         """Return another dataset of the same samples, at the beginning of the same epoch."""
@@ -154,58 +154,19 @@ class StreamDataset(IterableDataset[Any]):
         """Yield the finished samples."""
         return finished(self.read(samples), self.maker(samples), samples.place)
 
-    def __len__(self) -> int:
-        """The number of this rank's samples in the next epoch. Raises TypeError with the reason if no index has it.
-
-        A DataLoader with several workers gets a multiple of its batch size, from which it computes its exact number of batches.
-        """
-        loader = frameworks.loader_that_counts()
-        if loader is not None and loader.batch_size is not None:
-            return loader.batch_size * self.batches(loader.batch_size, loader.num_workers, drop_last=loader.drop_last)
-        return sum(self._counts(1))
-
-    def batches(self, size: int, readers: int, *, drop_last: bool) -> int:
-        """Return the number of batches of so many samples. Raises TypeError like `len`."""
-        rest = 0 if drop_last else size - 1
-        return sum((count + rest) // size for count in self._counts(readers))
-
-    def _counts(self, readers: int) -> list[int]:
-        """Return the number of samples of each of so many readers; what was listed for it is used again."""
-        self._check_can_count()
-        # `list` asks for the length after its loop has begun, before it reads.
-        if (begun := self._listed(self._begun, readers, self.epoch)) and all(each.is_unread for each in begun):
-            return [each.counted() for each in begun]
-        made = self._listed(self._counted, readers, self.epoch) or [
-            self.samples(each, readers) for each in range(readers)
-        ]
-        counts = [each.counted() for each in made]
-        self._counted = self.placement, made
-        return counts
-
-    def _listed(self, known: tuple[Placement, list[Samples]] | None, readers: int, epoch: int) -> list[Samples] | None:
-        """Return the samples that are known, if they are those of so many readers in an epoch."""
-        if known is None or known[0] != self.placement or (len(known[1]), known[1][0].epoch) != (readers, epoch):
-            return None
-        return known[1]
-
-    def _check_can_count(self) -> None:
-        """Raise TypeError if filters or transforms change the number of samples."""
-
-    def __bool__(self) -> bool:
-        return True  # without counting
-
-    def begin(self, readers: int = 1) -> tuple[Loop, list[Samples]]:
-        """Begin a loop: return it, and the samples of each of this process's readers at their positions.
+    def begin(self, readers: int = 1) -> tuple[Loop, list[Samples], Callable[[], None]]:
+        """Begin a loop: return it, the samples of each of this process's readers at their positions, and what to call at its end.
 
         Raises:
             ChannelError: Another framework would lose samples, or the loaded state does not fit.
         """
-        frameworks.check_lightning(self.own_placement.world_size)
+        own = self.own_placement
+        frameworks.check_lightning(own.world_size)
         info, placement, self._current = get_worker_info(), self.placement, None
         number, workers = (info.id, info.num_workers) if info else (0, 1)
         frameworks.check_not_divided_again(placement.world_size, workers)
         loop = self.epochs.begin(number, workers, info.seed - info.id if info else None)
-        if loop.is_again and self.own_placement.world_size > 1 and is_stored(self._end_of(loop.epoch)):
+        if loop.is_again and own.world_size > 1 and is_stored(self._end_of(loop.epoch)):
             raise ChannelError(
                 f"this rank begins epoch {loop.epoch} again, since its last loop was left early, but another rank has read it to"
                 " its end and continues with the next one",
@@ -217,20 +178,20 @@ class StreamDataset(IterableDataset[Any]):
         else:
             samples = counted or [self.samples(each, readers, loop.epoch) for each in range(readers)]
             self._begun = placement, samples
-        is_elsewhere = self.divider == frameworks.DISPATCHER and self.own_placement.rank > 0
+        is_elsewhere = self.divider == frameworks.DISPATCHER and own.rank > 0
         for each in samples:
             if loop.state is not None:
                 each.load_state_dict(loop.state)
             if is_elsewhere:  # Rank 0 reads for all, and what other ranks fetch is not used.
                 each.finish()
         if is_elsewhere and info is None:
-            self.end(loop, self.own_placement)  # accelerate fetches nothing here.
-        return loop, samples
+            self._end(loop, own)  # accelerate fetches nothing here.
+        return loop, samples, lambda: self._end(loop, own)
 
     def _end_of(self, epoch: int) -> str:
         return f"end of epoch {epoch} of {self._name}"
 
-    def end(self, loop: Loop, placement: Placement) -> None:
+    def _end(self, loop: Loop, placement: Placement) -> None:
         """End a loop that began with this process at `placement`. Raises ChannelError if it is at another now."""
         if placement != self.own_placement:
             raise ChannelError(
@@ -249,15 +210,15 @@ class StreamDataset(IterableDataset[Any]):
         yield from self._loop()
 
     def _loop(self) -> Iterator[Any]:
-        placement, (loop, [samples]) = self.own_placement, self.begin()
+        _, [samples], end = self.begin()
         self._current, self._is_ahead = samples, frameworks.is_fetched_ahead()
-        return self.metered(self._one_by_one(loop, samples, placement))
+        return self.metered(self._one_by_one(samples, end))
 
-    def _one_by_one(self, loop: Loop, samples: Samples, placement: Placement) -> Generator[Any, None, None]:
+    def _one_by_one(self, samples: Samples, end: Callable[[], object]) -> Generator[Any, None, None]:
         with closing(samples):
             found = self.over(samples)
             yield from found if get_worker_info() is None else map(shared, found)
-        self.end(loop, placement)
+        end()
 
     def metered(self, samples: Iterator[Any]) -> Iterator[Any]:
         """Yield samples, and record how long the loop waits for them."""

@@ -57,20 +57,18 @@ class WorkerLoader(PositionedLoader):
         self._read_by(dataset, size, max(1, self.num_workers), drops_last=drop_last)
 
     def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
-        placement, (loop, samples) = self.stream.own_placement, self.stream.begin(self.readers)
-        self._positions.begin(samples, loop.state)
+        loop, _, end = self._begin()
         if loop.state is not None or self._batches.state is not None:
             self._iterator = None  # Workers that stayed over an epoch do not know of it.
-        self._batches.state, self._batches.turn = loop.state, self._positions.turn
-        return self._loop(loop, placement)
+        self._batches.state, self._batches.turn = loop.state, self.turn
+        return self._loop(end)
 
-    def _loop(self, loop: Any, placement: Any) -> Generator[Any, None, None]:
+    def _loop(self, end: Callable[[], object]) -> Generator[Any, None, None]:
         for reader, state, batch in super().__iter__():
-            self._positions.move(reader, partial(_as_it_is, state))
+            self._move(reader, partial(_as_it_is, state))
             yield batch
             del batch
-        self._positions.end()
-        self.stream.end(loop, placement)
+        end()
 
 
 class _Batches(IterableDataset[Any]):
