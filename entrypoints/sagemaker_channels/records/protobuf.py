@@ -119,8 +119,6 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
     longest = int(lengths.max())
     if longest > 10:
         raise ValueError(_CUT)
-    if longest * len(starts) == len(data):
-        return _of_one_width(raw[: len(data)].reshape(-1, longest))
     # From the first byte of each number, as many bytes as the longest takes are one machine integer.
     wide, digits, joints = _masks(2 if longest <= 2 else 4 if longest <= 4 else 8)
     found = np.ndarray((len(data),), wide, padded, 1, (1,)).take(starts)
@@ -165,16 +163,6 @@ def _masks(size: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
         joints.append((wide(lower), wide(lower << 8 * gap), wide(gap)))
     digits = [int.from_bytes(bytes([127]) * length, "little") for length in range(size + 1)]
     return wide, arrays().array(digits, wide), joints
-
-
-def _of_one_width(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Decode numbers of one width, each in a row."""
-    np = arrays()
-    array: npt.NDArray[Any] = rows[:, -1].astype(np.uint64)
-    for place in range(rows.shape[1] - 2, -1, -1):
-        array <<= np.uint64(7)
-        array |= rows[:, place] & 127
-    return array
 
 
 def joined(data: bytes, regions: Iterable[tuple[int, int, int]], wire: int) -> bytes:
