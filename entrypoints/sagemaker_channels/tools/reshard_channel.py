@@ -75,8 +75,8 @@ def reshard(options: argparse.Namespace, environment: Environment) -> None:
     target = Target(uri, format, options.shard_bytes, settings, host, hosts, read in NAMED, listed)
     how = {"seed": options.seed, "block_bytes": _BLOCK_BYTES}
     samples = _joined(channel, endings, placement, Reading.of(how)) if endings else None
-    write_host(samples or open_channel("data", environment=environment, **how), target, lines, _say)
-    index: dict[str, Any] = finish(target, _say) or {}
+    write_host(samples or open_channel("data", environment=environment, **how), target, lines)
+    index: dict[str, Any] = finish(target) or {}
     total = {name: value for name, value in index.items() if name != "shards"}
     environment.model_dir.mkdir(parents=True, exist_ok=True)
     (environment.model_dir / "reshard.json").write_text(json.dumps(total) + "\n", encoding="utf-8")
@@ -121,7 +121,3 @@ def _joined(channel: Channel, endings: frozenset[str], placement: Placement, rea
     source = ObjectSource(channel, 0, Sidecars(endings, reader), FORMAT, reading, None, damage, None)
     about = {"channel": channel.name, "format": str(FORMAT), "seed": reading.seed}
     return Samples(source, about, [shard.index], shard.count)
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)

@@ -35,9 +35,8 @@ from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.samples.digest import MODULUS, Tally
 from sagemaker_channels.samples.lst import Line, line_of
 from sagemaker_channels.tools.fitting import fitted
-from sagemaker_channels.tools.shard_store import ShardStore, store_of
+from sagemaker_channels.tools.shard_store import Folder, Prefix, store_of
 
-Say = Any  # prints a line
 _REPORT_SECONDS = 30.0  # between lines about an incomplete shard
 
 
@@ -57,9 +56,14 @@ class Target:
     objects: Callable[[], Sequence[Listed]] | None = None  # lists the channel's objects, those of other hosts too
 
     @property
-    def store(self) -> ShardStore:
+    def store(self) -> Prefix | Folder:
         """What is at `uri`."""
         return store_of(self.uri)
+
+    @property
+    def progress(self) -> str:
+        """The name of this host's progress."""
+        return _progress_of(self.host)
 
     def read(self, name: str) -> Any:
         """Return the value of a JSON object; None if there is none."""
@@ -87,41 +91,38 @@ class Progress:
     objects: dict[str, str] | None = None  # the last key, and the digest of all keys, sizes and ETags
 
 
-def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | None, say: Say) -> None:
+def say(text: str) -> None:
+    """Print a line of the log."""
+    print(text, flush=True)
+
+
+def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | None) -> None:
     """Write the shards of this host, from where an earlier run ended.
 
     Args:
         samples: The host's samples, from the beginning.
         target: Where they go.
         lines: The lines of `.lst` lists, whose labels the samples get; None without labels.
-        say: Prints a line.
 
     Raises:
         ChannelError: A sample does not fit the format or has no label, S3 refuses, the disk is full, or the prefix has other
             shards.
     """
-    progress = _begin(samples, target, say)
+    progress = _begin(samples, target)
     with TemporaryDirectory(prefix="reshard-") as folder, closing(samples):
         storing = None
         before = sum(shard["count"] for shard in progress.shards)
         for number in count(len(progress.shards)):
             file, tally = Path(folder, str(number % 2)), Tally()  # the other one is being stored
-            rest = iter(samples)
-            first = list(islice(rest, 1))
+            first = list(islice(samples, 1))
             if first:
-                prepared = _prepared(
-                    chain(first, rest),
-                    target,
-                    lines,
-                    before,
-                    _reported(tally, f"shards/{target.host:04d}-{number:06d}", say),
-                )
+                name = f"{target.host:04d}-{number:06d}"
+                prepared = _prepared(chain(first, samples), target, lines, before, (name, tally))
                 try:
                     before += write_shard(prepared, file, target.format, target.shard_bytes)
                 except SampleError as error:
-                    raise ChannelError(
-                        f"{target.format}: {SampleError(before + error.args[0], *error.args[1:])}"
-                    ) from error
+                    sample, *what = error.args
+                    raise ChannelError(f"{target.format}: {SampleError(before + sample, *what)}") from error
                 except OSError as error:
                     raise no_room(f"two shards of {target.shard_bytes / 1e6:,} MB", folder, error.strerror) from error
             state = samples.state_dict(at_end=True)  # A later run may find more objects.
@@ -129,14 +130,14 @@ def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | Non
                 storing.result()
             if not first:
                 progress.complete, progress.state = True, state
-                target.write(_progress_name(target.host), asdict(progress))
+                target.write(target.progress, asdict(progress))
                 return
-            storing = in_background(partial(_store, file, number, tally, state, (target, progress, say)), "shard")
+            storing = in_background(partial(_store, file, name, tally, state, target, progress), "shard")
 
 
-def _begin(samples: Samples, target: Target, say: Say) -> Progress:
+def _begin(samples: Samples, target: Target) -> Progress:
     """Return the progress of an earlier run, at which the samples then continue, or that of a new run."""
-    found = target.read(_progress_name(target.host))
+    found = target.read(target.progress)
     remedy = "write to an empty prefix, or remove everything below this one"
     # A list that the earlier run did not have may have the labels of further objects.
     for name, value in found["settings"].items() if found else ():
@@ -161,7 +162,7 @@ def _begin(samples: Samples, target: Target, say: Say) -> Progress:
         samples.load_state_dict(progress.state)
         say(f"{target.uri}: continues after {_counted(len(progress.shards))} of an earlier run")
     else:
-        target.write(_progress_name(target.host), asdict(progress))  # S3 refuses now what it would refuse later
+        target.write(target.progress, asdict(progress))  # S3 refuses now what it would refuse later
     return progress
 
 
@@ -170,14 +171,13 @@ def _digest(objects: Iterable[Listed]) -> str:
     return f"{sum(int.from_bytes(sha256(text).digest(), 'big') for text in texts) % MODULUS:064x}"
 
 
-def _progress_name(host: int) -> str:
+def _progress_of(host: int) -> str:
     return f"progress/{host:04d}.json"
 
 
-def _store(file: Path, number: int, tally: Tally, state: dict[str, Any], about: tuple[Target, Progress, Say]) -> None:
+def _store(file: Path, shard: str, tally: Tally, state: dict[str, Any], target: Target, progress: Progress) -> None:
     """Upload a shard, read it back, and add it to the progress. Raises ChannelError if S3 does not return its samples."""
-    target, progress, say = about
-    name = f"{target.host:04d}-{number:06d}{writer_of(target.format).ending}"
+    name = f"{shard}{writer_of(target.format).ending}"
 
     def write(stream: Any) -> None:
         with file.open("rb") as content:
@@ -197,17 +197,17 @@ def _store(file: Path, number: int, tally: Tally, state: dict[str, Any], about: 
     size = file.stat().st_size
     progress.shards.append({"name": name, "count": tally.count, "bytes": size, "digest": tally.hex})
     progress.state = state
-    target.write(_progress_name(target.host), asdict(progress))
+    target.write(target.progress, asdict(progress))
     say(f"shards/{name}: {tally.count:,} samples, {size / 1e6:,.1f} MB, digest {tally.hex[:16]}")
 
 
-def finish(target: Target, say: Say) -> dict[str, Any] | None:
+def finish(target: Target) -> dict[str, Any] | None:
     """Write index and manifest if all hosts are complete, and return the index; None if another host will do it.
 
     Raises:
         ChannelError: The objects below `shards/` are not those that the hosts wrote.
     """
-    found = [target.read(_progress_name(host)) for host in range(target.hosts)]
+    found = [target.read(_progress_of(host)) for host in range(target.hosts)]
     if not all(each and each["complete"] for each in found):
         say(f"{target.uri}: this host is complete; the last one writes the index")
         return None
@@ -248,9 +248,13 @@ def _prepared(
     target: Target,
     lines: Mapping[str, Line] | None,
     before: int,
-    add: Callable[[Sample], None],
+    shard: tuple[str, Tally],
 ) -> Iterator[Sample]:
-    """Yield the samples as the format holds them, and add each. Raises SampleError."""
+    """Yield the samples as the format holds them, add each to the shard's tally, and now and then print how far it is.
+
+    Raises SampleError.
+    """
+    (name, tally), reported = shard, time.monotonic()
     for number, sample in enumerate(samples, before):
         line = None if lines is None else line_of(sample, lines)
         key = (target.named and sample.get(KEY)) or f"{target.host:04d}-{number:010d}"
@@ -258,19 +262,8 @@ def _prepared(
             fitting = fitted(sample, target.format, line, key)
         except TypeError as error:
             raise refusal(number - before, sample, error) from error
-        add(fitting)
-        yield fitting
-
-
-def _reported(tally: Tally, shard: str, say: Say) -> Callable[[Sample], None]:
-    """Return a function that adds a sample to the tally of a shard, and now and then prints how far it is."""
-    reported = time.monotonic()
-
-    def add(sample: Sample) -> None:
-        nonlocal reported
-        tally.add(sample)
+        tally.add(fitting)
         if time.monotonic() > reported + _REPORT_SECONDS:
             reported = time.monotonic()
-            say(f"{shard}: {tally.count:,} samples, {tally.bytes / 1e6:,.1f} MB so far")
-
-    return add
+            say(f"shards/{name}: {tally.count:,} samples, {tally.bytes / 1e6:,.1f} MB so far")
+        yield fitting

@@ -1,6 +1,6 @@
 """Where resharding writes: a prefix in S3, or a folder of this machine, which needs no S3 client.
 
-An object or file has its name when all of it is stored, and not before.
+An object or file has its name when all of it is stored, and not before. All methods raise ChannelError or OSError.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sagemaker_channels.errors import MissingError
 from sagemaker_channels.fetching.schedule import Limits
@@ -19,22 +19,6 @@ _VERIFYING = Limits(held_bytes=4 << 20, piece_bytes=1 << 20)  # far ahead would 
 _UPLOAD_GBPS = 2.0  # more takes hundreds of MB of memory
 
 
-class ShardStore(Protocol):
-    """Named contents below a place. All methods raise ChannelError or OSError."""
-
-    def content(self, name: str) -> bytes | None:
-        """Return what is stored under a name; None if there is nothing."""
-
-    def write(self, name: str, write: Callable[[Any], object]) -> None:
-        """Store what `write` writes to its argument, a stream, in place of what the name had."""
-
-    def opened(self, name: str) -> Any:
-        """Return a context manager with the stream of what is stored under a name."""
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Return the sizes of all that is stored below `folder/`, by the names below it."""
-
-
 class Prefix:
     """Objects below `s3://bucket/folder/`."""
 
@@ -42,27 +26,31 @@ class Prefix:
         self._bucket, _, self._key = uri.removeprefix("s3://").partition("/")
 
     def content(self, name: str) -> bytes | None:
+        """Return what is stored under a name; None if there is nothing."""
         try:
             return s3_client.content(self._bucket, self._key + name)
         except MissingError:
             return None
 
     def write(self, name: str, write: Callable[[Any], object]) -> None:
+        """Store what `write` writes to its argument, a stream, in place of what the name had."""
         s3_client.upload(self._bucket, self._key + name, write, _UPLOAD_GBPS)
 
     @contextmanager
     def opened(self, name: str) -> Iterator[ByteStream]:
+        """Yield the stream of what is stored under a name."""
         with closing(s3.open_object(self._bucket, self._key + name, _VERIFYING)) as streams:
             yield next(streams)
 
     def sizes(self, folder: str) -> dict[str, int]:
+        """Return the sizes of all that is stored below `folder/`, by the names below it."""
         prefix = f"{self._key}{folder}/"
         found = (info for page, _ in s3_client.pages(self._bucket, prefix) for info in page)
         return {info.key.removeprefix(prefix): info.size for info in found}
 
 
 class Folder:
-    """Files below a folder of this machine."""
+    """Files below a folder of this machine, with the methods of Prefix."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -90,6 +78,6 @@ class Folder:
         return {path.relative_to(root).as_posix(): path.stat().st_size for path in files}
 
 
-def store_of(place: str) -> ShardStore:
+def store_of(place: str) -> Prefix | Folder:
     """Return the store of `s3://bucket/folder/` or of a folder's path."""
     return Prefix(place) if place.startswith("s3://") else Folder(place)
