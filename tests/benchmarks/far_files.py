@@ -42,8 +42,8 @@ def measure(folder: Path) -> list[Row]:
 @contextmanager
 def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
     """The bucket's folder `files` by rclone, as a local run of FastFile has it: a request for each file."""
+    from launcher.local.mounts.programs import TOOLS, View, mounted
     from launcher.s3.uri import S3Location
-    from sagemaker_channels.mounts.programs import TOOLS, View, mounted
 
     place, scratch = (folder / "mount").resolve(), folder / "scratch"
     place.mkdir(exist_ok=True)

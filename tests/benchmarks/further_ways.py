@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from sagemaker_channels.mounts.programs import TOOLS, MountFailedError, View, mounted
+from launcher.local.mounts.programs import TOOLS, MountFailedError, View, mounted
 from sagemaker_channels.tools.card import FOLDERS, Need, Source, Way
 from sagemaker_channels.tools.ways import CONNECTOR, WAYS, WEBDATASET, Opener, plain_files, web_dataset
 

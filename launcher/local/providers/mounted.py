@@ -21,11 +21,11 @@ from pathlib import Path
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
 from launcher.local.data.selection import NoObjectsError, S3Object, as_tree
+from launcher.local.mounts.programs import TOOLS, MountFailedError, MountTool, View, Which, mounted
 from launcher.local.providers.copied import copied
 from launcher.local.providers.directories import empty_directory, replaced
 from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import S3Location, parse_s3_uri
-from sagemaker_channels.mounts.programs import TOOLS, MountFailedError, MountTool, View, Which, mounted
 
 _FUSE = Path("/dev/fuse")
 _MOUNT = "mount"  # the folder of the mount, beside that of links

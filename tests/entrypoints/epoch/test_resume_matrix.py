@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from delivered_channels import recordio_of
+from launcher.local.mounts import programs
+from launcher.local.mounts.programs import TOOLS, View
 from pipe_feeder import feeding
 from resume_matrix import EPOCHS, FORMATS, NAMES, READINGS, Job, any_layout, write_objects
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.mounts import programs
-from sagemaker_channels.mounts.programs import TOOLS, View
 from sagemaker_channels.readers import mounted
 from sagemaker_channels.records import format_of
 from served_bucket import serve

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher.local.mounts import programs
+from launcher.local.mounts.programs import TOOLS, View
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from launcher.s3.uri import S3Location
 from object_channels import streams_of
@@ -19,8 +21,6 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.mounts import programs
-from sagemaker_channels.mounts.programs import TOOLS, View
 from sagemaker_channels.readers import mounted
 from sagemaker_channels.readers.remote_file import file_system, is_remote
 from served_bucket import serve

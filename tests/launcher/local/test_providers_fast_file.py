@@ -18,10 +18,10 @@ from faulty_s3 import faulty_s3
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Store
 from launcher.local.data.object_stores import RemoteObjects
+from launcher.local.mounts.keeper import is_mounted
 from launcher.local.providers import mounted, provide
 from patience import wait_for
 from s3_objects import client_of_job
-from sagemaker_channels.mounts.keeper import is_mounted
 
 # A script with mount-s3's command line that runs rclone, since no package index has mount-s3.
 MOUNT_S3 = """#!/bin/sh

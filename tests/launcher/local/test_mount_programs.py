@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.local.mounts import programs
+from launcher.local.mounts.programs import TOOLS, MountFailedError, MountTool, View, mounted, tool_environ
 from patience import PATIENCE
-from sagemaker_channels.mounts import programs
-from sagemaker_channels.mounts.programs import TOOLS, MountFailedError, MountTool, View, mounted, tool_environ
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
 MINIO = {**KEYS, "AWS_ENDPOINT_URL": "https://minio:9000", "AWS_REGION": "eu-west-1", "AWS_CA_BUNDLE": "/ca.pem"}

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagemaker_channels.mounts import keeper
-from sagemaker_channels.mounts.keeper import is_mounted, unmount
+from launcher.local.mounts import keeper
+from launcher.local.mounts.keeper import is_mounted, unmount
 
 Which = Callable[[str], str | None]  # shutil.which, or a test's replacement that hides or replaces programs
 

@@ -31,7 +31,7 @@ def keep(directory: Path, command: list[str]) -> int:
     try:
         program = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     except OSError as error:
-        sys.stderr.write(f"cannot be started: {error.strerror}\n")
+        sys.stderr.write(f"cannot be started: {error.strerror}\n")  # noqa: TID251 - it runs without our packages
         return 1
     end = threading.Thread(target=_end_with_input, args=(directory, program), daemon=True)
     end.start()
