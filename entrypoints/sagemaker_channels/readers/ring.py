@@ -54,28 +54,6 @@ def memory() -> int:
     return descriptor
 
 
-class _Blocked:
-    """How long a reader has been waiting for another one that reads nothing."""
-
-    def __init__(self) -> None:
-        self.warn_after = WARN_SECONDS
-        self._since = self._checked = time.monotonic()
-        self._state: Any = None
-
-    def seconds(self, state: Any) -> float:
-        """Return how long the other one has been as it is."""
-        if state != self._state:
-            self._state, self._since = state, time.monotonic()
-        return time.monotonic() - self._since
-
-    def is_time_to_check(self) -> bool:
-        """Return whether the last check is some time ago."""
-        if time.monotonic() - self._checked < _CHECK_SECONDS:
-            return False
-        self._checked = time.monotonic()
-        return True
-
-
 class RingStream:
     """A reader's bytes of one epoch.
 
@@ -175,13 +153,13 @@ class RingStream:
 
     def _wait(self) -> None:
         """Return when there are bytes, or at the end. Raises ChannelError."""
-        numbers, silence, blocked = self._numbers, Silence(self._who, fifo.wait_seconds()), _Blocked()
+        numbers, silence = self._numbers, Silence(self._who, fifo.wait_seconds())
         silence.bytes = self._read
         while self._read == numbers[_WRITTEN]:
             self._check_not_left()
             if ended := numbers[_ENDED]:
                 if ended > 1:
-                    raise ChannelError(bytes(self._text[: ended - 1]).decode())
+                    raise ChannelError(bytes(self._text[: ended - 1]).decode(errors="replace"))
                 return
             room: memoryview | None = None
             fcntl.flock(self._memory, fcntl.LOCK_EX)
@@ -191,7 +169,7 @@ class RingStream:
             finally:
                 fcntl.flock(self._memory, fcntl.LOCK_UN)
             if room is not None and not room:
-                self._give_way(blocked)
+                self._give_way()
 
     def _took(self, count: int) -> int:
         self._check_not_left()  # The bytes may have been overwritten.
@@ -248,19 +226,23 @@ class RingStream:
         start = (written - begin) % size
         return self._rings[number][start : start + room]
 
-    def _give_way(self, blocked: _Blocked) -> None:
-        """Wait a moment for the slowest reader; after some time, find out why it reads nothing."""
-        time.sleep(_GIVE_WAY_SECONDS)
-        slot = self._slowest()
-        seconds = blocked.seconds((slot, self._numbers[slot]))
-        if blocked.is_time_to_check():
-            self._drop_those_gone()
-        if seconds > GROW_SECONDS and self._may_grow():
-            self._grow(slot)
-        if seconds > blocked.warn_after:
-            blocked.warn_after *= 2
-            behind = f"{self._name(slot)} reads nothing; the others wait for it"
-            warn(f"{self._who}: blocked for {seconds:.0f} s, because {behind}")
+    def _give_way(self) -> None:
+        """Wait until the slowest reader has read something, or the ring has room; find out why it reads nothing."""
+        slot, begin, check_at, warn_at = self._slowest(), time.monotonic(), _CHECK_SECONDS, WARN_SECONDS
+        position = self._numbers[slot]
+        while slot == self._slowest() and self._numbers[slot] == position and not self._room():
+            time.sleep(_GIVE_WAY_SECONDS)
+            seconds = time.monotonic() - begin
+            if seconds > check_at:
+                check_at += _CHECK_SECONDS
+                self._check_not_left()
+                self._drop_those_gone()
+            if seconds > GROW_SECONDS and self._may_grow():
+                self._grow(slot)
+            if seconds > warn_at:
+                warn_at *= 2
+                behind = f"{self._name(slot)} reads nothing; the others wait for it"
+                warn(f"{self._who}: blocked for {seconds:.0f} s, because {behind}")
 
     def _grow(self, slot: int) -> None:
         """Use the next larger ring for the bytes that follow."""
