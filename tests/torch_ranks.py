@@ -33,14 +33,20 @@ def torch_ranks(
 
     The output has rank 0's lines first; the return code is that of the rank that failed first.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     sizes = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
     shared = {**(environ or {}), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **sizes}
     return torch_processes(
         *command, cwd=cwd, environs=[{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
     )
+
+
+def free_port() -> int:
+    """Return a port of this machine that is free."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 def torch_processes(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sagemaker_channels.checkpointing import data_position, files
-from sagemaker_channels.checkpointing.place import place_of
+from sagemaker_channels.checkpointing.place import Folder, place_of
 from sagemaker_channels.checkpointing.writer import Writer
 from sagemaker_channels.errors import ChannelError, CorruptError, whole_number
 from sagemaker_channels.fetching.silence import warn
@@ -153,27 +154,30 @@ class Checkpoints:
     def _expired(self) -> dict[str, Any]:
         """The arguments of `files.expire`."""
         self._stored = self._stored[-self._keep :]
-        return {"stored": self._stored, "keep": self._keep, "rank": self._rank, "ranks": self._size}
+        rank, ranks = self._rank, self._size
+        if isinstance(self._place, Folder) and ranks > 1:  # which need not be the other hosts'
+            rank, ranks = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+        return {"stored": self._stored, "keep": self._keep, "rank": rank, "ranks": ranks}
 
     def _load(self, saved: files.Saved, parts: dict[str, Any]) -> bool:
         """Load a checkpoint; False, without a change, if a rank finds it damaged."""
         from sagemaker_channels.checkpointing import chunks, state
 
         others = {name: part for name, part in parts.items() if name != LOADER}
-        with files.Reader(self._place, saved.name) as reader:
-            read = self._try(saved, lambda: [_index(reader, file) for file in saved.files[self._rank :: self._size]])
-            if read is None:
-                return False
-            indexes = [read[rank % self._size][rank // self._size] for rank in range(len(saved.files))]
-            own, states = indexes[self._rank % len(indexes)], indexes[0]["states"]
-            if unknown := parts.keys() - {*states, *({LOADER} & own.keys())}:
-                raise KeyError(f"it has no {', '.join(sorted(unknown))}")
-            wanted = state.tensors_of({name: states[name] for name in others})
-            sharded = state.sharded(others)
-            tensors: dict[str, Any] = {}
-            by_file = dict(zip(saved.files, indexes, strict=True))
-            if self._try(saved, lambda: tensors.update(chunks.read(reader, by_file, wanted, sharded))) is None:
-                return False
+        paths = [f"{saved.name}/{file}" for file in saved.files]
+        read = self._try(saved, lambda: [self._index(path) for path in paths[self._rank :: self._size]])
+        if read is None:
+            return False
+        indexes = [read[rank % self._size][rank // self._size] for rank in range(len(paths))]
+        own, states = indexes[self._rank % len(indexes)], indexes[0]["states"]
+        if unknown := parts.keys() - {*states, *({LOADER} & own.keys())}:
+            raise KeyError(f"it has no {', '.join(sorted(unknown))}")
+        wanted = state.tensors_of({name: states[name] for name in others})
+        sharded = state.sharded(others)
+        tensors: dict[str, Any] = {}
+        by_path = dict(zip(paths, indexes, strict=True))
+        if self._try(saved, lambda: tensors.update(chunks.read(self._place, by_path, wanted, sharded))) is None:
+            return False
         state.apply(others, states, tensors, sharded)
         if LOADER in parts:
             same = len(indexes) == self._size
@@ -181,6 +185,17 @@ class Checkpoints:
         if self._rank < len(indexes):
             state.restore_random_states(own["random"])
         return True
+
+    def _index(self, path: str) -> dict[str, Any]:
+        from sagemaker_channels.checkpointing import state
+
+        with files.opened(self._place, path) as record:
+            data = record(files.HEAD.size)
+        index: Any = state.unpacked(data)
+        found = index.get("format") if isinstance(index, dict) else None
+        if found != FORMAT:
+            raise CorruptError(f"its format is {found}, and this version of sagemaker_channels reads {FORMAT}")
+        return {**index, "bytes": len(data)}
 
     def _try(self, saved: files.Saved, read: Callable[[], Any]) -> list[Any] | None:
         """Return what every rank has read; None, with a line in the log, if one finds the checkpoint damaged."""
@@ -198,38 +213,27 @@ class Checkpoints:
 
     @property
     def _rank(self) -> int:
-        distributed = _distributed()
-        return distributed.get_rank() if distributed else 0
+        return _rank_and_size()[0]
 
     @property
     def _size(self) -> int:
-        distributed = _distributed()
-        return distributed.get_world_size() if distributed else 1
+        return _rank_and_size()[1]
 
     def _gather(self, value: Any) -> list[Any]:
         """Return every rank's value, by a group of our own, since the training's may have no backend but NCCL."""
-        distributed = _distributed()
-        if not distributed or self._size == 1:
+        if self._size == 1:
             return [value]
+        from torch import distributed
+
         self._group = self._group or distributed.new_group(backend="gloo")
         values: list[Any] = [None] * self._size
         distributed.all_gather_object(values, value, self._group)
         return values
 
 
-def _index(reader: files.Reader, file: str) -> dict[str, Any]:
-    from sagemaker_channels.checkpointing import state
+def _rank_and_size() -> tuple[int, int]:
+    """Return this process's rank and the number of ranks; 0 and 1 unless the script has joined a process group."""
+    from torch import distributed
 
-    data = reader.record(file)
-    index: Any = state.unpacked(data)
-    found = index.get("format") if isinstance(index, dict) else None
-    if found != FORMAT:
-        raise CorruptError(f"its format is {found}, and this version of sagemaker_channels reads {FORMAT}")
-    return {**index, "bytes": len(data)}
-
-
-def _distributed() -> Any:
-    """Return torch.distributed if the script has joined a process group."""
-    import torch.distributed as distributed
-
-    return distributed if distributed.is_available() and distributed.is_initialized() else None
+    joined = distributed.is_available() and distributed.is_initialized()
+    return (distributed.get_rank(), distributed.get_world_size()) if joined else (0, 1)

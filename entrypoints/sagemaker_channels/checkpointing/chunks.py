@@ -21,6 +21,7 @@ from torch.distributed.checkpoint.planner import WriteItem
 from torch.distributed.tensor import DTensor
 
 from sagemaker_channels.checkpointing import files
+from sagemaker_channels.checkpointing.place import Bucket, Folder
 from sagemaker_channels.errors import CorruptError
 
 
@@ -66,12 +67,12 @@ def copy(index: bytes, tensors: Sequence[torch.Tensor], memory: Callable[[int], 
 
 
 def read(
-    reader: files.Reader, indexes: Mapping[str, Any], like: Mapping[str, torch.Tensor], sharded: Mapping[str, DTensor]
+    place: Folder | Bucket, indexes: Mapping[str, Any], like: Mapping[str, torch.Tensor], sharded: Mapping[str, DTensor]
 ) -> dict[str, torch.Tensor]:
     """Return tensors `like` those that were saved: of a sharded tensor this rank's part, of others all.
 
     Args:
-        reader: Reads the checkpoint.
+        place: Where the checkpoint is stored.
         indexes: What each of its files has.
         like: Their shapes and types.
         sharded: Those of them that this rank has a part of.
@@ -89,13 +90,17 @@ def read(
             raise ValueError(f"size mismatch for {name}: {tuple(like[name].shape)} and {tuple(sharded[name].shape)}")
     left = {name: tensor.numel() for name, tensor in found.items()}
     for file, index in indexes.items():
-        places = files.layout([index["bytes"], *(size for *_, size in index["chunks"])])[1:]
-        for (name, offsets, sizes, _), (start, _) in zip(index["chunks"], places, strict=True):
-            if name not in found:
-                continue
-            spans = _overlap(boxes[name], (offsets, sizes))
+        positions = files.layout([index["bytes"], *(size for *_, size in index["chunks"])])[1:]
+        needed = []
+        for (name, offsets, sizes, _), (start, _) in zip(index["chunks"], positions, strict=True):
+            spans = _overlap(boxes[name], (offsets, sizes)) if name in found else [(0, 0)]
             if all(low < high for low, high in spans):
-                chunk = torch.frombuffer(reader.record(file, start), dtype=like[name].dtype).view(sizes)
+                needed.append((name, offsets, sizes, spans, start))
+        if not needed:
+            continue
+        with files.opened(place, file) as record:
+            for name, offsets, sizes, spans, start in needed:
+                chunk = torch.frombuffer(record(start), dtype=like[name].dtype).view(sizes)
                 part = _part(found[name], spans, boxes[name][0]).copy_(_part(chunk, spans, offsets))
                 left[name] -= part.numel()
     if missing := [name for name, count in left.items() if count]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from struct import Struct
@@ -70,8 +70,8 @@ def expire(place: Folder | Bucket, stored: list[str], keep: int, rank: int, rank
         place: Where they are stored.
         stored: Checkpoints known to be complete: a host's own folder lacks the other hosts' files.
         keep: The number of complete checkpoints that remain.
-        rank: This rank.
-        ranks: The number of ranks.
+        rank: This rank, or in a folder its number among the host's: each host may have a copy of every file.
+        ranks: The number of these ranks.
     """
     try:
         found = {
@@ -106,34 +106,26 @@ def sign(memory: Any, size: int) -> None:
         start = _aligned(end)
 
 
-class Reader:
-    """The files of one checkpoint; a context. One is open at a time."""
+@contextmanager
+def opened(place: Folder | Bucket, path: str) -> Generator[Callable[[int], bytearray], None, None]:
+    """Open a file to read the records whose data begin somewhere. Raises FileNotFoundError.
 
-    def __init__(self, place: Folder | Bucket, checkpoint: str) -> None:
-        self._place, self._checkpoint = place, checkpoint
-        self._opened = ExitStack()
-        self._file: tuple[str, Any] = ("", None)
+    The function that it yields raises CorruptError if a record is not what was saved.
+    """
+    with place.open(path) as stream:
 
-    def __enter__(self) -> Reader:
-        return self
+        def record(start: int) -> bytearray:
+            stream.seek(start - HEAD.size)
+            head = stream.read(HEAD.size)
+            length, digest = HEAD.unpack(head) if len(head) == HEAD.size else (-1, 0)
+            if 0 <= length <= int(path.rpartition("-")[2]) - start:
+                data = bytearray(length)
+                if stream.readinto(data) == length and zlib.crc32(data, _SEED) == digest:
+                    return data
+            file = path.rpartition("/")[2]
+            raise CorruptError(f"{file} was changed or damaged: the bytes from {start} are not those that were saved")
 
-    def __exit__(self, *error: object) -> None:
-        self._opened.close()
-
-    def record(self, file: str, start: int = HEAD.size) -> bytearray:
-        """Return the record whose data begin there. Raises CorruptError if they are not what was saved, or FileNotFoundError."""
-        if file != self._file[0]:
-            self._opened.close()
-            self._file = (file, self._opened.enter_context(self._place.open(f"{self._checkpoint}/{file}")))
-        stream = self._file[1]
-        stream.seek(start - HEAD.size)
-        head = stream.read(HEAD.size)
-        length, digest = HEAD.unpack(head) if len(head) == HEAD.size else (-1, 0)
-        if 0 <= length <= int(file.rpartition("-")[2]) - start:
-            data = bytearray(length)
-            if stream.readinto(data) == length and zlib.crc32(data, _SEED) == digest:
-                return data
-        raise CorruptError(f"{file} was changed or damaged: the bytes from {start} are not those that were saved")
+        yield record
 
 
 def _by_name(place: Folder | Bucket) -> dict[str, dict[str, int]]:

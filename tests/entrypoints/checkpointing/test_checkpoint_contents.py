@@ -57,8 +57,8 @@ def test_index_that_lacks_a_chunk_loads_nothing(tmp_path: Path, capfd: pytest.Ca
     with Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(1, **of)
     (file,) = tmp_path.rglob("rank-*")
-    with files.Reader(Folder(str(file.parent.parent)), file.parent.name) as reader:
-        index = state.unpacked(reader.record(file.name))
+    with files.opened(Folder(str(tmp_path)), f"{file.parent.name}/{file.name}") as record:
+        index = state.unpacked(record(files.HEAD.size))
     index["chunks"] = index["chunks"][:-1]
     data = state.packed(index)
     file.unlink()

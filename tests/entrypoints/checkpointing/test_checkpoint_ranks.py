@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from format_channels import lines_channel
 from sagemaker_channels import Checkpoints
-from torch_ranks import torch_ranks
+from torch_ranks import free_port, torch_processes, torch_ranks
 
 REPOSITORY = Path(__file__).parents[3]
 SCRIPT = """
@@ -197,3 +198,38 @@ def test_failure_of_one_rank_is_raised_on_all_and_its_own_error_ends_it(tmp_path
         lines[0],
     )
     assert Checkpoints(str(tmp_path / "checkpoints")).latest() is None
+
+
+HOSTS = """
+import os, sys
+from torch import distributed, nn
+from sagemaker_channels import Checkpoints
+
+distributed.init_process_group("gloo")
+model = nn.Linear(2, 2)
+with Checkpoints(f"{sys.argv[1]}{distributed.get_rank()}", keep=1) as checkpoints:
+    if sys.argv[1] == "restored":
+        assert checkpoints.load(model=model) == 2
+    for step in (3, 4) if sys.argv[1] == "restored" else (1, 2):
+        checkpoints.save(step, model=model)
+distributed.barrier()
+os._exit(0)
+"""
+
+
+def test_each_host_removes_what_sagemaker_restored_of_all(tmp_path: Path) -> None:
+    """/opt/ml/checkpoints has a host's own files, until a restarted job gets all of them on each host."""
+    (tmp_path / "script.py").write_text(HOSTS)
+    environs = []
+    for rank, port in enumerate([free_port()] * 2):
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": str(REPOSITORY / "entrypoints")}
+        environs.append({**shared, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
+    assert torch_processes("script.py", "own", cwd=tmp_path, environs=environs).returncode == 0
+    for host in range(2):
+        assert len(list(tmp_path.glob(f"own{host}/*/rank-{host}-*"))) == len(list(tmp_path.glob(f"own{host}/*/*"))) == 1
+        for other in range(2):
+            shutil.copytree(tmp_path / f"own{other}", tmp_path / f"restored{host}", dirs_exist_ok=True)
+    assert torch_processes("script.py", "restored", cwd=tmp_path, environs=environs).returncode == 0
+    for host in range(2):
+        (left,) = tmp_path.glob(f"restored{host}/*/*")
+        assert left.parent.name.startswith("step-0000000004-") and left.name.startswith(f"rank-{host}-of-2-")
