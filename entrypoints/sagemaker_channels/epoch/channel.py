@@ -115,7 +115,7 @@ class Recipe:
                     remedy="remove cache_dir, or use input_mode: FastFile",
                 )
             return StreamSource(channel, epoch, form, reading, damage, shard)
-        return ObjectSource(channel, epoch, reader, form, reading, self._cache(), damage, shard.host)
+        return ObjectSource(reader, self._cache(), channel, epoch, form, reading, damage, shard.host)
 
     def samples(self, epoch: int, shard: Shard) -> Samples:
         """Return the samples of one reader in an epoch."""

@@ -13,59 +13,38 @@ from typing import Any
 from sagemaker_channels.cache.object_cache import ObjectCache
 from sagemaker_channels.epoch.deals import Deal, Position
 from sagemaker_channels.epoch.reader import Reader
-from sagemaker_channels.epoch.reading import Reading, changed, named, of_host
+from sagemaker_channels.epoch.reading import Source, changed
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.fetching.items import Items
-from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.meter import waited
 from sagemaker_channels.readers import Reader as ObjectReader
-from sagemaker_channels.records import Format
 from sagemaker_channels.records.cursor import Cursor
-from sagemaker_channels.records.damage import Damage
 from sagemaker_channels.sample import ByteStream, Sample
 
 
-class ObjectSource:
-    """The objects of a channel in an epoch's order (reading.Source). Nothing is listed before the first is needed.
+class ObjectSource(Source):
+    """The objects of a channel in an epoch's order. Nothing is listed before the first is needed.
 
     Args:
-        channel: The channel.
-        epoch: The epoch.
-        reader: What lists and opens them.
-        form: The format that splits them into samples.
-        reading: Order and cache.
+        opener: What lists and opens them.
         cache: Keeps them for later epochs.
-        damage: What is skipped.
-        host: This host's number and the number of hosts, if the objects are those of this host alone.
+        of: As for Source.
     """
 
-    def __init__(
-        self,
-        channel: Channel,
-        epoch: int,
-        reader: ObjectReader,
-        form: Format,
-        reading: Reading,
-        cache: ObjectCache | None,
-        damage: Damage,
-        host: tuple[int, int] | None,
-    ) -> None:
-        self.channel, self.epoch, self._opener, self.form = channel, epoch, reader, form
-        self._cache, self.damage, self._host = cache, damage, host
-        self._name = channel.name if host is None else f"{channel.name} of host {host[0]}"  # of its list in states
-        self.who = f"channel {channel.name!r}"
-        self.seed, self.block, self.block_bytes = reading.seed, reading.block, reading.block_bytes
-        self.begun = 0  # the first objects of the listing, up to the last that was begun
-        self.owed: Any = None
+    begun: int  # the first objects of the listing, up to the last that was begun
+
+    def __init__(self, opener: ObjectReader, cache: ObjectCache | None, *of: Any) -> None:
+        super().__init__(*of)
+        self._opener, self._cache, name = opener, cache, self.channel.name
+        self._name = name if self.host is None else f"{name} of host {self.host[0]}"  # of its list in states
         self._expected: Listing = {}
-        self.key: str | None = None  # of the object that is being read
         self._objects: Items[Any] | None = None
         self._order: Sequence[int] | None = None
         self.pin_of = lru_cache(64)(self._pin_of)
 
     def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> Reader:
-        return Reader(self, *of_host(self._host, history, index, count), at)
+        return Reader(self, *self.of_host(history, index, count), at)
 
     @property
     def objects(self) -> Items[Any]:
@@ -144,8 +123,7 @@ class ObjectSource:
             self.begun = max(self.begun, count)
 
     def count(self, index: int, count: int) -> int:
-        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
-        _, index, count = of_host(self._host, [], index, count)
+        _, index, count = self.of_host([], index, count)
         # `list(dataset)` calls this, too, and ignores only TypeError.
         unknown = f"{self.who}: the number of samples is unknown until they are read"
         of_object = self.form.count
@@ -164,6 +142,3 @@ class ObjectSource:
             self._objects = None  # What was listed before it must not look like the whole.
             raise TypeError(f"{unknown}: {error}") from error
         return total
-
-    def named(self, error: Exception) -> Exception:
-        return named(error, self.channel.name, self.key)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import RESTART, ChannelError, expect, in_channel, whole_number
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.records import Format
 from sagemaker_channels.records.cursor import Cursor
+from sagemaker_channels.records.damage import Damage
 from sagemaker_channels.sample import Sample
 
 
@@ -56,60 +59,78 @@ class Reading:
         return cls(**how)
 
 
-def named(error: Exception, channel: str, key: str | None = None) -> ChannelError:
-    """Return an error that names the channel, and for one of the system the object at or after which it occurred."""
-    if isinstance(error, ChannelError):
-        return in_channel(error, channel)
-    where = "" if key is None else f" at or after object {key!r}"
-    found = ChannelError(f"channel {channel!r} cannot be read{where}: {error}")
-    found.channel, found.object = channel, key
-    return found
-
-
 def changed(what: str) -> ChannelError:
     """Return the error for data that are not those of a state; `what` is in words."""
     return ChannelError(f"{what}: the data has changed", remedy=RESTART)
 
 
-def of_host(host: tuple[int, int] | None, history: Sequence[Any], index: int, count: int) -> tuple[Any, int, int]:
-    """Return the history and number of a reader among those of its host, if each host deals items of its own.
+class Source:
+    """What the readers of an epoch read of a channel. ObjectSource and StreamSource are its kinds.
 
-    Reader `index` is of host `index` modulo the number of hosts.
+    Args:
+        channel: The channel.
+        epoch: The epoch.
+        form: The format that splits it into samples.
+        reading: Order and cache.
+        damage: What is skipped.
+        host: This host's number and the number of hosts, if what is read is of this host alone.
     """
-    if host is None:
-        return history, index, count
-    number, hosts = host
-    return [deal[number::hosts] for deal in history], index // hosts, count // hosts
 
+    begun: Any = 0  # how far its list of objects must be the same when reading resumes
+    key: str | None = None  # of the object that is being read
+    pin_of: Callable[[int], int]  # returns the version of an object by its number; 0 if it is unknown
+    owed: Any = None  # the reader whose next sample was yielded in part
 
-class Source(Protocol):
-    """What the readers of an epoch read: its objects by their numbers in its order, or a stream."""
+    def __init__(
+        self,
+        channel: Channel,
+        epoch: int,
+        form: Format,
+        reading: Reading,
+        damage: Damage,
+        host: tuple[int, int] | None,
+    ) -> None:
+        self.channel, self.epoch, self.form, self.damage, self.host = channel, epoch, form, damage, host
+        self.who = f"channel {channel.name!r}"
+        self.seed, self.block, self.block_bytes = reading.seed, reading.block, reading.block_bytes
 
-    epoch: int
-    who: str  # for errors
-    seed: int | None  # of the shuffle
-    block: int
-    block_bytes: int
-    begun: Any  # how far its list of objects must be the same when reading resumes
-    key: str | None  # of the object that is being read
-    owed: Any  # the reader whose next sample was yielded in part
+    def reader(self, history: Sequence[Any], index: int, count: int, at: Any, /) -> Any:
+        """Return reader `index` of `count` at a position, after the deals of `history`."""
+        raise NotImplementedError
+
+    def of_host(self, history: Sequence[Any], index: int, count: int) -> tuple[Any, int, int]:
+        """Return the history and number of a reader among those of its host, if each host deals items of its own.
+
+        Reader `index` is of host `index` modulo the number of hosts.
+        """
+        if self.host is None:
+            return history, index, count
+        number, hosts = self.host
+        return [deal[number::hosts] for deal in history], index // hosts, count // hosts
 
     def records(
         self, numbers: Callable[[], Iterator[int]], cursor: Cursor
     ) -> Generator[tuple[int, Iterator[Sample]], None, None]:
         """Yield the samples of each object from the cursor's start on; `numbers` is called in several threads."""
+        raise NotImplementedError
 
-    def reader(self, history: Sequence[Any], index: int, count: int, at: Any, /) -> Any:
-        """Return reader `index` of `count` at a position, after the deals of `history`."""
-
-    def pin_of(self, number: int) -> int:
-        """Return the version of an object; 0 if it is unknown."""
+    def count(self, index: int, count: int) -> int:
+        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
+        raise NotImplementedError
 
     def named(self, error: Exception) -> Exception:
-        """Return an error that names the channel."""
+        """Return an error that names the channel, and for one of the system the object at or after which it occurred."""
+        name = self.channel.name
+        if isinstance(error, ChannelError):
+            return in_channel(error, name)
+        where = "" if self.key is None else f" at or after object {self.key!r}"
+        found = ChannelError(f"channel {name!r} cannot be read{where}: {error}")
+        found.channel, found.object = name, self.key
+        return found
 
     def listing_of(self, begun: Any) -> Listing:
         """Return the digests of what `begun` says."""
+        return {}
 
     def expect(self, listing: Listing) -> None:
         """Compare the objects with these digests before the first is read."""

@@ -14,8 +14,7 @@ from typing import Any
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position, without
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reader import Positioned, block_order
-from sagemaker_channels.epoch.reading import Reading, changed, named, of_host
-from sagemaker_channels.epoch.states import Listing
+from sagemaker_channels.epoch.reading import Reading, Source, changed
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.meter import read_block
@@ -27,28 +26,17 @@ from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.sample import Sample, weight
 
 
-class StreamSource:
+class StreamSource(Source):
     """The stream of a Pipe's epoch, of which so many readers of this host keep their samples."""
 
-    begun = 0
-    owed: Any = None
-
     def __init__(
-        self,
-        channel: Channel,
-        epoch: int,
-        form: Format,
-        reading: Reading,
-        damage: Damage,
-        shard: Shard,
+        self, channel: Channel, epoch: int, form: Format, reading: Reading, damage: Damage, shard: Shard
     ) -> None:
-        self.channel, self.epoch, self.form, self.damage = channel, epoch, form, damage
-        self.readers, self._host = shard.readers, shard.host
-        self.who = f"channel {channel.name!r}"
-        self.seed, self.block, self.block_bytes = reading.seed, reading.block, reading.block_bytes
+        super().__init__(channel, epoch, form, reading, damage, shard.host)
+        self.readers = shard.readers
 
     def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> StreamReader:
-        return StreamReader(self, *of_host(self._host, history, index, count), at)
+        return StreamReader(self, *self.of_host(history, index, count), at)
 
     def samples(self, index: int, turns: tuple[int, int]) -> Generator[Sample, None, None]:
         """Yield all samples to one of the readers; those whose turn it is not may be without content."""
@@ -66,15 +54,6 @@ class StreamSource:
 
     def count(self, index: int, count: int) -> int:
         raise TypeError(f"{self.who}: the number of samples is unknown until they are read: a Pipe is one stream")
-
-    def listing_of(self, begun: int) -> Listing:
-        return {}
-
-    def expect(self, listing: Listing) -> None:
-        """Nothing is known before the stream is read."""
-
-    def named(self, error: Exception) -> Exception:
-        return named(error, self.channel.name)
 
 
 class StreamReader(Positioned):

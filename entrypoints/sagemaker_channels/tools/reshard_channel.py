@@ -118,6 +118,6 @@ def _joined(channel: Channel, endings: frozenset[str], placement: Placement, rea
         raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars", remedy="use source: S3Connector")
     shard = default_shard(channel, placement)
     damage = Damage(0, channel.name, 0, Path())
-    source = ObjectSource(channel, 0, Sidecars(endings, reader), FORMAT, reading, None, damage, None)
+    source = ObjectSource(Sidecars(endings, reader), None, channel, 0, FORMAT, reading, damage, None)
     about = {"channel": channel.name, "format": str(FORMAT), "seed": reading.seed}
     return Samples(source, about, [shard.index], shard.count)
