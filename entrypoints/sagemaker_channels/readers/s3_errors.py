@@ -61,7 +61,7 @@ _CAUSES = {
     r"Failed to construct request: (.*)": Cause(
         False,
         "no request can be made ({})",
-        "correct s3_uri, AWS_REGION and AWS_ENDPOINT_URL, or region= and endpoint=",
+        "correct s3_uri, AWS_REGION or AWS_ENDPOINT_URL, or region= or endpoint=",
     ),
     r"TOKEN_EXPIRED": Cause(True, "the credentials have expired (ExpiredToken)", "renew the credentials"),
     r"TIME_TOO_SKEWED": Cause(True, "this machine's clock is wrong (403 RequestTimeTooSkewed)", "set the clock"),
