@@ -34,8 +34,8 @@ from launcher.console import say
 from launcher.errors import LaunchError, RefusedError
 from launcher.parsing.parser import load
 from launcher.request.view import file_system_source
-from sagemaker_channels.records.archives import tar_write
-from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats.recordio import recordio
 from sagemaker_channels.sample import KEY
 from sagemaker_channels.samples.lst import Line, write_lst
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_channels import contract
+from sagemaker_channels.formats.recordio import recordio
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.samples.digest import Tally
 from tar_archives import archive

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_channels import contract
-from sagemaker_channels.records import format_of
+from sagemaker_channels.formats import format_of
 from sagemaker_channels.sample import Sample
 
 COUNT = 100

@@ -21,10 +21,10 @@ from delivered_channels import recordio_of
 from pipe_feeder import in_threads
 from sagemaker_channels import ChannelDataset, ThreadLoader, WorkerLoader
 from sagemaker_channels.checkpointing import data_position
+from sagemaker_channels.formats import SHORT_NAMES
+from sagemaker_channels.formats.recordio.protobuf_record import Blob
+from sagemaker_channels.formats.shards import write_shards
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.records import SHORT_NAMES
-from sagemaker_channels.records.recordio.protobuf_record import Blob
-from sagemaker_channels.records.shards import write_shards
 from sagemaker_channels.sample import Sample
 
 RANKS, SIZES, EPOCHS = (1, 2, 3, 4, 8), (0, 2, 4), 2

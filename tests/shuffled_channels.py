@@ -9,9 +9,9 @@ from typing import Any
 
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats.recordio import recordio
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.records.archives import tar_write
-from sagemaker_channels.records.recordio import recordio
 
 SHUFFLED: dict[str, Any] = {"seed": 7, "block": 10}
 CHANNELS = {

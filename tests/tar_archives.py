@@ -7,7 +7,7 @@ import random
 import tarfile
 from collections.abc import Iterable
 
-from sagemaker_channels.records.archives import tar, tar_write
+from sagemaker_channels.formats.archives import tar, tar_write
 from sagemaker_channels.sample import Sample
 
 BLOCK = 512

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from sagemaker_channels.epoch.states import merge_states as merge_states
     from sagemaker_channels.errors import ChannelError as ChannelError
     from sagemaker_channels.errors import CorruptError as CorruptError
+    from sagemaker_channels.formats.shards import write_shards as write_shards
     from sagemaker_channels.job.environment import Channel as Channel
     from sagemaker_channels.job.environment import Environment as Environment
     from sagemaker_channels.job.environment import load_environment as load_environment
-    from sagemaker_channels.records.shards import write_shards as write_shards
     from sagemaker_channels.samples.class_folders import class_index as class_index
     from sagemaker_channels.samples.class_folders import find_classes as find_classes
     from sagemaker_channels.timed_loader import timed as timed

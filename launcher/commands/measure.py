@@ -23,7 +23,7 @@ from launcher.plot import new_figure, save
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
 from sagemaker_channels.errors import ConfigError
-from sagemaker_channels.records import SHORT_NAMES, format_of
+from sagemaker_channels.formats import SHORT_NAMES, format_of
 from sagemaker_channels.tools.card import Way
 from sagemaker_channels.tools.results import FILE, Results, summary, table
 from sagemaker_channels.tools.ways import WAYS, step_seconds, ways_of

@@ -22,7 +22,7 @@ from launcher.quantities import bytes_of
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.records import format_of
+from sagemaker_channels.formats import format_of
 
 
 def _size(value: str | int) -> int:

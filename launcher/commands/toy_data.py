@@ -53,7 +53,7 @@ class ToyData(Command):
 
     def run(self) -> int:
         """Write the shards to a folder beside DIR, and rename it."""
-        from sagemaker_channels.records.shards import write_shards
+        from sagemaker_channels.formats.shards import write_shards
 
         unfinished = self.directory.absolute().with_name(f".{self.directory.absolute().name}.unfinished")
         try:

@@ -20,10 +20,10 @@ from launcher.lists.image_files import ending_of
 from launcher.local.data.object_stores import Objects
 from launcher.preflight.s3.buckets import zone_of
 from launcher.s3.uri import S3Location
-from sagemaker_channels.records import gunzip
-from sagemaker_channels.records.parquet import parquet_table
-from sagemaker_channels.records.recordio import recordio
-from sagemaker_channels.records.tfrecord.tfrecord import masked
+from sagemaker_channels.formats import gunzip
+from sagemaker_channels.formats.parquet import parquet_table
+from sagemaker_channels.formats.recordio import recordio
+from sagemaker_channels.formats.tfrecord.tfrecord import masked
 
 MAX_KEYS = 200_000  # 200 requests
 _SAMPLE = 10_000  # objects whose sizes give the quantiles

@@ -36,7 +36,7 @@ from launcher.local.data.delivery import Delivery, Store
 from launcher.local.data.object_stores import RemoteObjects
 from launcher.local.providers import copied, fifo, mounted
 from sagemaker_channels import open_channel
-from sagemaker_channels.records.shards import write_shards
+from sagemaker_channels.formats.shards import write_shards
 
 BATCH, MEMORY = 16, 8 << 30
 DOUBTFUL = 0.05  # a loss above which both ways are run three times more, in turns; their medians count

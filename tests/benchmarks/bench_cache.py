@@ -15,8 +15,8 @@ from local_job import mounted_job, train_folder
 from rounds import Row, exhaust, interleaved, row
 
 from sagemaker_channels import open_channel
+from sagemaker_channels.formats.archives import tar_write
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.records.archives import tar_write
 
 SHARDS, MEMBERS, OBJECTS, SIZE = 6, 1000, 4000, 100_000
 EPOCHS = 4  # a round, since one takes a tenth of a second only

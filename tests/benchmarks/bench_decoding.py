@@ -22,7 +22,7 @@ from rounds import Row, exhaust, interleaved, row
 from torch.utils.data import DataLoader, Dataset
 
 from sagemaker_channels.epoch.channel import open_channel
-from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.formats.archives import tar_write
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader

@@ -18,7 +18,7 @@ from loaders import SAMPLES, SHARD_SAMPLES, SIZE, sample_bytes
 from local_job import mounted_job, train_folder
 from rounds import Peer, Row, interleaved, row
 
-from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.formats.archives import tar_write
 
 SCRIPT = Path(__file__).with_name("loaders.py")
 TARGETS = {"webdataset": (1.3, 3), "litdata": (1.3, 3), "mosaicml-streaming": (4, 3)}  # of a DataLoader, of threads

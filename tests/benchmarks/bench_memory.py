@@ -21,10 +21,10 @@ from local_job import mounted_job, train_folder
 from rounds import Row
 
 from sagemaker_channels import contract
-from sagemaker_channels.records.archives import tar_write, zip_archive
-from sagemaker_channels.records.recordio import recordio, recordio_protobuf
-from sagemaker_channels.records.text import json_lines
-from sagemaker_channels.records.tfrecord import tfrecord
+from sagemaker_channels.formats.archives import tar_write, zip_archive
+from sagemaker_channels.formats.recordio import recordio, recordio_protobuf
+from sagemaker_channels.formats.text import json_lines
+from sagemaker_channels.formats.tfrecord import tfrecord
 
 SCRIPT = Path(__file__).with_name("streams.py")
 ALLOWED = 300.0  # MB

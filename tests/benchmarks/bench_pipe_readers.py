@@ -30,8 +30,8 @@ from torch.utils.data import DataLoader
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.formats.archives import tar_write
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.records.archives import tar_write
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from rounds import Peer, Row, interleaved, raw
 
-from sagemaker_channels.records import format_of
-from sagemaker_channels.records.recordio import recordio, recordio_protobuf
-from sagemaker_channels.records.recordio.recordio_protobuf_batches import as_tensors
+from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats.recordio import recordio, recordio_protobuf
+from sagemaker_channels.formats.recordio.recordio_protobuf_batches import as_tensors
 
 SDK_PATH = """
 import sys, time

@@ -15,10 +15,10 @@ from local_job import mounted_job, train_folder
 from rounds import Row, interleaved, row
 
 from sagemaker_channels import open_channel
+from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats.recordio import recordio
+from sagemaker_channels.formats.tfrecord import tfrecord
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.records.archives import tar_write
-from sagemaker_channels.records.recordio import recordio
-from sagemaker_channels.records.tfrecord import tfrecord
 
 FAR, MORE = 1_000_000, 1000
 

@@ -16,8 +16,8 @@ from typing import Any
 from rounds import Peer, Row, exhaust, interleaved, raw, row, through_fifo
 from webdataset import TarWriter, WebDataset
 
-from sagemaker_channels.records.archives import tar, tar_write
-from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.formats.archives import tar, tar_write
+from sagemaker_channels.formats.recordio import recordio
 
 SDK_LOOP = """
 import sys, time

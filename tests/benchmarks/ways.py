@@ -31,7 +31,7 @@ from rounds import interleaved
 import channel_specs
 from launcher.code.archive import SCRIPTS
 from sagemaker_channels import contract
-from sagemaker_channels.records import format_of
+from sagemaker_channels.formats import format_of
 from sagemaker_channels.tools.card import plain
 from sagemaker_channels.tools.results import FILE as RESULTS
 from sagemaker_channels.tools.results import summary

@@ -29,7 +29,7 @@ from launcher.reference.schema import schema
 from launcher.request.aws_model import shapes
 from launcher.request.serialization import as_yaml
 from launcher.spec.channels import KINDS
-from sagemaker_channels.records import FORMATS
+from sagemaker_channels.formats import FORMATS
 from sagemaker_channels.tools.ways import REMOVED, WAYS
 
 _ROOT = Path(__file__).parents[2]

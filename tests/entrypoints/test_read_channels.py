@@ -16,7 +16,7 @@ import pytest
 from launcher.code.archive import SCRIPTS
 from patience import PATIENCE
 from sagemaker_channels import contract
-from sagemaker_channels.records import format_of
+from sagemaker_channels.formats import format_of
 from sagemaker_channels.samples.digest import MODULUS, Tally
 
 REPOSITORY = Path(__file__).parents[2]

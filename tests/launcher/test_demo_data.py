@@ -18,8 +18,8 @@ from PIL import Image
 from launcher import demo
 from launcher.errors import RefusedError
 from local_jobs import EFS, FSX
-from sagemaker_channels.records.archives import tar
-from sagemaker_channels.records.recordio import recordio
+from sagemaker_channels.formats.archives import tar
+from sagemaker_channels.formats.recordio import recordio
 from sagemaker_channels.samples.lst import read_lst
 
 SPLIT = (450, 40, 30)  # three shards, the last one short

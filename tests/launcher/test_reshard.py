@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from launcher.cli import cli, main
 from patience import PATIENCE
-from sagemaker_channels.records import SHORT_NAMES
+from sagemaker_channels.formats import SHORT_NAMES
 
 PLACES = ["s3://mine/in/", "s3://mine/out"]
 

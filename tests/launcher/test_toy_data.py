@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from launcher import cli
-from sagemaker_channels.records import SHORT_NAMES
+from sagemaker_channels.formats import SHORT_NAMES
 
 
 def launch(*words: str | Path) -> int:

@@ -26,7 +26,7 @@ from launcher import demo
 from launcher.checks import check_spec
 from launcher.spec.channels import KINDS
 from patience import PATIENCE
-from sagemaker_channels.records import format_of
+from sagemaker_channels.formats import format_of
 from sagemaker_channels.samples.digest import MODULUS, Tally
 
 GOLDEN = Path(__file__).parents[1] / "golden"

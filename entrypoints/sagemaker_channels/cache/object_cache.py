@@ -31,10 +31,10 @@ from typing import Any
 from sagemaker_channels.cache.warm_pool import WarmPool
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.formats.cursor import Seekable
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.readers import Reader
 from sagemaker_channels.readers.remote_file import is_remote
-from sagemaker_channels.records.cursor import Seekable
 from sagemaker_channels.sample import ByteStream
 
 WHOLE_BYTES = 1 << 30  # Larger objects are not fetched whole before their format reads them.

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_channels.errors import ChannelError, MissingError
+from sagemaker_channels.formats.seeking import SeekableFile
 from sagemaker_channels.readers import connector_client, s3, s3_client
-from sagemaker_channels.records.seeking import SeekableFile
 
 _UPLOAD_GBPS = 4.0  # of a rank; a higher target buffers more in memory
 

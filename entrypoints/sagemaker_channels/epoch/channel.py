@@ -22,12 +22,12 @@ from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.stream import StreamSource
 from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.fetching.shared_listing import keep_in
+from sagemaker_channels.formats import Format, format_of, objects
+from sagemaker_channels.formats.damage import Damage
+from sagemaker_channels.formats.text import augmented
 from sagemaker_channels.job.environment import S3_CONNECTOR, Channel, Environment, load_environment
 from sagemaker_channels.readers import mounted, reader_of
 from sagemaker_channels.readers.remote_file import is_remote
-from sagemaker_channels.records import Format, format_of, objects
-from sagemaker_channels.records.damage import Damage
-from sagemaker_channels.records.text import augmented
 
 
 def open_channel(

@@ -12,7 +12,7 @@ history of an epoch is a list of deals, and a deal is a list of one position per
     part    how many of the samples were yielded that a transform makes of the next one
 
 A place is [item, inner]: the number of the reader's item, and how far it was read: 0 if it was not begun, else [position, pin] in
-an object (records/cursor.py, Reader.pin_of), or the position of an earlier reader whose rest the item is.
+an object (formats/cursor.py, Reader.pin_of), or the position of an earlier reader whose rest the item is.
 
 What a reader has begun and not ended is its rest. Nothing of it is computed: the rest of reader r of deal d is what that reader
 would have read next, up to the end of what it had begun. Rests are the first items of the next deal.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from sagemaker_channels.records import signatures
+from sagemaker_channels.formats import signatures
 from sagemaker_channels.sample import DATA, KEY, Sample
 
 

@@ -17,9 +17,9 @@ from sagemaker_channels.epoch.reading import Source, changed
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.fetching.items import Items
+from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.meter import waited
 from sagemaker_channels.readers import Reader as ObjectReader
-from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.sample import ByteStream, Sample
 
 

@@ -18,8 +18,8 @@ from typing import Any
 from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, Rest, items, reach
 from sagemaker_channels.epoch.reading import Source, changed
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.meter import read_block
-from sagemaker_channels.records.cursor import Cursor
 from sagemaker_channels.sample import Sample, weight
 
 

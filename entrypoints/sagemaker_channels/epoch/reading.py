@@ -9,10 +9,10 @@ from typing import Any
 
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import RESTART, ChannelError, expect, in_channel, whole_number
+from sagemaker_channels.formats import Format
+from sagemaker_channels.formats.cursor import Cursor
+from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.records import Format
-from sagemaker_channels.records.cursor import Cursor
-from sagemaker_channels.records.damage import Damage
 from sagemaker_channels.sample import Sample
 
 
@@ -27,7 +27,7 @@ class Reading:
         cache_dir: A folder on a local disk that keeps objects for later epochs.
         shards: Into how many shards an epoch is divided, if not into one for each reader. With a number that these divide, any
             number of ranks reads the same samples in each step (see README.md).
-        skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch (records/damage.py); each rank, or
+        skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch (formats/damage.py); each rank, or
             each of its workers, is a reader. 0: the first is an error.
     """
 

@@ -16,13 +16,13 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reader import Positioned, block_order
 from sagemaker_channels.epoch.reading import Reading, Source, changed
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats import Format
+from sagemaker_channels.formats.cursor import Cursor
+from sagemaker_channels.formats.damage import Damage
+from sagemaker_channels.formats.recordio import recordio
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.meter import read_block
 from sagemaker_channels.readers import tee
-from sagemaker_channels.records import Format
-from sagemaker_channels.records.cursor import Cursor
-from sagemaker_channels.records.damage import Damage
-from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.sample import Sample, weight
 
 

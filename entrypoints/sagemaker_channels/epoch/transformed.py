@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from sagemaker_channels.epoch.error_notes import add_sample_note
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import expect
-from sagemaker_channels.records.damage import Damage
+from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.waits import timed_transform
 

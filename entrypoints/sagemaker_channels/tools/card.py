@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from sagemaker_channels.formats import SHORT_NAMES
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.readers import mounted, s3
-from sagemaker_channels.records import SHORT_NAMES
 from sagemaker_channels.sample import DATA, Sample
 
 # The channels by which the same objects arrive, as `launch measure` names them in the request. `s3` is an S3Connector channel,

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from sagemaker_channels.records import format_of
+from sagemaker_channels.formats import format_of
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.tools.card import Source, Way, plain

@@ -22,10 +22,10 @@ from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import RESTART, ChannelError
 from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.readers import mounted, reader_of, s3
-from sagemaker_channels.records import format_of
-from sagemaker_channels.records.damage import Damage
 from sagemaker_channels.samples.lst import Line, parse_lst
 from sagemaker_channels.tools.fitting import LABELLED, NAMED
 from sagemaker_channels.tools.resharding import Target, finish, write_host

@@ -28,9 +28,9 @@ from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.fetching.background import in_background
 from sagemaker_channels.fetching.pages import Listed
-from sagemaker_channels.records import format_of
-from sagemaker_channels.records.shards import write_shard, writer_of
-from sagemaker_channels.records.writing import SampleError, refusal
+from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats.shards import write_shard, writer_of
+from sagemaker_channels.formats.writing import SampleError, refusal
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.samples.digest import MODULUS, Tally
 from sagemaker_channels.samples.lst import Line, line_of

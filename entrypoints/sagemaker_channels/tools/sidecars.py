@@ -15,10 +15,10 @@ from typing import Any
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.items import Items
+from sagemaker_channels.formats.cursor import Cursor
+from sagemaker_channels.formats.format import Format
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.readers import s3
-from sagemaker_channels.records.cursor import Cursor
-from sagemaker_channels.records.format import Format
 from sagemaker_channels.sample import DATA, KEY, Sample
 
 

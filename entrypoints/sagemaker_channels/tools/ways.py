@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from sagemaker_channels.errors import ConfigError
+from sagemaker_channels.formats import SHORT_NAMES, objects
 from sagemaker_channels.readers.s3_settings import place
-from sagemaker_channels.records import SHORT_NAMES, objects
 from sagemaker_channels.tools.card import FOLDERS, Need, Source, Way
 
 Opener = Callable[[str], Any]  # from a path or URL to a file object

@@ -10,7 +10,7 @@ from launcher.errors import SpecPath, nearest
 from launcher.request.view import Draft, media_type
 from sagemaker_channels import contract
 
-# The formats of `sagemaker_channels.records` by short name, each with the nearest MIME type: other formats of that type are only
+# The formats of `sagemaker_channels.formats` by short name, each with the nearest MIME type: other formats of that type are only
 # chosen by their short name, in open_channel. Importing that package would take as long as a dry run, so a test compares them.
 MIME_TYPES = {
     "tar": "application/x-tar",

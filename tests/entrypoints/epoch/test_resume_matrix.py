@@ -23,9 +23,9 @@ from launcher.local.mounts.programs import TOOLS, View
 from pipe_feeder import feeding
 from resume_matrix import EPOCHS, FORMATS, NAMES, READINGS, Job, any_layout, write_objects
 from sagemaker_channels import contract
+from sagemaker_channels.formats import format_of
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.readers import mounted
-from sagemaker_channels.records import format_of
 from served_bucket import serve
 
 pytestmark = [

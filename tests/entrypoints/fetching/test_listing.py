@@ -183,7 +183,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.listing import Store
 from sagemaker_channels.fetching.pages import Listed
 from sagemaker_channels.fetching.shared_listing import shared_listing
-from sagemaker_channels.records.seeking import SeekableFile
+from sagemaker_channels.formats.seeking import SeekableFile
 def page(token):
     start = int(token or 0)
     return [Listed(f"{n:01000}", 1) for n in range(start, start + 100)], str(start + 100)

@@ -19,11 +19,11 @@ from pipe_feeder import LINES, Feed, lines_of, loaded, numbers, side_by_side
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.formats import SHORT_NAMES
+from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats.cursor import Cursor
+from sagemaker_channels.formats.recordio import image_recordio, recordio
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.records import SHORT_NAMES
-from sagemaker_channels.records.archives import tar_write
-from sagemaker_channels.records.cursor import Cursor
-from sagemaker_channels.records.recordio import image_recordio, recordio
 from sagemaker_channels.sample import KEY
 
 pytestmark = [

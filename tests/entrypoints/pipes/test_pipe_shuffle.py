@@ -22,8 +22,8 @@ from pipe_feeder import Feeder, in_threads, make_root
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reader import in_order
+from sagemaker_channels.formats.recordio import recordio
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.records.recordio import recordio
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 

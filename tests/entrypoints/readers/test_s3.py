@@ -21,11 +21,11 @@ from sagemaker_channels import ChannelDataset, ChannelMapDataset, open_channel
 from sagemaker_channels.epoch.channel import find_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats.archives import tar_write, zip_archive
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.readers import s3, s3_client
 from sagemaker_channels.readers.s3_settings import place
-from sagemaker_channels.records import format_of
-from sagemaker_channels.records.archives import tar_write, zip_archive
 from served_bucket import served_bucket
 
 KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]

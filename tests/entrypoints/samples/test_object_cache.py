@@ -24,9 +24,9 @@ from sagemaker_channels.cache.object_cache import ObjectCache
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching import shared_listing
+from sagemaker_channels.formats.archives import tar_write, zip_archive
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.readers import s3
-from sagemaker_channels.records.archives import tar_write, zip_archive
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 

@@ -17,7 +17,7 @@ from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError, CorruptError
-from sagemaker_channels.records import SHORT_NAMES
+from sagemaker_channels.formats import SHORT_NAMES
 from sagemaker_channels.sample import Sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")

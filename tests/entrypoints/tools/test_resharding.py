@@ -21,8 +21,8 @@ from launcher.code.archive import SCRIPTS
 from patience import wait_for
 from resharded import COUNT, OUTPUT, channels, content, index, options, samples, set_up, shards
 from sagemaker_channels import contract
-from sagemaker_channels.records import format_of
-from sagemaker_channels.records.shards import writer_of
+from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats.shards import writer_of
 from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.tools.resharding import Target
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import reshard
 from faulty_s3 import Store, faulty_s3
 from sagemaker_channels import contract
-from sagemaker_channels.records import format_of
+from sagemaker_channels.formats import format_of
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.tools.sidecars import split
 

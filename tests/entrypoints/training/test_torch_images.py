@@ -15,8 +15,8 @@ from PIL import Image
 from patience import wait_for
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats.archives import tar_write
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.records.archives import tar_write
 from train_parts import Form, ImageChannel, read_lines
 
 COUNT = 40

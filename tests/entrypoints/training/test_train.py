@@ -20,7 +20,7 @@ import launcher
 from launcher.code.archive import SCRIPTS
 from patience import PATIENCE
 from sagemaker_channels import Checkpoints, contract
-from sagemaker_channels.records.archives import tar_write
+from sagemaker_channels.formats.archives import tar_write
 from torch_ranks import torch_processes
 from train_parts import small_cnn
 from train_runs import REPOSITORY, assert_same, result, run

@@ -14,7 +14,7 @@ from launcher.local.data.object_stores import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, objects_of
 from launcher.survey.inventory import format_of, take_inventory
-from sagemaker_channels.records import format_of as form
+from sagemaker_channels.formats import format_of as form
 
 TRAIN = S3Location("mine", "train/")
 

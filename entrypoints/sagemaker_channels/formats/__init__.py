@@ -1,0 +1,60 @@
+"""Where a record ends: one card per format, and the table of them.
+
+A new format is a module with a card, `FORMAT` (see `format.py`), and its line in FORMATS. Content types, short names, the
+writers of shards, the table in the README and the tests of all formats are derived from FORMATS.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats import objects
+from sagemaker_channels.formats.archives import tar, zip_archive
+from sagemaker_channels.formats.format import Format as Format
+from sagemaker_channels.formats.format import with_options
+from sagemaker_channels.formats.parquet import parquet
+from sagemaker_channels.formats.recordio import image_recordio, recordio, recordio_protobuf
+from sagemaker_channels.formats.text import augmented, csv_rows, json_lines, lines
+from sagemaker_channels.formats.tfrecord import example, tfrecord
+
+FORMATS: tuple[Format, ...] = (
+    tar.FORMAT,
+    zip_archive.FORMAT,
+    recordio.FORMAT,
+    image_recordio.FORMAT,
+    recordio_protobuf.FORMAT,
+    tfrecord.FORMAT,
+    example.FORMAT,
+    parquet.FORMAT,
+    lines.FORMAT,
+    json_lines.FORMAT,
+    csv_rows.FORMAT,
+    augmented.FORMAT,
+    objects.FORMAT,
+)
+SHORT_NAMES: Mapping[str, Format] = {form.name: form for form in FORMATS}
+CONTENT_TYPES: Mapping[str, Format] = {name: form for form in FORMATS for name in form.content_types}
+
+
+def format_of(content_type: str | None) -> Format:
+    """Return the format of a content type or short name (`tar`), with its options; `format_of(str(form))` equals `form`.
+
+    Without a content type, or with an unknown one, this is whole objects.
+
+    Raises:
+        ChannelError: The name has no slash and is not a short name, or its options are wrong (`format.with_options`).
+    """
+    if content_type is None or not content_type.strip():
+        return objects.FORMAT
+    name = content_type.partition(";")[0].strip().lower()
+    if "/" in name:
+        return with_options(CONTENT_TYPES.get(name, objects.FORMAT), content_type)
+    if name not in SHORT_NAMES:
+        near = difflib.get_close_matches(name, SHORT_NAMES, 1)
+        raise ChannelError(
+            f"format {content_type!r} is neither a content type nor one of {', '.join(SHORT_NAMES)}"
+            + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+    return with_options(SHORT_NAMES[name], content_type)

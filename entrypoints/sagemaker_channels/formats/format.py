@@ -1,0 +1,155 @@
+"""The card of a format: what reading, writing, the documentation and the tests need to know about it.
+
+One string names a format, in a spec's `content_type`, in inputdataconfig.json and between processes: a content type or a short
+name, followed by options as a content type has parameters (`csv; header=present; delimiter="|"`). Parameters of a content type
+that are meant for others (`label_size`, `charset`) are ignored; after a short name, an unknown option is an error.
+
+Source: RFC 9110, section 5.6.6; RFC 4180 for CSV's `header`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from sagemaker_channels.errors import ChannelError, corrupt
+from sagemaker_channels.formats.cursor import OTHER, Cursor
+from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
+
+_PARAMETER = re.compile(r"""\s*([\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;"]*)\s*(?:;|$)""", re.DOTALL)
+
+
+# Yields the samples of a stream that is at its beginning, as `Format.split`.
+Read = Callable[[ByteStream, "str | None", Cursor], Iterator[Sample]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One format. Cards with the same name and the same chosen options are equal."""
+
+    name: str  # the short name
+    sample: str = field(compare=False)  # for the README: what a sample is
+    read: Read | None = field(compare=False, default=None)  # None if `framing` reads
+    # Writes samples to a stream and returns their number; None if the format has no writer. Raises SampleError for a sample
+    # that would not read back the same.
+    write: Callable[[BinaryIO, Iterable[Sample]], int] | None = field(compare=False, default=None)
+    ending: str | None = field(
+        compare=False, default=None
+    )  # of the files of `write_shards`; None if it cannot write them
+    content_types: tuple[str, ...] = field(compare=False, default=())  # that select this format
+    # Whether records can be found in joined objects, as in a Pipe.
+    boundaries: bool = field(compare=False, default=True)
+    # For the README: what is read next after skipped damage. A format without it cannot find the next record in the object.
+    after_damage: str | None = field(compare=False, default=None)
+    # A format whose records have to be decoded: the format that finds them, and what makes a sample of one record's bytes
+    # (ValueError if it cannot). Several readers of a Pipe then decode in parallel.
+    framing: Format | None = field(compare=False, default=None)
+    decode: Callable[[bytes], Sample] | None = field(compare=False, default=None)
+    # Returns the number of an object's samples from its index; 1 if each object is one sample, None if there is no index.
+    count: Callable[[ByteStream, str | None], int] | int | None = field(compare=False, default=None)
+    options: tuple[str, ...] = field(compare=False, default=())  # names of what can be chosen
+    # Returns the format with these options; raises ChannelError for an impossible value.
+    with_options: Callable[[Mapping[str, str]], Format] | None = field(compare=False, default=None)
+    chosen: tuple[tuple[str, str], ...] = ()  # the options chosen, by name
+    # For the contract tests: a sample that holds these bytes as its only payload, with its number in the object.
+    example: Callable[[int, bytes], Sample] = field(compare=False, default=lambda number, data: {DATA: data})
+
+    def __str__(self) -> str:
+        """The string that names this format."""
+        return "; ".join([self.name, *(f"{key}={_quoted(value)}" for key, value in self.chosen if value)])
+
+    def split(self, stream: ByteStream, key: str | None = None, cursor: Cursor | None = None) -> Iterator[Sample]:
+        """Yield the samples of one object, or of several joined objects, in order and in constant memory.
+
+        Args:
+            stream: The bytes, at their beginning.
+            key: The object's key, if known.
+            cursor: Where to start; before each sample, its `position` becomes that of the next one.
+
+        Raises:
+            CorruptError: The data is damaged or cut, and the cursor does not skip it; the message names the offset.
+        """
+        cursor = cursor or Cursor()
+        return self.read(stream, key, cursor) if self.read else self._decoded(stream, key, cursor)
+
+    def _decoded(self, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+        assert self.framing is not None and self.decode is not None, "a card has `read`, or both `framing` and `decode`"
+        decode, offset = self.decode, cursor.start
+        start: Sample = {} if key is None else {KEY: key}
+        for record in self.framing.split(stream, key, cursor):
+            if record is OTHER:
+                yield record
+                continue
+            try:
+                sample = start | decode(record[DATA])
+            except ValueError as error:
+                cursor.skip(corrupt(key, abs(offset), f"not a record of {self.name}, or damaged: {error}"))
+                offset = cursor.position
+                continue
+            offset = cursor.position
+            yield sample
+
+
+def with_options(form: Format, text: str) -> Format:
+    """Return the format with the options in `text`, a content type or a short name with parameters.
+
+    Raises:
+        ChannelError: An option has an impossible value, or follows a short name and cannot be parsed or is unknown.
+    """
+    name, _, rest = text.partition(";")
+    options = _parameters(rest, text)
+    unknown = [key for key in options if key not in form.options]
+    if unknown and "/" not in name:
+        near = difflib.get_close_matches(unknown[0], form.options, 1)
+        raise ChannelError(
+            f"format {text!r}: {name.strip()} has no parameter {unknown[0]!r}"
+            + (f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(form.options) or 'none'}")
+        )
+    for key in unknown:
+        del options[key]
+    return form.with_options(options) if options and form.with_options else form
+
+
+def _parameters(rest: str, text: str) -> dict[str, str]:
+    """Parse `a=1; b="2;3"`, with names in lower case. Raises ChannelError if those of a short name cannot be parsed."""
+    found: dict[str, str] = {}
+    place = 0
+    while rest[place:].strip(" ;"):
+        match = _PARAMETER.match(rest, place)
+        if match is None:
+            if "/" in text.partition(";")[0]:
+                return found  # people write content types by hand, and most of their parameters are not for us
+            raise ChannelError(
+                f'format {text!r}: expected parameters as name=value or name="value", separated by semicolons'
+            )
+        value = match[2]
+        found[match[1].lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value.strip()
+        place = match.end()
+    return found
+
+
+def _quoted(value: str) -> str:
+    if re.fullmatch(r"[\w.,-]+", value):
+        return value
+    return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
+def names_in(value: str) -> tuple[str, ...]:
+    """Return the names in an option's value: `a, b`, or a JSON list (`["a,b"]`) if a name has a comma or blanks at its ends."""
+    if value.startswith('["'):
+        try:
+            return tuple(map(str, json.loads(value)))
+        except ValueError as error:
+            raise ChannelError(f"{value!r}: expected names as a JSON list: {error}") from error
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def names_text(names: tuple[str, ...]) -> str:
+    """Return an option's value that `names_in` parses to these names."""
+    text = ",".join(names)
+    is_plain = not text.startswith('["') and names_in(text) == names
+    return text if is_plain else json.dumps(names)

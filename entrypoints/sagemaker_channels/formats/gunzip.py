@@ -1,0 +1,146 @@
+"""The content of a gzip stream, as a stream, for formats that may be compressed.
+
+gzip's own file object reads 8 KiB at a time through several layers of Python; here zlib gets larger pieces. A gzip
+stream has one or more members (joined objects, parallel compressors), perhaps followed by zeros; a record may span
+members. zlib checks each member's CRC and length.
+
+A stream that begins as gzip does is gzip, whatever its name: uncompressed data of the formats that use `unzipped` never does.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from io import BytesIO
+
+from sagemaker_channels.errors import corrupt
+from sagemaker_channels.formats import signatures
+from sagemaker_channels.formats.cursor import Cursor
+from sagemaker_channels.formats.format import Read
+from sagemaker_channels.formats.window import CHUNK
+from sagemaker_channels.sample import ByteStream, Sample
+
+MAGIC = b"\x1f\x8b\x08"  # the third byte is the method, of which there is one
+_WITH_HEADER = 16 + zlib.MAX_WBITS
+_PIECE = 1 << 16  # bytes for zlib: those after a member are copied, once for each member
+
+
+class Gunzip:
+    """The uncompressed bytes of a stream. Reading damaged or cut data raises CorruptError, which names the compressed byte."""
+
+    def __init__(self, stream: ByteStream, key: str | None) -> None:
+        self._stream = stream
+        self._key = key
+        self._offset = 0
+        self._member = zlib.decompressobj(_WITH_HEADER)
+        self._rest = b""  # compressed bytes read and not used yet
+        self._inside = False  # a member, whose end has not been read yet
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """See ByteStream."""
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """See ByteStream."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(CHUNK), b""))
+        while True:
+            data = self._rest
+            if not data:
+                data = self._stream.read(_PIECE)
+                self._offset += len(data)
+            if not self._inside:
+                if not data:
+                    return b""
+                data = self._rest = data.lstrip(b"\0")
+                if not data:
+                    continue
+            try:
+                content = self._member.decompress(data, size)
+                if not data and not content:
+                    raise zlib.error("it ends inside a member")
+            except zlib.error as error:
+                damage = corrupt(self._key, self._offset, f"the gzip stream is damaged or cut: {error}")
+                damage.is_final = True
+                raise damage from None
+            self._inside = not self._member.eof
+            self._rest = self._member.unconsumed_tail
+            if self._member.eof:
+                self._rest = self._member.unused_data
+                self._member = zlib.decompressobj(_WITH_HEADER)
+            if content:
+                return content
+
+    def close(self) -> None:
+        """Do nothing: the caller closes the stream below."""
+
+
+class _Begun:
+    """A stream that returns its first bytes again after a look at them."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        head = b""
+        while len(head) < signatures.SIZE and (piece := stream.read(_PIECE)):
+            head += piece
+        self._head = BytesIO(head)
+        self.head = head[: signatures.SIZE]
+        self.is_gzip = head.startswith(MAGIC)
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size < 0:
+            return self._head.read() + self._stream.read()
+        return self._head.read(size) or self._stream.read(size)
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        return self._head.readinto(buffer) or self._stream.readinto(buffer)
+
+    def skip(self, size: int) -> int:
+        """Skip up to so many bytes, and return how many; 0 only at the end."""
+        if count := len(self._head.read(size)):
+            return count
+        skip = getattr(self._stream, "skip", None)
+        return int(skip(size)) if skip else len(self._stream.read(min(size, CHUNK)))
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def unzipped(read: Read, is_own: Callable[[bytes], bool] = lambda head: False) -> Read:
+    """Return a format's `read` that also reads gzip-compressed streams.
+
+    Positions in a compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's errors
+    are then those of the content. A stream or content that begins as another format does is a CorruptError, unless `is_own`, of
+    its first bytes, is true.
+    """
+
+    def either(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+        if cursor.start > 0:
+            return read(stream, key, cursor)
+        begun = _Begun(stream)
+        if is_own(begun.head) and not cursor.start:
+            return read(begun, key, cursor)
+        if begun.is_gzip:
+            return _content(read, begun, key, cursor, is_own)
+        if cursor.start < 0:
+            raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
+        signatures.check(begun.head, key)
+        return read(begun, key, cursor)
+
+    return either
+
+
+def _content(
+    read: Read, stream: ByteStream, key: str | None, cursor: Cursor, is_own: Callable[[bytes], bool]
+) -> Iterator[Sample]:
+    content = _Begun(Gunzip(stream, key))
+    if not is_own(content.head):
+        if content.is_gzip:
+            raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
+        signatures.check(content.head, key)
+    inner = Cursor(-cursor.start, cursor.skips, cursor.turns)
+    for sample in read(content, key, inner):
+        cursor.position = -inner.position
+        yield sample
