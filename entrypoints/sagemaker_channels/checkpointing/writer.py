@@ -62,12 +62,16 @@ class Writer:
 
     def wait(self) -> str | None:
         """Wait until the file is stored. Return why it was not; None if it was, or if nothing was started."""
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return None
-        error = process.communicate()[0].strip()
-        if process.returncode and not error:
-            return f"the process that writes checkpoints has ended with exit code {process.returncode}; see the log"
+        assert process.stdout is not None
+        error = process.stdout.read().strip()
+        code = process.wait()
+        process.stdout.close()
+        self._process = None  # not before: a signal's handler may raise, and the memory must not be used again too soon
+        if code and not error:
+            return f"the process that writes checkpoints has ended with exit code {code}; see the log"
         return error or None
 
     def close(self) -> None:
@@ -95,6 +99,7 @@ def main() -> None:
     except ChannelError as error:
         warn(str(error))
         print(error)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import signal
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import torch
 from faulty_s3 import Store
 from launcher.code.archive import SCRIPTS
 from sagemaker_channels import Checkpoints, contract
-from sagemaker_channels.checkpointing.files import HEAD
+from sagemaker_channels.checkpointing.files import HEAD, complete
+from sagemaker_channels.checkpointing.place import place_of
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.readers import s3_client
 from torch_ranks import torch_processes
@@ -180,6 +182,35 @@ def test_failed_save_is_raised_by_the_next_call(store: Store, tmp_path: Path, mo
     with pytest.raises(ChannelError, match="step 2 was not saved"):
         checkpoints.close()
     assert stored(tmp_path) == []
+
+
+def test_wait_that_a_signal_interrupts_can_be_repeated(store: Store) -> None:
+    """The handler's last save must not change what is still being stored."""
+
+    def stop(*_: object) -> None:
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    of = parts()
+    try:
+        with Checkpoints("s3://bucket/job") as checkpoints:
+            store.speaking.clear()
+            checkpoints.save(1, **of)
+            weights = of["model"][0].weight.clone()
+            signal.alarm(1)
+            with pytest.raises(InterruptedError):
+                checkpoints.wait()
+            store.speaking.set()
+            losses(of)
+            checkpoints.save(2, **of)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    place = place_of("s3://bucket/job")
+    newer, older = complete(place)
+    assert [newer.step, older.step] == [2, 1]
+    place.remove(f"{newer.name}/{newer.files[0]}")
+    assert Checkpoints("s3://bucket/job").load(**of) == 1
+    assert torch.equal(of["model"][0].weight, weights)
 
 
 def test_folder_that_cannot_be_made_is_named_with_a_remedy(tmp_path: Path) -> None:
