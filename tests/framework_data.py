@@ -86,6 +86,20 @@ def by_left_loops(root: Path, loader: str, is_set: bool) -> list[list[int]]:
     return seen
 
 
+def by_one_left_loop(root: Path, loader: str) -> None:
+    """Leave a loop on rank 0, which reads the epoch again before the other rank has read it to its end."""
+    rank, ranks = own_rank()
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    batches = LOADERS[loader](dataset_of(root, "lines"))
+    begun = iter(batches)
+    next(begun)
+    if rank == 0:
+        list(batches)
+    dist.barrier()
+    list(begun)
+    dist.barrier()  # the store is in rank 0's process
+
+
 def by_even_batches(lengths: list[int]) -> list[tuple[str, bool]]:
     """Return what even_batches yields on this rank, of batches named by the rank that has them and their number."""
     rank, count = own_rank()

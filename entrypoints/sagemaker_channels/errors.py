@@ -6,6 +6,7 @@ The container has its own, because it never imports the launcher.
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any, TypeVar
 
 E = TypeVar("E", bound="ChannelError")
@@ -101,6 +102,14 @@ def whole_number(name: str, value: Any, least: int | None = None) -> int:
 def is_count(value: Any) -> bool:
     """Return whether the value is an int from 0 on, as JSON holds it."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def check_path(name: str, path: str) -> None:
+    """Raise ChannelError for a mistyped or foreign URI, which would be taken for a path of this machine."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
+        raise ChannelError(
+            f"{name} is {path!r}, which is no S3 URI", remedy="write s3://bucket/prefix, or a folder's path"
+        )
 
 
 def expect(good: bool, name: str, value: Any, remedy: str) -> None:

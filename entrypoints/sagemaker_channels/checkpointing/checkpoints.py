@@ -10,7 +10,7 @@ from typing import Any
 from sagemaker_channels.checkpointing import data_position, files
 from sagemaker_channels.checkpointing.place import Folder, place_of
 from sagemaker_channels.checkpointing.writer import Writer
-from sagemaker_channels.errors import ChannelError, CorruptError, whole_number
+from sagemaker_channels.errors import ChannelError, CorruptError, expect, whole_number
 from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import load_environment
 
@@ -30,6 +30,7 @@ class Checkpoints:
     """
 
     def __init__(self, place: str | Path | None = None, *, keep: int = 3) -> None:
+        expect(place is None or isinstance(place, str | os.PathLike), "place", place, "a folder or s3://bucket/prefix")
         self._text = str(load_environment().checkpoint_dir if place is None else place)
         self._place = place_of(self._text)
         self._keep = whole_number("keep", keep, 1)
@@ -99,6 +100,9 @@ class Checkpoints:
         from sagemaker_channels.checkpointing import chunks, state
 
         whole_number("step", step, 0)
+        for part, value in parts.items():
+            is_part = part == LOADER or hasattr(value, "state_dict")
+            expect(is_part, part, value, "a module, an optimizer, or anything with state_dict() and load_state_dict()")
         name = self._finish(files.new_name(step))
         if self._rank == 0:
             self._warn_unless_kept()
@@ -170,8 +174,12 @@ class Checkpoints:
             return False
         indexes = [read[rank % self._size][rank // self._size] for rank in range(len(paths))]
         own, states = indexes[self._rank % len(indexes)], indexes[0]["states"]
-        if unknown := parts.keys() - {*states, *({LOADER} & own.keys())}:
-            raise KeyError(f"it has no {', '.join(sorted(unknown))}")
+        known = {*states, *({LOADER} & own.keys())}
+        if unknown := sorted(parts.keys() - known):
+            raise ChannelError(
+                f"{self._place}/{saved.name} has no {', '.join(unknown)}, but {', '.join(sorted(known))}",
+                remedy="load what it has, under these names",
+            )
         wanted = state.tensors_of({name: states[name] for name in others})
         sharded = state.sharded(others)
         tensors: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.errors import ChannelError, MissingError
+from sagemaker_channels.errors import ChannelError, MissingError, check_path
 from sagemaker_channels.formats.seeking import SeekableFile
 from sagemaker_channels.readers import connector_client, s3, s3_client
 
@@ -116,5 +116,8 @@ class Bucket:
 
 
 def place_of(text: str) -> Folder | Bucket:
-    """Return the place of a path or an S3 URI. Raises ValueError for a URI without a bucket, and for a file."""
-    return Bucket(text) if text.startswith("s3://") else Folder(text)
+    """Return the place of a path or an S3 URI. Raises ValueError for a file or no bucket, and ChannelError for another URI."""
+    if text.startswith("s3://"):
+        return Bucket(text)
+    check_path("the place of the checkpoints", text)
+    return Folder(text)

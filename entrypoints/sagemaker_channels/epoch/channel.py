@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.stream import StreamSource
-from sagemaker_channels.errors import ChannelError, expect, whole_number
+from sagemaker_channels.errors import ChannelError, check_path, expect, whole_number
 from sagemaker_channels.fetching.shared_listing import keep_in
 from sagemaker_channels.formats import Format, format_of, objects
 from sagemaker_channels.formats.damage import Damage
@@ -189,6 +190,9 @@ def known_environment(environment: Environment | None) -> Environment:
     return environment
 
 
+_named = Counter[str]()  # the prefixes
+
+
 def find_channel(environment: Environment, name: str | os.PathLike[str], **store: str | None) -> Channel:
     """Return the job's channel of that name, or a channel of a prefix (`s3://bucket/prefix/`) or of a folder (`./folder`).
 
@@ -213,9 +217,12 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
         expect(value is None or (is_prefix and isinstance(value, str)), argument, value, remedy)
     if is_prefix:
         prefix = Channel(name, S3_CONNECTOR, None, "FullyReplicated", "None", Path(), s3_uri=name, style="iterable")
-        return replace(prefix, **store)  # type: ignore[arg-type]
+        named = 0 if environment.job_name else _named[name]  # a job's data stay as they are
+        _named[name] += 1
+        return replace(prefix, named=named, **store)  # type: ignore[arg-type]
     if name in environment.channels:
         return environment.channels[name]
+    check_path("channel", name)
     if "/" in name:
         folder = Path(name).expanduser().absolute()
         if not folder.is_dir():

@@ -10,6 +10,7 @@ from typing import Any
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
 from sagemaker_channels.epoch.reader import Positioned
 from sagemaker_channels.epoch.states import Listing
+from sagemaker_channels.errors import expect
 from sagemaker_channels.meter import turn_to
 
 _DRAWN_AT_ONCE = 1024
@@ -131,6 +132,7 @@ def _of(position: Position, number: int) -> Position:
 
 def known_weights(weights: Iterable[Any]) -> list[float]:
     """Return a mixture's weights as floats. Raises ValueError unless each is a finite number above 0."""
+    expect(isinstance(weights, Iterable), "weights", weights, "a list with a number for each dataset")
     given = list(weights)
     try:
         known = [float(weight) for weight in given if not isinstance(weight, str)]

@@ -140,5 +140,5 @@ class ObjectSource(Source):
                         total += of_object(stream, key)
         except (ChannelError, OSError) as error:
             self._objects = None  # What was listed before it must not look like the whole.
-            raise TypeError(f"{unknown}: {error}") from error
+            raise TypeError(str(self.named(error))) from error
         return total

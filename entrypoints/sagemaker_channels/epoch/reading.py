@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from sagemaker_channels.epoch.states import Listing
-from sagemaker_channels.errors import RESTART, ChannelError, expect, in_channel, whole_number
+from sagemaker_channels.errors import RESTART, ChannelError, check_path, expect, in_channel, whole_number
 from sagemaker_channels.formats import Format
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.damage import Damage
@@ -49,6 +49,7 @@ class Reading:
         # An empty cache_dir would be the script's working directory.
         named = isinstance(self.cache_dir, str | os.PathLike) and self.cache_dir != ""
         expect(self.cache_dir is None or named, "cache_dir", self.cache_dir, "the path of a folder")
+        check_path("cache_dir", str(self.cache_dir))
 
     @classmethod
     def of(cls, how: dict[str, Any]) -> Reading:

@@ -37,11 +37,12 @@ class Channel:
     distribution: str  # FullyReplicated | ShardedByS3Key
     record_wrapper: str  # None | RecordIO, as strings
     path: Path  # <root>/input/data/<name>; exists under File and FastFile only
-    s3_uri: str | None = None  # only S3Connector has this and the next four
+    s3_uri: str | None = None  # only S3Connector has this and the next five
     style: str | None = None  # map | iterable
     max_objects: int | None = None  # read only N of the objects, evenly spaced
     region: str | None = None  # of the bucket; None: that of the variables
     endpoint: str | None = None  # the store's URL; None: that of the variables, or AWS
+    named: int = 0  # how often its URI had been named in this process, outside of a job: each time it is listed again
     # This host's index among those that receive the channel, and their number; None: all do.
     host_shard: tuple[int, int] | None = None
     attribute_names: tuple[str, ...] = ()  # of an augmented manifest's lines, in order, if they are known

@@ -145,7 +145,7 @@ def objects(channel: Channel, epoch: int = 0) -> Listing:
         partial(s3_pages.rest, bucket, prefix, _place(channel)) if channel.max_objects is None else None,
         not bucket.endswith(contract.DIRECTORY_BUCKET),
     )
-    return shared_listing([*_place(channel), channel.s3_uri, str(channel.max_objects)], store)
+    return shared_listing([*_place(channel), channel.s3_uri, str(channel.max_objects), str(channel.named)], store)
 
 
 def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str | None]:

@@ -8,7 +8,7 @@ for batch in loader: ...
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from sagemaker_channels.epoch.channel import Recipe
@@ -76,6 +76,28 @@ class ChannelDataset(StreamDataset):
         super().__init__([recipe], ranks)
         self.environment, self.channel = recipe.environment, recipe.channel
 
+    def __repr__(self) -> str:
+        return f"ChannelDataset({self.channel.name!r}, format={self.format!r}, seed={self.seed}, epoch={self.epoch})"
+
+    @property
+    def transform(self) -> Transform | None:
+        """The transform; another one is used from the next loop on."""
+        return self.steps.transform
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        self.steps = Steps(transform, self.steps.filters)
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the shuffle."""
+        return self.recipes[0].reading.seed
+
+    @property
+    def format(self) -> str | None:
+        """The format, else the channel's content type."""
+        return self.recipes[0].format or self.channel.content_type
+
     def filter(self, keeps: Callable[[Sample], Any]) -> ChannelDataset:
         """Return a dataset of those samples of which a function returns true; it sees them before the transform."""
         made = self._copy()
@@ -128,7 +150,8 @@ class MixedDataset(StreamDataset):
         seed: int = 0,
         stop_at_first: bool = False,
     ) -> None:
-        expect(not isinstance(parts, Mapping), "parts", parts, "a list of datasets, and their weights= beside it")
+        is_list = isinstance(parts, Iterable) and not isinstance(parts, Mapping | StreamDataset)
+        expect(is_list, "parts", parts, "a list of datasets, and their weights= beside it")
         self._parts = list(parts)
         self._weights = known_weights([1.0] * len(self._parts) if weights is None else weights)
         if not self._parts or not all(isinstance(part, ChannelDataset) for part in self._parts):
@@ -140,6 +163,9 @@ class MixedDataset(StreamDataset):
             raise TypeError("the datasets of a mixture have neither filters nor generator functions as transforms")
         super().__init__([part.recipes[0] for part in self._parts], self._parts[0]._ranks)
         self._seed, self._stop_at_first = seed, stop_at_first
+
+    def __repr__(self) -> str:
+        return f"MixedDataset({self._parts}, weights={self._weights}, epoch={self.epoch})"
 
     def _samples(self, epoch: int, shards: list[Shard]) -> Samples:
         pipes = [recipe.channel.name for recipe in self.recipes if recipe.channel.mode == "Pipe"]

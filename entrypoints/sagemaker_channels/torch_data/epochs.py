@@ -14,9 +14,9 @@ from sagemaker_channels.errors import ChannelError
 
 READERS = 1024  # at most, of a dataset
 # The cells: the epoch, how often a state was loaded, the mark of the loop that continued at it, the epoch after the one that was
-# begun last, whether workers have begun it, and for each reader the mark of the loop that it has ended last, which is negative
-# until then.
-_EPOCH, _LOADED, _USED, _BEGUN, _WORKERS, _ENDS = range(6)
+# begun last, whether workers have begun it, the number of loops, and for each reader the mark of the loop that it has ended last,
+# which is negative until then.
+_EPOCH, _LOADED, _USED, _BEGUN, _WORKERS, _LOOPS, _ENDS = range(7)
 CELLS = _ENDS + READERS
 
 
@@ -47,6 +47,11 @@ class Epochs:
     def epoch(self) -> int:
         """The epoch of the next loop."""
         return int(self.cells[_EPOCH])
+
+    @property
+    def loops(self) -> int:
+        """The number of loops that were begun."""
+        return int(self.cells[_LOOPS])
 
     def set(self, epoch: int) -> None:
         self.cells[_EPOCH], self.cells[_BEGUN], self.cells[_WORKERS] = epoch, 0, 0
@@ -93,6 +98,7 @@ class Epochs:
         is_again = reader == 0 and state is None and int(self.cells[_BEGUN]) == epoch + 1
         if reader == 0:
             self.cells[_BEGUN] = epoch + 1
+            self.cells[_LOOPS] += 1
         return Loop(epoch, mark, reader, readers, state, is_again)
 
     def end(self, loop: Loop) -> bool:

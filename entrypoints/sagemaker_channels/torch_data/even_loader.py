@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from sagemaker_channels.epoch.states import State
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import ChannelError, expect
 from sagemaker_channels.torch_data.frameworks import check_stateful
 from sagemaker_channels.torch_data.ranks import Stateful, even_batches, gather_state
 
@@ -20,6 +20,7 @@ class EvenLoader:
     """
 
     def __init__(self, loader: Any) -> None:
+        expect(hasattr(loader, "dataset"), "loader", loader, "a ThreadLoader, WorkerLoader or DataLoader")
         self.loader, self.dataset = loader, getattr(loader, "stream", loader.dataset)
 
     @property

@@ -12,6 +12,7 @@ import torch
 import torch.distributed
 
 from sagemaker_channels.epoch.states import State, merge_states
+from sagemaker_channels.errors import expect
 from sagemaker_channels.torch_data import frameworks
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:
     Yields:
         A batch, and whether it counts.
     """
+    expect(isinstance(batches, Iterable), "batches", batches, "a loader, or another iterable of batches")
     if not _are_several():
         yield from ((batch, True) for batch in batches)
         return

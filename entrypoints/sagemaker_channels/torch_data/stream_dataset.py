@@ -19,7 +19,7 @@ from sagemaker_channels.epoch.placement import Placement, Shard
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.transformed import Make, finished
-from sagemaker_channels.errors import ChannelError, whole_number
+from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.fetching.agreement import compare_by
 from sagemaker_channels.fetching.shared_listing import job, join_job
 from sagemaker_channels.fetching.silence import warn_once
@@ -166,12 +166,8 @@ class StreamDataset(CountedDataset):
         number, workers = (info.id, info.num_workers) if info else (0, 1)
         frameworks.check_not_divided_again(placement.world_size, workers)
         loop = self.epochs.begin(number, workers, info.seed - info.id if info else None)
-        if loop.is_again and own.world_size > 1 and is_stored(self._end_of(loop.epoch)):
-            raise ChannelError(
-                f"this rank begins epoch {loop.epoch} again, since its last loop was left early, but another rank has read it to"
-                " its end and continues with the next one",
-                remedy="call set_epoch before each loop that may be left early",
-            )
+        if loop.is_again and own.world_size > 1:
+            self._compare("begun", "ended", loop.epoch, -1)
         counted, self._counted = self._listed(self._counted, readers, loop.epoch), None
         if info is not None:
             samples = [self.samples(number, workers, loop.epoch)]
@@ -188,8 +184,22 @@ class StreamDataset(CountedDataset):
             self._end(loop, own)  # accelerate fetches nothing here.
         return loop, samples, lambda: self._end(loop, own)
 
-    def _end_of(self, epoch: int) -> str:
-        return f"end of epoch {epoch} of {self._name}"
+    def _compare(self, here: str, there: str, epoch: int, offset: int) -> None:
+        """Raise ChannelError if a rank has read an epoch to its end that another has left and begun again: each notes what it does.
+
+        `offset` is the other loop's number, from that of this rank's.
+        """
+        notes = [
+            f"loop {number} of epoch {epoch} of {self._name}"
+            for number in (self.epochs.loops, self.epochs.loops + offset)
+        ]
+        exchange(f"{here} {notes[0]}", here)
+        if is_stored(f"{there} {notes[1]}"):
+            raise ChannelError(
+                f"a rank has left its loop over epoch {epoch} early and begins it again, but another has read it to its end and"
+                " continues with the next one",
+                remedy="call set_epoch before each loop that may be left early",
+            )
 
     def _end(self, loop: Loop, placement: Placement) -> None:
         """End a loop that began with this process at `placement`. Raises ChannelError if it is at another now."""
@@ -200,7 +210,7 @@ class StreamDataset(CountedDataset):
                 remedy="begin to iterate after init_process_group",
             )
         if self.epochs.end(loop) and placement.world_size > 1:
-            exchange(self._end_of(loop.epoch), "ended")
+            self._compare("ended", "begun", loop.epoch, 1)
 
     def __iter__(self) -> Iterator[Any]:
         return self._in_worker() if get_worker_info() else self._loop()
@@ -278,7 +288,9 @@ class StreamDataset(CountedDataset):
 
 
 def _checked(ranks: tuple[int, int], recipes: Sequence[Recipe]) -> tuple[int, int]:
-    """Return the argument `ranks`. Raises ValueError or ChannelError if it is impossible."""
+    """Return the argument `ranks`. Raises TypeError, ValueError or ChannelError if it is impossible."""
+    is_pair = isinstance(ranks, tuple | list) and len(ranks) == 2
+    expect(is_pair, "ranks", ranks, "the index of this rank's group, from 0, and the number of groups: ranks=(0, 2)")
     index, count = (whole_number("ranks", each, 0) for each in ranks)
     if not 0 <= index < count:
         raise ValueError(f"ranks is {ranks!r}; give the index of this rank's group, from 0, and the number of groups")

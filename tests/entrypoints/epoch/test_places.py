@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_channels import ChannelDataset, ChannelError, ChannelMapDataset, ThreadLoader, open_channel
+from sagemaker_channels import (
+    ChannelDataset,
+    ChannelError,
+    ChannelMapDataset,
+    Checkpoints,
+    ThreadLoader,
+    open_channel,
+)
 from sagemaker_channels.epoch.placement import Shard
 from served_bucket import serve
 from shuffled_channels import EVERY, SHUFFLED, make_environment, text_of, texts
@@ -59,6 +66,37 @@ def test_prefix_has_the_samples_of_a_folder(folder: Path, tmp_path: Path, monkey
         monkeypatch.setenv("AWS_REGION", "us-east-1")
         found = [text_of(sample) for sample in open_channel("s3://bucket/objects/", **SHUFFLED)]
     assert found == [text_of(sample) for sample in open_channel(f"{tmp_path}/s3/bucket/objects", **SHUFFLED)]
+
+
+def test_each_dataset_outside_of_a_job_lists_its_prefix_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a notebook the objects change between two cells; the epochs of one dataset see the same ones."""
+    pytest.importorskip("s3torchconnector")
+    monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path / "none"))
+    objects = tmp_path / "s3/bucket/objects"
+    objects.mkdir(parents=True)
+    (objects / "0").write_bytes(b"first")
+    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "any")
+        store = {"endpoint": endpoint, "region": "us-east-1"}
+        first = ChannelDataset("s3://bucket/objects/", **store)
+        assert len(list(first)) == 1
+        (objects / "1").write_bytes(b"second")
+        assert len(list(first)) == 1
+        assert len(list(ChannelDataset("s3://bucket/objects/", **store))) == 2
+        (objects / "0").write_bytes(b"another")
+        assert {text_of(sample) for sample in open_channel("s3://bucket/objects/", **store)} == {"another", "second"}
+
+
+@pytest.mark.parametrize("uri", ["s3:/bucket/objects", "S3://bucket/objects", "gs://bucket/objects"])
+def test_mistyped_uri_is_no_folder(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for use in (open_channel, ChannelDataset, Checkpoints, lambda it: ChannelDataset(".", cache_dir=it)):
+        with pytest.raises(ChannelError, match="which is no S3 URI; write s3://bucket/prefix, or a folder's path"):
+            use(uri)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

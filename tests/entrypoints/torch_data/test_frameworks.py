@@ -92,6 +92,13 @@ def test_ranks_that_leave_loops_at_different_places_of_an_epoch_need_set_epoch(r
         assert len(found) == len(set(found))
 
 
+@pytest.mark.parametrize("loader", ["plain", "workers", "threads"])
+def test_rank_that_begins_an_epoch_again_before_another_has_ended_it_is_an_error(root: Path, loader: str) -> None:
+    """Whichever is later notices it."""
+    with pytest.raises(RankError, match="call set_epoch before each loop that may be left early"):
+        ranks(2, "framework_data.by_one_left_loop", root, loader)
+
+
 @pytest.mark.parametrize(
     ("method", "loader"), [("fork", "plain"), ("fork", "workers"), ("fork", "threads"), ("spawn", "workers")]
 )

@@ -194,3 +194,14 @@ def test_note_is_added_before_python_3_11(environment: Environment, monkeypatch:
     text = "".join(traceback.format_exception(raised.value))
     assert text.index("a sample of channel 'files' with the key '0.txt'") < text.index("invalid literal")
     assert text.endswith("KeyError: 'no label'\n")
+
+
+def test_transform_may_change_between_loops_and_what_is_read_may_not(environment: Environment) -> None:
+    dataset = ChannelDataset("files", seed=3, environment=environment)
+    assert repr(dataset) == "ChannelDataset('files', format='text/plain', seed=3, epoch=0)"
+    assert all(isinstance(sample, dict) for sample in dataset)
+    dataset.transform = lambda sample: sample["data"]
+    assert all(isinstance(sample, bytes) for sample in dataset)
+    for name in ("seed", "format", "epoch"):
+        with pytest.raises(AttributeError):
+            setattr(dataset, name, 1)
