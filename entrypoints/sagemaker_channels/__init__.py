@@ -42,7 +42,7 @@ _NAMES_OF = {
     "epoch.states": "merge_states",
     "errors": "ChannelError CorruptError",
     "job.environment": "Channel Environment load_environment",
-    "records.shards": "write_shards",
+    "formats.shards": "write_shards",
     "samples.class_folders": "class_index find_classes",
     "torch_data.dataset": "ChannelDataset MixedDataset",
     "torch_data.even_loader": "EvenLoader LightningLoader",

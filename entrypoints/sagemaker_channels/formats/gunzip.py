@@ -23,6 +23,7 @@ from sagemaker_channels.sample import ByteStream, Sample
 MAGIC = b"\x1f\x8b\x08"  # the third byte is the method, of which there is one
 _WITH_HEADER = 16 + zlib.MAX_WBITS
 _PIECE = 1 << 16  # bytes for zlib: those after a member are copied, once for each member
+_HEAD = 12  # bytes from which formats know their own streams; a slow Pipe must not wait for more
 
 
 class Gunzip:
@@ -78,12 +79,12 @@ class Gunzip:
 
 
 class _Begun:
-    """A stream that returns its first bytes again after a look at them."""
+    """A stream that returns its first bytes again after a look at them; so many are waited for."""
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: ByteStream, least: int) -> None:
         self._stream = stream
         head = b""
-        while len(head) < signatures.SIZE and (piece := stream.read(_PIECE)):
+        while len(head) < least and (piece := stream.read(_PIECE)):
             head += piece
         self._head = BytesIO(head)
         self.head = head[: signatures.SIZE]
@@ -108,22 +109,22 @@ class _Begun:
         self._stream.close()
 
 
-def unzipped(read: Read, is_own: Callable[[bytes], bool] = lambda head: False) -> Read:
+def unzipped(read: Read, is_own: Callable[[bytes], bool] = lambda head: False, least: int = _HEAD) -> Read:
     """Return a format's `read` that also reads gzip-compressed streams.
 
     Positions in a compressed stream are negative: they are reached by reading from its beginning. Offsets in the format's errors
     are then those of the content. A stream or content that begins as another format does is a CorruptError, unless `is_own`, of
-    its first bytes, is true.
+    its first bytes, is true; it gets `least` of them, if there are as many.
     """
 
     def either(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
         if cursor.start > 0:
             return read(stream, key, cursor)
-        begun = _Begun(stream)
+        begun = _Begun(stream, least)
         if is_own(begun.head) and not cursor.start:
             return read(begun, key, cursor)
         if begun.is_gzip:
-            return _content(read, begun, key, cursor, is_own)
+            return _content(read, begun, key, cursor, is_own, least)
         if cursor.start < 0:
             raise corrupt(key, 0, "a gzip stream was read before, but this is not one; start the epoch again")
         signatures.check(begun.head, key)
@@ -133,9 +134,9 @@ def unzipped(read: Read, is_own: Callable[[bytes], bool] = lambda head: False) -
 
 
 def _content(
-    read: Read, stream: ByteStream, key: str | None, cursor: Cursor, is_own: Callable[[bytes], bool]
+    read: Read, stream: ByteStream, key: str | None, cursor: Cursor, is_own: Callable[[bytes], bool], least: int
 ) -> Iterator[Sample]:
-    content = _Begun(Gunzip(stream, key))
+    content = _Begun(Gunzip(stream, key), least)
     if not is_own(content.head):
         if content.is_gzip:
             raise corrupt(key, 0, "a gzip stream inside another: it was compressed twice; unzip it once")
