@@ -217,8 +217,8 @@ FURTHER = {
         ),
     )
 }
-WAYS.update(FURTHER)
 
 
 if __name__ == "__main__":
+    WAYS.update(FURTHER)  # of this process
     measure.main(script=__file__)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from further_ways import FUSE
+from further_ways import FURTHER, FUSE
 
 from delivered_channels import CHANNELS, PAIRS, feed, recordio_of, tally, tar_of
 from delivered_channels import config as write_config
@@ -23,6 +23,7 @@ from sagemaker_channels.tools.measuring import batches_of, digest
 from sagemaker_channels.tools.ways import REMOVED, WAYS
 from served_bucket import served_bucket
 
+EVERY = {**WAYS, **FURTHER}
 OBJECTS = {
     "objects": CHANNELS["whole"][1],
     "tar": {f"{number}.tar": tar_of(PAIRS[number::2], 100 * number) for number in range(2)},
@@ -80,7 +81,7 @@ def source_of(way: Way, format: str, bucket: Path, root: Path) -> Source:
 
 @pytest.mark.parametrize(
     ("name", "format"),
-    [(name, format) for name, way in WAYS.items() for format in FORMATS if format in (way.formats or OBJECTS)],
+    [(name, format) for name, way in EVERY.items() for format in FORMATS if format in (way.formats or OBJECTS)],
 )
 @pytest.mark.filterwarnings("default")  # other people's libraries warn of this and that
 def test_each_way_yields_the_same_samples(
@@ -91,7 +92,7 @@ def test_each_way_yields_the_same_samples(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    way = WAYS[name]
+    way = EVERY[name]
     if (install := way.missing()) is not None:
         pytest.skip(install)
     if way in FUSE:
@@ -110,7 +111,7 @@ def test_mount_is_removed_when_a_run_is_interrupted(
     fuse: None, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    way = WAYS["rclone"]
+    way = EVERY["rclone"]
     source = replace(source_of(way, "tar", bucket, tmp_path / "ml"), workers=1, batch_size=len(PAIRS))
     with pytest.raises(KeyboardInterrupt), source.exits:
         batches = iter(batches_of(way, source))
@@ -122,6 +123,6 @@ def test_mount_is_removed_when_a_run_is_interrupted(
 
 
 def test_cards_name_known_arrivals_and_removed_ways_their_replacement() -> None:
-    assert {arrival for way in WAYS.values() for arrival in way.arrivals} <= set(ARRIVALS)
-    assert set(REMOVED.values()) <= set(WAYS)
-    assert all(need.install for way in WAYS.values() for need in way.needs)
+    assert {arrival for way in EVERY.values() for arrival in way.arrivals} <= set(ARRIVALS)
+    assert set(REMOVED.values()) <= set(EVERY)
+    assert all(need.install for way in EVERY.values() for need in way.needs)
