@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import os
-import queue
-import threading
 from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeoutError  # Python's own only since 3.11
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch.distributed
 from torch.utils.data import get_worker_info
 
 from sagemaker_channels.epoch.placement import Placement, placement_of_rank
+from sagemaker_channels.fetching.background import in_background
 from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import Environment
 
@@ -40,27 +40,20 @@ def _asked(name: str, ask: Callable[[Any, str], T]) -> T | None:
     In a thread, since torch may wait for ever: a worker of a rank 0 that was killed holds its socket, and never answers.
     """
     process, attempt = os.getpid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    answers = queue.SimpleQueue[Any]()
 
-    def put() -> None:
-        try:
-            if process not in _stores:
-                _stores[process] = _store()
-            store = _stores[process]
-            answers.put(None if store is None else ask(store, f"launcher/{attempt}/{name}"))
-        except RuntimeError as error:
-            answers.put(error)
+    def answer() -> T | None:
+        if process not in _stores:
+            _stores[process] = _store()
+        store = _stores[process]
+        return None if store is None else ask(store, f"launcher/{attempt}/{name}")
 
-    threading.Thread(target=put, daemon=True).start()
     try:
-        answer: Any = answers.get(timeout=1.5 * _SECONDS)  # The store's own limit says more.
-    except queue.Empty:
-        answer = RuntimeError(f"the job's store has not answered for {1.5 * _SECONDS:g} s")
-    if isinstance(answer, RuntimeError):
+        return in_background(answer, "job's store").result(1.5 * _SECONDS)  # The store's own limit says more.
+    except (RuntimeError, FutureTimeoutError) as error:
         _stores[process] = None  # Another attempt might wait as long.
-        warn(f"{name.partition(' from ')[0]}: is not compared with what other ranks read: {str(answer)[:200]}")
+        reason = str(error)[:200] or f"the job's store has not answered for {1.5 * _SECONDS:g} s"
+        warn(f"{name.partition(' from ')[0]}: is not compared with what other ranks read: {reason}")
         return None
-    return cast("T | None", answer)
 
 
 def _store() -> Any:
