@@ -21,7 +21,7 @@ demo: env  ## Train a small model here, from all kinds of channels.
 test: check tests  ## Run every check and test.
 
 tests: env  ## Run every test without the checks.
-	$(BIN)/python -m pytest -n 6 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 # Measuring doubles the time of tests that compute, so CI measures the two halves without effects: from a spec to the request, and
 # from bytes to samples.
