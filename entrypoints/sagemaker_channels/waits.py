@@ -243,9 +243,8 @@ class RecordWriter:
                 self._has_folder = True
             if self._has_folder:
                 file = folder / f"{self._kind}-{self._host}-{record['rank']}.jsonl"
-                descriptor = os.open(
-                    file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666
-                )  # `open` takes 20 times as long
+                # `open` takes 20 times as long.
+                descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
                 try:
                     os.write(descriptor, f"{json.dumps(record)}\n".encode())  # in one piece
                 finally:

@@ -49,7 +49,7 @@ class Reading:
         # An empty cache_dir would be the script's working directory.
         named = isinstance(self.cache_dir, str | os.PathLike) and self.cache_dir != ""
         expect(self.cache_dir is None or named, "cache_dir", self.cache_dir, "the path of a folder")
-        check_path("cache_dir", str(self.cache_dir))
+        check_path("cache_dir", os.fspath(self.cache_dir or ""))
 
     @classmethod
     def of(cls, how: dict[str, Any]) -> Reading:

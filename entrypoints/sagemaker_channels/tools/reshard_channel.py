@@ -112,9 +112,8 @@ def _labels(channel: Channel | None) -> tuple[dict[str, Line] | None, dict[str, 
 def _joined(channel: Channel, endings: frozenset[str], placement: Placement, reading: Reading) -> Samples:
     """Return this host's samples of objects and their sidecars."""
     reader = reader_of(channel)
-    if reader is None or (
-        reader is not s3 and placement.world_size > 1
-    ):  # SageMaker could assign them to different hosts.
+    # SageMaker could assign an object and its sidecar to different hosts.
+    if reader is None or (reader is not s3 and placement.world_size > 1):
         raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars", remedy="use source: S3Connector")
     shard = default_shard(channel, placement)
     damage = Damage(0, channel.name, 0, Path())

@@ -39,9 +39,8 @@ _COUNT = struct.Struct("<Q")
 
 T = TypeVar("T")
 Buffer: TypeAlias = bytes | memoryview
-Place: TypeAlias = tuple[
-    bytes, int, int, int
-]  # of a field: a piece's token, process and descriptor, and the position in it
+# Of a field: its piece's token, process and descriptor, and the position in it.
+Place: TypeAlias = tuple[bytes, int, int, int]
 Reserved: TypeAlias = "tuple[Piece, int, memoryview]"  # a piece, and the position and memory of a field
 
 

@@ -189,12 +189,9 @@ class StreamDataset(CountedDataset):
 
         `offset` is the other loop's number, from that of this rank's.
         """
-        notes = [
-            f"loop {number} of epoch {epoch} of {self._name}"
-            for number in (self.epochs.loops, self.epochs.loops + offset)
-        ]
-        exchange(f"{here} {notes[0]}", here)
-        if is_stored(f"{there} {notes[1]}"):
+        loop, what = self.epochs.loops, f"of epoch {epoch} of {self._name}"
+        exchange(f"{here} loop {loop} {what}", here)
+        if is_stored(f"{there} loop {loop + offset} {what}"):
             raise ChannelError(
                 f"a rank has left its loop over epoch {epoch} early and begins it again, but another has read it to its end and"
                 " continues with the next one",

@@ -1,4 +1,4 @@
-"""Pipes resume with any number of readers: the broker assigns only what is left."""
+"""Pipes resume with any number of readers: only what is left is divided."""
 
 from __future__ import annotations
 

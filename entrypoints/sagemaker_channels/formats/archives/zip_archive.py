@@ -39,11 +39,8 @@ _END = struct.Struct("<10xH8xH")  # number of entries, length of the comment
 _MAX_COMMENT = 0xFFFF
 _BUFFER = 1 << 16  # bytes: zipfile reads headers in small pieces
 _HEADER = struct.Struct("<6xH6xI8xHH")  # flags, CRC, lengths of the name and the extra fields
-_ENCRYPTED, _SIZES_FOLLOW, _UTF8 = (
-    0x41,
-    0x8,
-    0x800,
-)  # flags; with the second, CRC and sizes are in a descriptor after the content
+# Flags; with the second, CRC and sizes are in a descriptor after the content.
+_ENCRYPTED, _SIZES_FOLLOW, _UTF8 = 0x41, 0x8, 0x800
 _METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd", 99: "AES"}
 _READ = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _BZIP2_PIECE = 4096  # bytes

@@ -86,9 +86,7 @@ def _with_options(options: Mapping[str, str]) -> Format:
     if not (size.isascii() and size.isdigit() and int(size)):
         raise ChannelError(f"recordio-protobuf: batch is {size!r}; write how many records a batch has: batch=1000")
     chosen, read = (("batch", str(int(size))),), unzipped(partial(batches, int(size)), recordio.is_own)
-    return replace(
-        FORMAT, chosen=chosen, read=read, framing=None, decode=None
-    )  # broker's readers are sent whole batches
+    return replace(FORMAT, chosen=chosen, read=read, framing=None, decode=None)  # A sample is a whole batch.
 
 
 FORMAT = Format(

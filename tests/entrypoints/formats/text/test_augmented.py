@@ -39,7 +39,7 @@ NAMES = 'augmented; attributes="source-ref, class,box"'
 VARIABLES = {"LAUNCHER_ATTRIBUTE_NAMES_0": json.dumps({"train": ATTRIBUTES})}
 MAGIC = recordio.MAGIC.to_bytes(4, "little")
 FORM = of_attributes(ATTRIBUTES)
-# The first value of every third sample is large enough to go beside the broker's pickles, and holds the word that begins records.
+# The first value of every third sample has up to 48 KB, and holds the word that begins records.
 SAMPLES: list[Sample] = [
     {
         "source-ref": bytes([n % 251]) * n * 10 + (MAGIC + bytes(2000)) * (n % 3) * 12,
@@ -157,7 +157,7 @@ def test_reading_resumes_in_the_middle_of_an_epoch(root: Path, reading: dict[str
 
 
 @pytest.mark.parametrize("reading", [{}, {"seed": 3, "block": 5}], ids=["in order", "shuffled"])
-def test_reading_with_a_broker_resumes(root: Path, reading: dict[str, Any]) -> None:
+def test_reading_by_several_readers_of_a_pipe_resumes(root: Path, reading: dict[str, Any]) -> None:
     def loader() -> WorkerLoader:
         dataset = ChannelDataset("train", environment=planned(root), **reading)
         return WorkerLoader(dataset, 2, num_workers=3, collate_fn=list)
