@@ -27,12 +27,12 @@ from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 
 if TYPE_CHECKING:
+    from launcher.account.report import Report
     from launcher.aws.account import Account
     from launcher.jobs.follow import View
     from launcher.jobs.outcome import Outcome
     from launcher.jobs.submission import Submitted
     from launcher.local.workspace import LocalOptions
-    from launcher.preflight.report import Report
 
 
 def plan(
@@ -108,10 +108,10 @@ def check(
     Raises:
         RefusedError: AWS could not be asked: no credentials, no region or no connection.
     """
-    from launcher.preflight.runner import DEADLINE, preflight
+    from launcher.account.runner import DEADLINE, check_account
 
     deadline = None if full else DEADLINE
-    return preflight(plan, _opened(plan, account), ignore=ignore, deadline=deadline, console=console or Console())
+    return check_account(plan, _opened(plan, account), ignore=ignore, deadline=deadline, console=console or Console())
 
 
 def upload_code(plan: Plan, *, account: Account | None = None, console: Console | None = None) -> str | None:

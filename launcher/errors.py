@@ -169,7 +169,7 @@ class SpecError(ProblemsError):
 
 
 class AccountError(ProblemsError):
-    """The spec is right, but the account cannot run it: preflight found a problem, or AWS refused the request."""
+    """The spec is right, but the account cannot run it: a check of the account found a problem, or AWS refused the request."""
 
 
 class RefusedError(LaunchError):

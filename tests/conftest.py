@@ -17,8 +17,8 @@ import pytest
 from botocore.loaders import JSONFileLoader
 from hypothesis import HealthCheck, settings
 
+import account_world
 import aws_stand_in
-import preflight_world
 from sagemaker_channels import contract
 from sagemaker_channels.fetching import shared_listing
 from sagemaker_channels.job.environment import Environment, load_environment
@@ -122,14 +122,14 @@ def aws(running_aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch) -> a
 
 
 @pytest.fixture(scope="module")
-def made_world(running_aws: aws_stand_in.StandIn) -> Iterator[preflight_world.World]:
+def made_world(running_aws: aws_stand_in.StandIn) -> Iterator[account_world.World]:
     """An account in which all is right; made once for a test file, since that takes seconds."""
-    with preflight_world.a_world(running_aws) as world:
+    with account_world.a_world(running_aws) as world:
         yield world
 
 
 @pytest.fixture
-def world(made_world: preflight_world.World) -> Iterator[preflight_world.World]:
+def world(made_world: account_world.World) -> Iterator[account_world.World]:
     """The account in which all is right, for one test."""
     made_world.aws.clear_calls()
     yield made_world

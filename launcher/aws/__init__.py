@@ -1,4 +1,4 @@
 """Calls to AWS: sessions, errors, masking, retries, threads, and the upload of the code.
 
-Not here: what is asked (`preflight`, `jobs`, `cost`).
+Not here: what is asked (`launcher.account`, `jobs`, `cost`).
 """

@@ -6,7 +6,7 @@ day-long job are renewed in one place. boto3 finds credentials, region and endpo
 
 Many threads may find at the same time that credentials have expired. One of them reads the credentials again while the others
 wait. New credentials replace all clients. Unchanged ones are tried once more, in case AWS was wrong; after that every call is
-refused for a while, so that a preflight of thirty questions fails immediately and always in the same way.
+refused for a while, so that thirty questions of the account checks fail immediately and always in the same way.
 """
 
 from __future__ import annotations

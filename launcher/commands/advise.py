@@ -28,8 +28,8 @@ from launcher.lists.files import is_s3
 from launcher.s3.uri import S3Location, parse_s3_uri
 
 if TYPE_CHECKING:
+    from launcher.account.check import Subject
     from launcher.aws.account import Account
-    from launcher.preflight.check import Subject
     from launcher.survey.channels import Channel
     from launcher.survey.findings import Findings
 
@@ -142,8 +142,8 @@ class Advise(SpecOptions, AccountOptions, Command):
 
     def _channels(self) -> tuple[Account, Subject | None, list[Channel]]:
         """Return the account, the job of the spec if there is one, and the channels to look at."""
+        from launcher.account.runner import subject_of
         from launcher.jobs.submission import mask
-        from launcher.preflight.runner import subject_of
         from launcher.survey.channels import Channel, channels_of
 
         if is_s3(self.spec) or is_folder(self.spec):

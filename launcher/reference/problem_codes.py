@@ -1,6 +1,6 @@
-"""All codes of problems, those that preflight finds included, and the text of `launch --explain`.
+"""All codes of problems, those of the account checks included, and the text of `launch --explain`.
 
-Preflight's codes are imported only for a code that is not in the other tables, so that a dry run loads nothing that speaks to AWS.
+The account checks are imported only for a code that is not in the other tables, so that a dry run loads nothing that speaks to AWS.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from launcher.errors import Problem, did_you_mean
 from launcher.spec.job import JobSpec
 
 
-def preflight_codes() -> Mapping[str, tuple[str, str]]:
-    """Return preflight's codes: code -> (severity, why)."""
-    from launcher.preflight import CHECKS
+def account_codes() -> Mapping[str, tuple[str, str]]:
+    """Return the codes of the account checks: code -> (severity, why)."""
+    from launcher.account import CHECKS
 
     return {code: said for check in CHECKS for code, said in check.codes.items()}
 
@@ -26,19 +26,19 @@ def all_codes() -> tuple[str, ...]:
     """Return every code that `--explain` knows."""
     from launcher.jobs.failures.reasons import SCRIPT_FAILED, rows
 
-    return (*offline_codes(), *preflight_codes(), *dict.fromkeys(row.code for row in rows()), SCRIPT_FAILED)
+    return (*offline_codes(), *account_codes(), *dict.fromkeys(row.code for row in rows()), SCRIPT_FAILED)
 
 
 def ignorable() -> tuple[str, ...]:
-    """Return the codes that `ignore:` and `--ignore` accept; with all of preflight's, which may run too early."""
-    return (*ignorable_offline(), *preflight_codes())
+    """Return the codes that `ignore:` and `--ignore` accept; with all of the account checks, which may run too early."""
+    return (*ignorable_offline(), *account_codes())
 
 
 def unknown_codes(spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
     """Return a problem for each code to ignore that no table has."""
     silent = {*(spec.ignore or ()), *ignore}
     others = silent.difference(offline_codes()) if silent else ()
-    unknown = sorted({*others}.difference(preflight_codes())) if others else ()
+    unknown = sorted({*others}.difference(account_codes())) if others else ()
     other = "; write the code in brackets at the end of the warning"
     return [not_ignored(code, f"is not a code{did_you_mean(code, ignorable()) or other}", spec) for code in unknown]
 
@@ -50,8 +50,8 @@ def explanation(code: str) -> str | None:
     for rule in RULES:
         if rule.code == code:
             return _formatted(code, rule.severity, rule.find.__doc__ or "")
-    if code in (asked := preflight_codes()):
-        from launcher.preflight import CHECKS
+    if code in (asked := account_codes()):
+        from launcher.account import CHECKS
 
         severity, why = asked[code]
         check = next(check for check in CHECKS if code in check.codes)

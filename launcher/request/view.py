@@ -1,4 +1,4 @@
-"""A typed view of a request, for whatever reads one: checks, preflight, the local run, the cost.
+"""A typed view of a request, for whatever reads one: rules, account checks, the local run, the cost.
 
 Only this module and the storage kinds know how an InputDataConfig entry nests its data source. Any member can be absent.
 """

@@ -15,12 +15,12 @@ from typing import Any
 
 import yaml
 
+from launcher.account.runner import subject_of
 from launcher.api import plan
 from launcher.aws.account import Account
 from launcher.errors import InputError, RefusedError, SpecError, dotted
 from launcher.lists.files import replace_files, stamp
 from launcher.parsing.parser import parse_spec
-from launcher.preflight.runner import subject_of
 from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, channels_of
 from launcher.survey.findings import Findings, reshard_command

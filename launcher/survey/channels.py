@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+from launcher.account.check import Subject
+from launcher.account.uses import connectors, hosts_that_share, place_of
 from launcher.aws.account import Account
 from launcher.console import say, shown_path
 from launcher.errors import InputError, did_you_mean
 from launcher.local.data.object_stores import FolderObjects, Objects, RemoteObjects
-from launcher.preflight.check import Subject
-from launcher.preflight.uses import connectors, hosts_that_share, place_of
 from launcher.request.view import Entry
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location

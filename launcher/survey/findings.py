@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from launcher.account.check import Subject, why_not
 from launcher.advice.facts import Advice, Inventory, Observed, Shards, Use
 from launcher.advice.model import predict
 from launcher.advice.recommendation import recommend
@@ -17,7 +18,6 @@ from launcher.advice.report import advice_as_data, advice_as_text, inventory_as_
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, counted, duration, human_bytes
 from launcher.errors import RefusedError
-from launcher.preflight.check import Subject, why_not
 from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, named_keys, objects_of
 from launcher.survey.inventory import MAX_KEYS, take_inventory

@@ -13,12 +13,12 @@ from collections.abc import Collection
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from launcher.account.s3.buckets import zone_of
 from launcher.advice.facts import Inventory, Quantiles
 from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError
 from launcher.lists.image_files import ending_of
 from launcher.local.data.object_stores import Objects
-from launcher.preflight.s3.buckets import zone_of
 from launcher.s3.uri import S3Location
 from sagemaker_channels.formats import gunzip
 from sagemaker_channels.formats.parquet import parquet_table

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import Any
 
+from launcher.account.check import Subject, why_not
+from launcher.account.storage.disk import disk_space
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import ANSWERS, Inventory, Observed, Use
 from launcher.aws.account import Account, AwsError
@@ -17,8 +19,6 @@ from launcher.aws.threads import concurrently
 from launcher.cost.estimate import estimate
 from launcher.errors import InputError, did_you_mean
 from launcher.jobs.lookup import describe, jobs
-from launcher.preflight.check import Subject, why_not
-from launcher.preflight.storage.disk import disk_space
 from launcher.quantities import bytes_of, seconds_of
 from launcher.request.view import file_system_source, s3_source
 from launcher.survey.channels import Channel

@@ -18,13 +18,13 @@ import click
 import yaml
 
 import channel_specs
+from launcher.account import CHECKS
 from launcher.api import plan
 from launcher.checks import RULES
 from launcher.checks.codes import other_codes
 from launcher.commands import COMMANDS
 from launcher.commands.card import EXIT_CODES, Command
 from launcher.cost.table import regions_with
-from launcher.preflight import CHECKS
 from launcher.reference.schema import schema
 from launcher.request.aws_model import shapes
 from launcher.request.serialization import as_yaml
@@ -94,10 +94,10 @@ def _channels() -> str:
     for source, kind in KINDS.items():
         definition = definitions[kind.__name__]
         keys = {key: field for key, field in definition["properties"].items() if key != "source"}
-        preflight = ", ".join(kind.PREFLIGHT) or f"none ({kind.WITHOUT.get('PREFLIGHT')})"
+        checks = ", ".join(kind.ACCOUNT_CHECKS) or f"none ({kind.WITHOUT.get('ACCOUNT_CHECKS')})"
         local = ", ".join(kind.PROVIDERS) or f"no mode ({kind.WITHOUT.get('PROVIDERS')})"
         member = f"`DataSource.{kind.MEMBER}`" if kind.MEMBER else f"none ({kind.WITHOUT.get('MEMBER')})"
-        card = f"Request entry: {member}. Delivered by local runs: {local}. Preflight checks: {preflight}."
+        card = f"Request entry: {member}. Delivered by local runs: {local}. Account checks: {checks}."
         table = _table(_KEYS_HEADINGS, _key_rows(keys, definitions))
         parts.append(f"**`source: {source}`** {definition['description']} {card}\n\n{table}")
     return "\n\n".join(parts)
@@ -176,8 +176,8 @@ def _codes() -> str:
     return _table(_CODES_HEADINGS, rows)
 
 
-def _preflight() -> str:
-    """Return a table of preflight's codes, grouped by check."""
+def _account_checks() -> str:
+    """Return a table of the codes of account checks, grouped by check."""
     rows = []
     for check in CHECKS:
         rows.append((f"**{check.name}**: {check.question}", "", ""))
@@ -244,7 +244,7 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "commands": _commands,
     "exit_codes": lambda: _table(("code", "meaning"), [(str(code), text) for code, text in EXIT_CODES.items()]),
-    "preflight": _preflight,
+    "account_checks": _account_checks,
     "codes": _codes,
     "unpriced": _unpriced,
     "formats": _formats,

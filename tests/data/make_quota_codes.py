@@ -1,13 +1,13 @@
 """Write quota_codes.json: Service Quotas' codes of SageMaker's quotas for instances.
 
 The codes are the same in every account and region. Service Quotas cannot look up a quota by name, and listing SageMaker's
-two thousand takes too long for preflight. Run by hand when there are new instance types, with any account's credentials:
+two thousand takes too long for a check. Run by hand when there are new instance types, with any account's credentials:
 
     aws service-quotas list-aws-default-service-quotas --service-code sagemaker > quotas.json
     python tests/data/make_quota_codes.py quotas.json 2026-11-21
 
 The first table was read from such a list, published with gruntwork-io/terraform-aws-utilities
-(modules/request-quota-increase, of 2026-03-26), and agrees with codes quoted elsewhere. Preflight uses a code only if
+(modules/request-quota-increase, of 2026-03-26), and agrees with codes quoted elsewhere. The check uses a code only if
 Service Quotas returns the expected name for it.
 """
 
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from launcher.preflight.quota.quotas import USES
+from launcher.account.quota.quotas import USES
 
 _OUTPUT = Path(__file__).parents[2] / "launcher/data/quota_codes.json"
 

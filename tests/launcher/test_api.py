@@ -69,7 +69,7 @@ def test_mapping_with_a_problem_names_the_key() -> None:
 
 
 def test_unknown_code_to_ignore_is_one_of_the_specs_problems(tmp_path: Path) -> None:
-    """Preflight's codes are known, although planning never imports preflight; `ignore=` has the place of `--ignore`."""
+    """The codes of account checks are known, although planning never imports them; `ignore=` has the place of `--ignore`."""
     job = tmp_path / "job.yaml"
     job.write_text(BASE.replace("instance_count: 1", "instance_count: 0") + "ignore: [bucket-missing, bucket-mising]\n")
     with pytest.raises(launcher.SpecError) as caught:

@@ -24,7 +24,7 @@ from launcher.checks.codes import offline_codes, other_codes, without_ignored
 from launcher.checks.examples import details, examples, laid_over_base
 from launcher.commands import COMMANDS
 from launcher.reference import schema
-from launcher.reference.problem_codes import explanation, preflight_codes
+from launcher.reference.problem_codes import account_codes, explanation
 
 ROOT = Path(launcher.__file__).parents[1]
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in make_docs.PAGES}
@@ -112,8 +112,8 @@ def test_unknown_value_names_the_option_that_accepts_it() -> None:
     assert "--ignore aws-enum" in problem.message
 
 
-def test_explanation_of_a_preflight_code_names_the_option_that_suppresses_it() -> None:
-    for code in preflight_codes():
+def test_explanation_of_an_account_code_names_the_option_that_suppresses_it() -> None:
+    for code in account_codes():
         assert f"--ignore {code}" in (explanation(code) or "")
 
 

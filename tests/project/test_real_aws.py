@@ -65,7 +65,7 @@ def launch(folder: Path, *arguments: str, expect: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
-def test_preflight_finds_nothing_wrong(folder: Path) -> None:
+def test_account_checks_find_nothing_wrong(folder: Path) -> None:
     report = launch(folder, "job.yaml", "--check")
     assert [each for each in report["problems"] if each["severity"] == "error"] == []
     wrong = launch(

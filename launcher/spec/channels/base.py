@@ -1,7 +1,7 @@
 """The card of a storage kind: one class below `BaseChannel` in a file of its own, and one row of `KINDS`.
 
 The card holds everything that differs between kinds: its keys, its entry in a request, how a local run delivers it, and which
-preflight checks look at it. Request, schema, README, import, local run and preflight read the card; none of them names a kind.
+account checks look at it. Request, schema, README, import, local run and account checks read the card; none of them names a kind.
 tests/launcher/spec/test_channel_cards.py names what a new card lacks.
 """
 
@@ -25,8 +25,8 @@ class BaseChannel(Section, ABC):
     """Where `--data` has the data of this kind: a folder, and in it a directory per bucket or file system."""
     PROVIDERS: ClassVar[Mapping[str, str]] = {}
     """Input mode -> the module in `launcher.local.providers` that delivers the channel in a local run."""
-    PREFLIGHT: ClassVar[tuple[str, ...]] = ()
-    """Names of the preflight checks that look at the data."""
+    ACCOUNT_CHECKS: ClassVar[tuple[str, ...]] = ()
+    """Names of the account checks that look at the data."""
     WITHOUT: ClassVar[Mapping[str, str]] = {}
     """Name of an attribute above that is empty on purpose -> the reason."""
 

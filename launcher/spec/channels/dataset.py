@@ -13,7 +13,7 @@ class DatasetChannel(BaseChannel):
     WITHOUT: ClassVar = {
         "DATA": "only SageMaker can read a dataset resource",
         "PROVIDERS": "only SageMaker can read a dataset resource",
-        "PREFLIGHT": "no check asks SageMaker about dataset resources",
+        "ACCOUNT_CHECKS": "no check asks SageMaker about dataset resources",
     }
 
     source: Literal["Dataset"]

@@ -32,6 +32,6 @@ class EFSChannel(FileSystemChannel):
     """A directory of an EFS file system."""
 
     DATA = "efs/<fs-id>/"
-    PREFLIGHT = ("EFS", "EFS mount targets")
+    ACCOUNT_CHECKS = ("EFS", "EFS mount targets")
 
     source: Literal["EFS"]

@@ -9,6 +9,6 @@ class FSxLustreChannel(FileSystemChannel):
     """A directory of an FSx for Lustre file system."""
 
     DATA = "fsx/<fs-id>/"
-    PREFLIGHT = ("FSx", "FSx network")
+    ACCOUNT_CHECKS = ("FSx", "FSx network")
 
     source: Literal["FSxLustre"]

@@ -34,7 +34,7 @@ class S3Channel(BaseChannel):
     MEMBER = "S3DataSource"
     DATA = "s3/<bucket>/..."
     PROVIDERS: ClassVar = {"File": "copied", "FastFile": "mounted", "Pipe": "fifo"}
-    PREFLIGHT = ("buckets", "prefixes", "manifests")
+    ACCOUNT_CHECKS = ("buckets", "prefixes", "manifests")
 
     source: Literal["S3"] = "S3"
     s3_uri: Text | None = None

@@ -15,7 +15,7 @@ class S3ConnectorChannel(BaseChannel):
     """Every object below a prefix, fetched by the script when it needs them."""
 
     DATA = "s3/<bucket>/..."
-    PREFLIGHT = ("buckets", "prefixes")
+    ACCOUNT_CHECKS = ("buckets", "prefixes")
     WITHOUT: ClassVar = {
         "MEMBER": "the request names the channel in an environment variable",
         "PROVIDERS": "the script reads S3 itself",

@@ -11,12 +11,12 @@ from botocore.awsrequest import AWSResponse
 from urllib3 import HTTPResponse
 
 import aws_stand_in
+from account_data import CHANNEL, MANIFEST, checked, put
+from launcher.account import runner
+from launcher.account.runner import described
+from launcher.account.s3 import prefixes
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console
-from launcher.preflight import runner
-from launcher.preflight.runner import described
-from launcher.preflight.s3 import prefixes
-from preflight_data import CHANNEL, MANIFEST, checked, put
 
 _TIME = "<LastModified>2026-11-22T10:11:12.345Z</LastModified>"
 _ONE = (

@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 
 import launcher
+from account_data import CHANNEL, checked, with_data
 from aws_stand_in import StandIn
 from aws_stand_in_calls import ASKED
+from launcher.account import CHECKS
 from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.jobs.submission import submit
 from launcher.local.data.stores import remote_store
-from launcher.preflight import CHECKS
 from launcher.s3.reading import read_object
 from launcher.s3.uri import S3Location
 from patience import PATIENCE
-from preflight_data import CHANNEL, checked, with_data
 from submitted_spec import SPEC
 
 CHANNELS = CHANNEL.replace("}}", "}, more: s3://data/train/deep/}")
 
 
-def test_expired_credentials_end_preflight_early_with_one_message(aws: StandIn) -> None:
+def test_expired_credentials_end_the_checks_early_with_one_message(aws: StandIn) -> None:
     with_data(aws)
     aws.fault("expired", "*", count=-1)
     for _ in range(3):
@@ -203,7 +203,7 @@ def _credential_process(folder: Path, monkeypatch: pytest.MonkeyPatch, script: s
         ),
     ],
 )
-def test_rejected_credentials_end_preflight_with_one_message(aws: StandIn, kind: str, message: str) -> None:
+def test_rejected_credentials_end_the_checks_with_one_message(aws: StandIn, kind: str, message: str) -> None:
     """EC2 has one code for all three; with a wrong clock any other service names the cause."""
     with_data(aws)
     aws.fault(kind, "*", count=-1)

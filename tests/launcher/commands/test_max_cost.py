@@ -15,11 +15,11 @@ import pytest
 import launcher
 import launching
 from aws_stand_in import StandIn
+from launcher.account.report import CheckResult
 from launcher.commands.effects.agreement import require_agreement
 from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection
 from launcher.errors import InputError, RefusedError
-from launcher.preflight.report import CheckResult
 
 SPEC = """\
 base_name: digits
@@ -143,7 +143,7 @@ def test_yes_lifts_no_limit_that_is_set(
     assert aws.requests() == []
 
 
-def test_plan_shows_what_preflight_measured(
+def test_plan_shows_what_the_checks_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(click, "confirm", lambda *_, **__: True)

@@ -13,19 +13,19 @@ import pytest
 
 import channel_specs
 import launcher
+from launcher.account import CHECKS
+from launcher.account.runner import subject_of
 from launcher.aws.account import Account, AwsError
 from launcher.errors import SpecPath
 from launcher.importing import from_request
 from launcher.parsing.parser import parse_spec
-from launcher.preflight import CHECKS
-from launcher.preflight.runner import subject_of
 from launcher.request.aws_model import shapes
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.channels.base import BaseChannel
 from sagemaker_channels import contract
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-CARD = ("MEMBER", "DATA", "PROVIDERS", "PREFLIGHT")
+CARD = ("MEMBER", "DATA", "PROVIDERS", "ACCOUNT_CHECKS")
 OF_ENTRY = set(shapes()["Channel"]["members"])
 every_kind = pytest.mark.parametrize("source", KINDS)
 
@@ -114,10 +114,10 @@ def test_provider_of_the_kind_exists(source: str) -> None:
 
 
 @every_kind
-def test_every_named_preflight_check_asks_about_the_channel(source: str) -> None:
+def test_every_named_account_check_asks_about_the_channel(source: str) -> None:
     checks = {check.name: check for check in CHECKS}
-    for check in KINDS[source].PREFLIGHT:
-        assert check in checks, f"{source}: PREFLIGHT names {check!r}, which is not in launcher.preflight.CHECKS"
+    for check in KINDS[source].ACCOUNT_CHECKS:
+        assert check in checks, f"{source}: ACCOUNT_CHECKS names {check!r}, which is not in launcher.account.CHECKS"
         asked: set[SpecPath] = set()
         for spec, _, _ in examples(source):
             subject = subject_of(plan_of(spec), DeniedAccount(region="us-east-1"))

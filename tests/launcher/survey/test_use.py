@@ -11,13 +11,13 @@ import pytest
 import channel_specs
 import launcher
 from aws_stand_in import StandIn
+from launcher.account.check import Subject
+from launcher.account.runner import subject_of
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
 from launcher.aws.account import Account
 from launcher.checks.examples import laid_over_base
 from launcher.errors import InputError, RefusedError
-from launcher.preflight.check import Subject
-from launcher.preflight.runner import subject_of
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, channels_of
 from launcher.survey.use import PastJob, observed_in, past_jobs, recent_jobs, use_of, with_answers

@@ -1,0 +1,200 @@
+"""What a check of the account is: read-only questions to AWS, the problems that their answers show, and the job they are about.
+
+Checks run at the same time, each in its own thread with its own `Subject`; the answers of AWS are shared.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from launcher.aws.account import Account, AwsError
+from launcher.aws.threads import concurrently, settle
+from launcher.errors import RefusedError, SpecPath
+from launcher.request.view import Draft
+from launcher.s3.uri import S3Location
+from launcher.tables import read_table
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+Finding = tuple[SpecPath, str, str]  # place in the spec; code; what is wrong, why, and what to do
+Note = tuple[SpecPath, str]  # place in the spec; a fact worth knowing, or why a question has no answer
+Progress = tuple[int, int | None]  # objects looked at; their total, if known
+Severity = Literal["error", "warning"]
+# Error codes of S3-compatible endpoints that do not know an operation.
+_UNKNOWN_CALL = (
+    *("NotImplemented", "MethodNotAllowed", "UnknownOperation", "UnknownOperationException"),
+    *("InvalidAction", "UnsupportedOperation", "405", "501"),
+)
+
+
+def _texts(name: str) -> dict[str, Any]:
+    """Return the question of a check, and its errors and warnings with their reasons."""
+    texts: dict[str, Any] = read_table(__file__, "checks")[name]
+    return texts
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the table of checks; checks.yaml has its question and why each of its codes is a problem.
+
+    Args:
+        name: What is checked, such as `buckets`.
+        ask: Yields the findings of a subject; with `each`, those of one thing: `ask(subject, path, thing)`. If it raises
+            AwsError, the check, or the question about this thing, is reported as not asked.
+        each: Returns the things to ask about, each with its path in the spec; they are asked about at the same time.
+    """
+
+    name: str
+    ask: Callable[..., Iterable[Finding]]
+    each: Callable[[Subject], Iterable[tuple[SpecPath, Any]]] | None = None
+
+    @property
+    def question(self) -> str:
+        """What the check finds out, for the documentation."""
+        return str(_texts(self.name)["question"])
+
+    @property
+    def codes(self) -> dict[str, tuple[Severity, str]]:
+        """The codes of the check, each with its severity and why it is a problem."""
+        kinds: tuple[tuple[Severity, str], ...] = (("error", "errors"), ("warning", "warnings"))
+        texts = _texts(self.name)
+        return {code: (severity, why) for severity, kind in kinds for code, why in texts.get(kind, {}).items()}
+
+    def findings(self, subject: Subject) -> Iterable[Finding]:
+        """Return what the check finds. Raises RefusedError."""
+        return subject.each(self.each(subject), partial(self.ask, subject)) if self.each else self.ask(subject)
+
+
+@dataclass
+class Answers:
+    """The answers so far and the time of the first question; shared by all checks."""
+
+    by_question: dict[str, Future[Any]] = field(default_factory=dict)
+    progress: dict[S3Location, Progress] = field(default_factory=dict)  # of long listings and manifests
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    started: float = field(default_factory=time.monotonic)
+
+
+@dataclass
+class Subject:
+    """A job that is checked, the account it is for, and the answers so far."""
+
+    draft: Draft  # the request that would be sent, and the spec it was built from
+    _account: Account
+    code_uri: str | None  # where the code will be uploaded; None if the job has no code
+    full: bool  # whether prefixes are listed to their end, however long that takes
+    answers: Answers = field(default_factory=Answers)
+    notes: list[Note] = field(default_factory=list)
+    not_asked: list[Note] = field(default_factory=list)
+    has_asked: bool = False  # whether the check needed the account
+    has_answer: bool = False  # whether AWS answered any question of the check
+    refusal: AwsError | None = None  # of the last question of `try_to_ask` that has no answer
+
+    def for_one_check(self) -> Subject:
+        """Return a subject with its own notes and the same answers."""
+        return replace(self, notes=[], not_asked=[])
+
+    @property
+    def account(self) -> Account:
+        """The account, for calls that `ask` cannot make."""
+        self.has_asked = True
+        return self._account
+
+    @property
+    def own_account(self) -> str:
+        """The caller's account ID, 12 digits. Raises AwsError."""
+        return str(self.ask("sts", "get_caller_identity")["Account"])
+
+    def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Return AWS's answer; checks that ask the same question share one call. Raises AwsError."""
+        account = self.account
+        key = repr((service, operation, sorted(parameters.items())))
+        answer: dict[str, Any] = self.once(key, lambda: account.call(service, operation, **parameters))
+        return answer
+
+    def once(self, key: str, find_out: Callable[[], Any]) -> Any:
+        """Return what `find_out` returns, or raise what it raises; it is called once per key, for all checks."""
+        self.has_asked = True
+        with self.answers.lock:
+            first = key not in self.answers.by_question
+            answer = self.answers.by_question.setdefault(key, Future())
+        if first:
+            settle(answer, find_out)
+        result = answer.result()
+        self.has_answer = True
+        return result
+
+    def find(self, service: str, operation: str, **parameters: Any) -> dict[str, Any] | None:
+        """Return AWS's answer; None if what it is about does not exist. Raises AwsError."""
+        try:
+            return self.ask(service, operation, **parameters)
+        except AwsError as error:
+            if error.is_missing:
+                return None
+            raise
+
+    def try_to_ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Return AWS's answer; an empty one if AWS refuses. Raises AwsError if it does not accept the credentials."""
+        try:
+            return self.ask(service, operation, **parameters)
+        except AwsError as error:
+            if error.is_unauthenticated:
+                raise
+            if error.status == 403 or error.is_denied or error.is_unanswered or _is_unknown_call(error):
+                self.refusal = error
+            return {}
+
+    def each(
+        self, things: Iterable[tuple[SpecPath, _In]], look: Callable[[SpecPath, _In], Iterable[_Out]]
+    ) -> Iterator[_Out]:
+        """Yield what `look` yields for each thing, given its path in the spec; all are asked about at the same time.
+
+        A thing that AWS does not answer for is reported as not asked, but the checks `buckets` and `manifests` report what is
+        missing in S3.
+
+        Raises:
+            AwsError: AWS does not accept the credentials.
+        """
+        for (path, _), answer in concurrently(lambda pair: list(look(*pair)), list(things)):
+            try:
+                yield from answer.result()
+            except AwsError as error:
+                if error.status != 404 or not error.call.startswith("s3:"):
+                    self.could_not_ask(path, error)
+
+    def note(self, path: SpecPath, text: str) -> None:
+        """Add a fact to the report that is not a problem."""
+        self.notes.append((path, text))
+
+    def could_not_ask(self, path: SpecPath, error: RefusedError) -> None:
+        """Record that one question has no answer. Raises the error if AWS does not accept the credentials."""
+        if isinstance(error, AwsError) and error.is_unauthenticated:
+            raise error
+        self.not_asked.append((path, why_not(error)))
+
+
+def _is_unknown_call(error: AwsError) -> bool:
+    """Return whether the endpoint does not know the operation."""
+    return error.code in _UNKNOWN_CALL or error.status in (405, 501)
+
+
+def why_not(error: RefusedError) -> str:
+    """Return why a question has no answer, in words that show whether the user can change that."""
+    if isinstance(error, AwsError) and error.is_denied:
+        return f"you may not ask: {error}"
+    if isinstance(error, AwsError) and _is_unknown_call(error):
+        return f"not supported by this endpoint: {error}"
+    return str(error)
+
+
+def joined(names: Iterable[str], most: int = 4) -> str:
+    """Return `a, b, c and 3 more`."""
+    names = list(names)
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,199 @@
+"""What the job's role may do, as simulated by IAM: allowed, denied, or unknown.
+
+A simulation knows neither the policies of buckets, keys and repositories, which can allow what the role's own policies do not,
+nor the context that conditions depend on. So a refusal counts only if no condition is open (IAM lists the context keys it
+lacked) and the resource's own policy, if there is one, does not name the role. Everything else is not reported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from launcher.account.check import Check, Finding, Subject, joined
+from launcher.account.iam.keys import first_keys
+from launcher.account.iam.needs import Need, needs
+from launcher.account.iam.role import as_list, described_role, own_role
+from launcher.account.uses import as_folder
+from launcher.aws.account import AwsError
+from launcher.aws.threads import concurrently
+from launcher.errors import SpecPath
+
+_TAG = "s3:ExistingObjectTag/"
+_NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
+_NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
+Context = tuple[tuple[str, str, tuple[str, ...]], ...]  # keys of conditions: name, type and values
+ORGANIZATION = "organization"  # counts as missing: the conditions of an organization's policies are not simulated
+
+
+class Verdict(NamedTuple):
+    """IAM's decision on one action on one resource."""
+
+    decision: str  # allowed, implicitDeny or explicitDeny
+    missing: tuple[str, ...] = ()  # context keys of conditions that are unknown
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether it is denied under all circumstances."""
+        return self.decision != "allowed" and not self.missing
+
+
+_UNKNOWN = Verdict("implicitDeny", ("?",))
+
+
+def _ask(subject: Subject) -> Iterator[Finding]:
+    parts = own_role(subject)
+    if parts is None or described_role(subject, parts["name"]) is None:
+        return  # reported by `role`
+    role = parts["name"]
+    wanted = list(dict.fromkeys(needs(subject, parts["partition"], parts["account"])))
+    verdicts = _simulated(subject, wanted)
+
+    def look(_: SpecPath, need: Need) -> list[Need]:
+        return [need] if _is_denied(subject, role, need, verdicts[need.action, need.resource]) else []
+
+    suspects = [(need.path, need) for need in wanted if verdicts[need.action, need.resource].decision != "allowed"]
+    denied: dict[tuple[SpecPath, str, str], list[str]] = {}
+    for need in subject.each(suspects, look):
+        code = "role-denied" if need.is_vital else "role-lacks"
+        denied.setdefault((need.path, code, need.shown), []).append(need.action)
+    for (path, code, resource), actions in denied.items():
+        missing = joined(sorted(actions), 5)
+        yield path, code, f"the role {role!r} is not allowed {missing} on {resource}; allow it in the role's policies"
+
+
+def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> bool:
+    """Return whether the need is still denied when simulated with a real key, its tags and the key's policy. Raises AwsError."""
+    if need.place is not None:
+        verdict = _with_real_key(subject, need, verdict)
+    if not verdict.is_denied:
+        return False
+    return verdict.decision == "explicitDeny" or not _may_be_granted(subject, role, need)
+
+
+def _with_real_key(subject: Subject, need: Need, verdict: Verdict) -> Verdict:
+    """Simulate again with the prefix that is listed, or with an existing key and its tags."""
+    assert need.place is not None
+    bucket, prefix = need.place
+    if need.action == "s3:ListBucket":
+        return verdict if verdict.is_denied else _asked(subject, need, (("s3:prefix", "string", (as_folder(prefix),)),))
+    keys = first_keys(subject.ask, need.place)
+    if not keys:
+        return _UNKNOWN  # other checks report an empty prefix
+    arn = need.resource.partition("/")[0]
+    real = need._replace(resource=f"{arn}/{keys[0]}")
+    verdict = _asked(subject, real, ())
+    if verdict.missing and all(name.startswith(_TAG) for name in verdict.missing):
+        answer = subject.ask("s3", "get_object_tagging", Bucket=bucket, Key=keys[0])
+        tags = {tag["Key"]: tag["Value"] for tag in answer.get("TagSet", ())}
+        context = tuple((name, "string", (tags.get(name.removeprefix(_TAG), ""),)) for name in verdict.missing)
+        return _asked(subject, real, context)
+    return verdict
+
+
+def _asked(subject: Subject, need: Need, context: Context) -> Verdict:
+    answers = simulate(subject, str(subject.draft.get("RoleArn")), ([need.action], [need.resource]), context)
+    return answers.get((need.action, need.resource), _UNKNOWN)
+
+
+def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], Verdict]:
+    """Return IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
+    resources: dict[str, set[str]] = {}
+    for need in wanted:
+        resources.setdefault(need.action, set()).add(need.resource)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for action, names in resources.items():
+        together.setdefault(tuple(sorted(names)), []).append(action)
+    questions = [(actions, names) for names, actions in together.items()]
+    verdicts = {(need.action, need.resource): _UNKNOWN for need in wanted}
+    role = str(subject.draft.get("RoleArn"))
+    for _, outcome in concurrently(lambda question: simulate(subject, role, question), questions):
+        verdicts.update(outcome.result())
+    return verdicts
+
+
+def simulate(
+    subject: Subject, principal: str, asked: tuple[Sequence[str], Sequence[str]], context: Context = ()
+) -> dict[tuple[str, str], Verdict]:
+    """Return IAM's verdicts on what a role or user is `asked` to do: actions, each on all resources. Raises AwsError."""
+    actions, resources = asked
+    question: dict[str, Any] = {"ActionNames": list(actions), "ResourceArns": list(resources)}
+    if context:
+        question["ContextEntries"] = [
+            {"ContextKeyName": name, "ContextKeyValues": list(values), "ContextKeyType": kind}
+            for name, kind, values in context
+        ]
+    answer = subject.ask("iam", "simulate_principal_policy", PolicySourceArn=principal, **question)
+    found = {}
+    for result in answer.get("EvaluationResults", ()):
+        action = next((each for each in actions if each.lower() == result["EvalActionName"].lower()), "")
+        for resource in resources:
+            found[action, resource] = _verdict(result, resource, len(resources))
+    return found
+
+
+def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
+    """Return one resource's part of an EvaluationResult, which has a part per resource if the question had several."""
+    missing = list(result.get("MissingContextValues", ()))
+    if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
+        missing.append(ORGANIZATION)
+    for each in result.get("ResourceSpecificResults", ()):
+        if each.get("EvalResourceName") == resource:
+            return Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
+    decision = result["EvalDecision"]
+    if asked == 1 or decision == "allowed" or result.get("EvalResourceName") == resource:
+        return Verdict(decision, tuple(missing))
+    return _UNKNOWN
+
+
+def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
+    """Return whether the resource's policy, or a grant of its key, may allow what the role's policies do not. Raises AwsError."""
+    service, _, _ = need.action.partition(":")
+    name = need.resource.split(":", 5)[-1]
+    try:
+        if service in ("s3", "s3express"):
+            name = name.removeprefix("bucket/") if service == "s3express" else name
+            policy = subject.ask("s3", "get_bucket_policy", Bucket=name.partition("/")[0])["Policy"]
+        elif service == "kms":
+            policy = subject.ask("kms", "get_key_policy", KeyId=need.resource, PolicyName="default")["Policy"]
+            if is_granted(subject, need.resource, role):
+                return True
+        elif service == "ecr" and need.resource != "*":
+            registry, repository = need.resource.split(":")[4], name.removeprefix("repository/")
+            answer = subject.ask("ecr", "get_repository_policy", registryId=registry, repositoryName=repository)
+            policy = answer["policyText"]
+        else:
+            return False
+    except AwsError as error:
+        if error.code in _NO_POLICY:
+            return False
+        if error.code in _NO_RESOURCE:
+            return True
+        raise
+    return may_name(json.loads(policy), role)
+
+
+def is_granted(subject: Subject, key: str, role: str) -> bool:
+    """Return whether a grant of a key is for the role. Raises AwsError."""
+    grants = subject.ask("kms", "list_grants", KeyId=key).get("Grants", ())
+    return any(_is_role(str(grant.get("GranteePrincipal", "")), role) for grant in grants)
+
+
+def may_name(policy: Mapping[str, Any], role: str) -> bool:
+    """Return whether a resource's policy allows anything to the role itself, or to everyone."""
+    for statement in as_list(policy.get("Statement")):
+        if statement.get("Effect") == "Allow":
+            principal = statement.get("Principal", "*")
+            named = principal.values() if isinstance(principal, dict) else [principal]
+            if any(name == "*" or _is_role(str(name), role) for each in named for name in as_list(each)):
+                return True
+    return False
+
+
+def _is_role(principal: str, role: str) -> bool:
+    """Return whether a principal is the role, one of its sessions, or an ID that may be its own; role IDs begin with AROA."""
+    return role in principal.split("/") or principal.startswith("AROA")
+
+
+CHECK = Check("permissions", _ask)

@@ -1,0 +1,189 @@
+"""What is stored below a prefix: counted page by page while it is listed, so that ten million keys need no memory.
+
+A listing ends after 20,000 keys or 3 seconds after the first question, whichever comes first, and is then marked as
+incomplete; with `--full` it continues to the end. All checks that look at a prefix share one listing of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from launcher.account.check import Subject
+from launcher.account.uses import as_folder, hosts_that_share
+from launcher.aws.threads import Turns
+from launcher.console import human_bytes
+from launcher.errors import did_you_mean
+from launcher.s3.uri import S3Location
+
+MAX_KEYS = 20_000
+MAX_SECONDS = 3.0
+_LONGEST_NAME = 255  # bytes of one part of a path on Linux
+# Of all listings together. Those with the fewest pages go first, so that each of 20 channels gets its first page.
+_PAGES_AT_ONCE = 8
+_EXAMPLES = 3
+ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # storage classes that need a restore; GLACIER_IR does not
+_TIERED = "INTELLIGENT_TIERING"  # may have archived an object, and does not list it as such
+
+
+@dataclass
+class _Odd:
+    """Keys of one kind that a directory cannot hold: their number and the first few."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, key: str) -> None:
+        self.count += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(key)
+
+
+@dataclass
+class Listing:
+    """What is known of the keys that begin with a prefix, in the order of the listing; folder markers do not count as objects.
+
+    Directory buckets list in no order. Their shares per host are therefore any division, and keys that are also folders go
+    unnoticed.
+    """
+
+    place: S3Location
+    host_counts: tuple[int, ...] = ()  # numbers of hosts for which shares are counted
+    count: int = 0
+    bytes: int = 0
+    folders: int = 0  # empty objects whose key ends with '/', created by the console
+    some: list[str] = field(default_factory=list)  # keys of the first few objects that are not empty
+    newest: datetime | None = None
+    is_complete: bool = True
+    markers: int = 0  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
+    empty: _Odd = field(default_factory=_Odd)  # other objects of 0 bytes
+    archived: _Odd = field(default_factory=_Odd)  # by storage class; some may have been restored
+    tiered: _Odd = field(default_factory=_Odd)  # some of them may be archived
+    odd: dict[str, _Odd] = field(default_factory=lambda: defaultdict(_Odd))  # what is odd -> the keys
+    # Prefixes of the last key that are keys themselves, the longest last.
+    _above: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._shares = {hosts: [0] * hosts for hosts in self.host_counts}
+
+    def host_bytes(self, hosts: int) -> list[int]:
+        """Return the bytes that each of `hosts` hosts gets if the objects are assigned in order.
+
+        SageMaker only promises about 1/n of the objects to each.
+        """
+        return self._shares[hosts] if hosts > 1 else [self.bytes]
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        """Count one entry of a listing."""
+        key, size = found["Key"], int(found["Size"])
+        rest = key[len(self.place.key) :]
+        if key.endswith("/"):
+            if size == 0:
+                self.folders += 1
+                return
+            self.odd["hold bytes, but end with '/' like a folder"].add(key)
+        for hosts, shares in self._shares.items():
+            shares[self.count % hosts] += size
+        self.count += 1
+        self.bytes += size
+        if size == 0 and (key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$")):
+            self.markers += 1
+        elif size == 0:
+            self.empty.add(key)
+        if found.get("StorageClass") in ARCHIVES:
+            self.archived.add(key)
+        elif found.get("StorageClass") == _TIERED:
+            self.tiered.add(key)
+        if size and len(self.some) < _EXAMPLES:
+            self.some.append(key)
+        when = found.get("LastModified")
+        if when is not None and (self.newest is None or when > self.newest):
+            self.newest = when
+        self._look_at(key, rest)
+
+    def _look_at(self, key: str, rest: str) -> None:
+        parts = rest.split("/")
+        inner = parts[:-1] if self.place.key.endswith("/") or not self.place.key else parts[1:-1]
+        if "" in inner:
+            self.odd["have an empty folder name ('//')"].add(key)
+        if "." in parts or ".." in parts or "\0" in rest:
+            self.odd["have a part that is no name ('.', '..')"].add(key)
+        if len(rest) > _LONGEST_NAME // 4 and any(len(part.encode()) > _LONGEST_NAME for part in parts):
+            self.odd[f"have a part of more than {_LONGEST_NAME} bytes"].add(key)
+        while self._above and not key.startswith(self._above[-1]):
+            self._above.pop()
+        for above in self._above:
+            if key.startswith(f"{above}/"):
+                self.odd["are objects and folders at once"].add(above)
+                self._above.remove(above)
+                break
+        if rest and not key.endswith("/"):
+            self._above.append(key)
+
+    @property
+    def least(self) -> str:
+        """`at least ` if the listing is incomplete, to put before a number."""
+        return "" if self.is_complete else "at least "
+
+    def described(self) -> str:
+        """Return `12,345 objects, 45.2 GB`, with `at least` if the listing is incomplete."""
+        objects = "object" if self.count == 1 else "objects"
+        return f"{self.least}{self.count:,} {objects}, {human_bytes(self.bytes)}"
+
+
+def listing(subject: Subject, place: S3Location) -> Listing:
+    """Return what is stored below a prefix; listed once for all checks. Raises AwsError."""
+    known: Listing = subject.once(repr(("listing", place)), lambda: _list(subject, place))
+    return known
+
+
+def _list(subject: Subject, place: S3Location) -> Listing:
+    host_counts = {hosts_that_share(subject, entry) for entry in subject.draft.entries}
+    turns: Turns = subject.once("turns to list", lambda: Turns(_PAGES_AT_ONCE))
+    found = Listing(place, tuple(host_counts - {1}))
+    pages = subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key)
+    for number in itertools.count():
+        with turns.take(number):
+            seconds = time.monotonic() - subject.answers.started
+            if number and not subject.full and (found.count >= MAX_KEYS or seconds > MAX_SECONDS):
+                found.is_complete = False
+                break
+            page = next(pages, None)
+        if page is None:
+            break
+        for each in page.get("Contents", ()):
+            found.add(each)
+        if not page.get("IsTruncated"):
+            break
+        subject.answers.progress[place] = found.count, None
+    subject.answers.progress[place] = found.count, found.count
+    return found
+
+
+def beside(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
+    """Return the names that begin with a prefix, folders with their '/', as far as one page contains them.
+
+    `ask` is a subject's `ask`, or its `try_to_ask`.
+    """
+    page = ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
+    names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+    return names + [each["Key"] for each in page.get("Contents", ())]
+
+
+def near(subject: Subject, place: S3Location) -> tuple[list[str], str]:
+    """Return the names in the folder of a key that does not exist, and `; did you mean ...?`; empty if they cannot be listed."""
+    folder = place.key.rstrip("/").rpartition("/")[0]
+    names = beside(subject.try_to_ask, S3Location(place.bucket, as_folder(folder)))
+    return names, did_you_mean(place.key, names)
+
+
+def some_bytes(subject: Subject, place: S3Location, span: str) -> bytes:
+    """Read a range of an object's bytes, such as `0-1`, or `-1` for the last byte. Raises AwsError."""
+    get = {"Bucket": place.bucket, "Key": place.key, "Range": f"bytes={span}"}
+    data: bytes = subject.account.attempt("s3", "get_object", lambda client: client.get_object(**get)["Body"].read())
+    return data

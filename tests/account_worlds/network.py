@@ -1,0 +1,202 @@
+"""Networks in which the job cannot run or cannot reach its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from account_data import Broken
+from account_world import IN_GROUP, MACHINES, NETWORK, World, a_rule, nothing
+
+
+def a_vpc(
+    *, route: Callable[[World, str, str], object] | None = None, size: int = 24
+) -> Callable[[World], dict[str, str]]:
+    """A separate VPC, in which everything else is right."""
+
+    def make(world: World) -> dict[str, str]:
+        vpc, table = world.vpc()
+        if route is None:
+            world.endpoint(vpc, table)
+        else:
+            route(world, vpc, table)
+        group = world.group(vpc)
+        world.let_in(group, from_group=group)
+        subnet_a, subnet_b = (world.subnet(letter, vpc, size) for letter in "ab")
+        return {"vpc": vpc, "table": table, "job_group": group, "subnet_a": subnet_a, "subnet_b": subnet_b}
+
+    return make
+
+
+def no_route(world: World, vpc: str, table: str) -> None:
+    world.endpoint(vpc, table, "dynamodb")
+
+
+def an_internet_gateway(world: World, vpc: str, table: str) -> None:
+    gateway = world.ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    world.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    world.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+
+
+def another_table_for_b(world: World) -> dict[str, str]:
+    ids = a_vpc()(world)
+    table = world.ec2.create_route_table(VpcId=ids["vpc"])["RouteTable"]["RouteTableId"]
+    world.ec2.associate_route_table(RouteTableId=table, SubnetId=ids["subnet_b"])
+    return ids | {"table": table}
+
+
+def another_vpc(world: World) -> dict[str, str]:
+    vpc, _ = world.vpc()
+    return {"other_vpc": vpc, "subnet_b": world.subnet("b", vpc)}
+
+
+def a_group_of_another_vpc(world: World) -> dict[str, str]:
+    vpc, _ = world.vpc()
+    world.aws.refuse("ec2:DescribeSecurityGroupVpcAssociations", "UnauthorizedOperation", "no")
+    return {"other_vpc": vpc, "other_group": world.group(vpc)}
+
+
+def a_group(*, outbound: bool = True, ports: tuple[int, ...] = (-1,)) -> Callable[[World], dict[str, str]]:
+    def make(world: World) -> dict[str, str]:
+        group = world.group(outbound=outbound)
+        for port in ports:
+            world.let_in(group, port, from_group=group)
+        return {"job_group": group}
+
+    return make
+
+
+def a_group_out_to_the_vpc_only(world: World) -> dict[str, str]:
+    ids = a_group(outbound=False)(world)
+    rules = [a_rule(-1, 0, "", "10.0.0.0/16")]
+    world.ec2.authorize_security_group_egress(GroupId=ids["job_group"], IpPermissions=rules)
+    return ids
+
+
+def a_nat(world: World, vpc: str, table: str) -> str:
+    address = world.ec2.allocate_address(Domain="vpc")["AllocationId"]
+    gateway = world.ec2.create_nat_gateway(SubnetId=world.ids["subnet_a"], AllocationId=address)["NatGateway"]
+    world.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway["NatGatewayId"])
+    return str(gateway["NatGatewayId"])
+
+
+def a_nat_that_is_gone(world: World, vpc: str, table: str) -> None:
+    world.ec2.delete_nat_gateway(NatGatewayId=a_nat(world, vpc, table))
+
+
+def an_acl(*letters: str, inbound: str = "", outbound: str = "") -> Callable[[World], dict[str, str]]:
+    """A separate VPC with an ACL for some of its two subnets."""
+
+    def make(world: World) -> dict[str, str]:
+        ids = a_vpc()(world)
+        acl = world.acl(ids["vpc"], *(ids[f"subnet_{each}"] for each in letters), inbound=inbound, outbound=outbound)
+        return ids | {"acl": acl}
+
+    return make
+
+
+ANYWHERE = "0.0.0.0/0"
+GONE = "subnet-0123456789abcdef0"
+# No one reads them; any file will do.
+WITH_REQUIREMENTS = f"code: {{{{directory: {Path(__file__).parent}, entry_point: job.py, requirements: quota.py}}}}"
+REQUIREMENTS_AT = "code.requirements"
+SUBNETS_AT, GROUPS_AT = "vpc_config.subnets", "vpc_config.security_group_ids"
+
+BROKEN = {
+    "packages to install, and only an endpoint for S3": Broken(
+        a_vpc(),
+        WITH_REQUIREMENTS,
+        [("requirements-unreachable", REQUIREMENTS_AT)],
+        ("no NAT leads out of {subnet_a}, {subnet_b}", "PIP_INDEX_URL"),
+    ),
+    "packages to install from an index in the VPC": Broken(
+        a_vpc(), WITH_REQUIREMENTS + "\nenvironment: {{PIP_INDEX_URL: https://index.internal/}}", [], ()
+    ),
+    "a missing subnet": Broken(
+        nothing,
+        NETWORK % ("{job_group}", "{subnet_a}, " + GONE),
+        [("subnet-missing", "vpc_config.subnets[1]")],
+        (GONE, "us-east-1"),
+    ),
+    "subnets of two VPCs": Broken(
+        another_vpc, "", [("subnets-of-several-vpcs", SUBNETS_AT)], ("{subnet_b} in {other_vpc}",)
+    ),
+    "subnets that are too small": Broken(
+        a_vpc(size=28),
+        MACHINES % ("ml.m5.large", 12, ""),
+        [("subnet-full", SUBNETS_AT)],
+        ("{subnet_a} has 11", "needs 24 (12 x 2)"),
+    ),
+    "a subnet that is too small for EFA": Broken(
+        a_vpc(size=28),
+        MACHINES % ("ml.p4d.24xlarge", 3, ""),
+        [("subnet-tight", SUBNETS_AT)],
+        ("15 free addresses (3 x 5)",),
+    ),
+    "a zone without the machines": Broken(
+        nothing,
+        MACHINES % ("ml.p4d.24xlarge", 1, "") + "\n" + NETWORK % ("{job_group}", "{subnet_e}"),
+        [("zone-lacks-type", SUBNETS_AT)],
+        ("ml.p4d.24xlarge", "name a subnet in use1-az"),
+    ),
+    "a missing security group": Broken(
+        nothing,
+        NETWORK % ("{job_group}, sg-0123456789abcdef0", "{subnet_a}"),
+        [("security-group-missing", "vpc_config.security_group_ids[1]")],
+        ("sg-0123456789abcdef0", "{vpc}"),
+    ),
+    "a security group in another VPC": Broken(
+        a_group_of_another_vpc,
+        NETWORK % ("{job_group}, {other_group}", "{subnet_a}"),
+        [("security-group-vpc", "vpc_config.security_group_ids[1]")],
+        ("{other_group} is in {other_vpc}", "{vpc}"),
+    ),
+    "hosts that cannot talk": Broken(
+        a_group(ports=(22,)), IN_GROUP, [("hosts-cannot-talk", GROUPS_AT)], ("inbound rule to {job_group}",)
+    ),
+    "a group that lets out only to the VPC": Broken(
+        a_group_out_to_the_vpc_only, IN_GROUP, [("security-group-closed", GROUPS_AT)], ("TCP 443", "{job_group}")
+    ),
+    "no way to S3": Broken(
+        a_vpc(route=no_route),
+        "",
+        [("s3-unreachable", SUBNETS_AT)],
+        ("{subnet_b} ({table})", "--vpc-id {vpc} --service-name com.amazonaws.us-east-1.s3 --route-table-ids {table}"),
+    ),
+    "no way to S3 from one subnet": Broken(
+        another_table_for_b, "", [("s3-unreachable-from-some", SUBNETS_AT)], ("{subnet_b} ({table})",)
+    ),
+    "a deleted NAT gateway": Broken(
+        a_vpc(route=a_nat_that_is_gone),
+        "",
+        [("s3-unreachable", SUBNETS_AT)],
+        ("{subnet_a}", "have no S3 endpoint, and route to nat-", "which no longer exists", "create-vpc-endpoint"),
+    ),
+    "a network ACL that denies all": Broken(
+        an_acl("a", "b"),
+        "",
+        [("network-acl-closed", SUBNETS_AT)],
+        ("{acl} does not let TCP 443 out or answers in", "allow TCP 443 out to 0.0.0.0/0"),
+    ),
+    "a network ACL that denies all in one subnet": Broken(
+        an_acl("b"), "", [("network-acl-closed-in-some", SUBNETS_AT)], ("{acl}", "for {subnet_b}, so")
+    ),
+    "a network ACL that lets no answers in": Broken(
+        an_acl("a", "b", outbound=ANYWHERE),
+        "",
+        [("network-acl-closed", SUBNETS_AT)],
+        ("{acl} does not let answers in",),
+    ),
+    "a network ACL only for the VPC": Broken(
+        an_acl("a", "b", inbound="10.0.0.0/16", outbound="10.0.0.0/16"),
+        "",
+        [("network-acl-closed", SUBNETS_AT)],
+        ("{acl} does not let TCP 443 out",),
+    ),
+    "only an internet gateway": Broken(
+        a_vpc(route=an_internet_gateway),
+        "",
+        [("s3-by-internet-gateway", SUBNETS_AT)],
+        ("no public addresses", "{table}"),
+    ),
+}

@@ -1,0 +1,166 @@
+"""Data in S3, and the job that reads it, each broken in one way."""
+
+from __future__ import annotations
+
+from account_data import CHANNEL, TRAIN, Broken, put
+
+BROKEN = {
+    "input bucket misspelt": Broken(
+        lambda s3: None,
+        "channels: {train: s3://dota/train/}",
+        [("bucket-missing", TRAIN)],
+        ("'dota'", "did you mean data?"),
+    ),
+    "output bucket missing, named three times": Broken(
+        lambda s3: None,
+        f"output_data_config: {{s3_output_path: s3://results/}}\n"
+        f"checkpoint_config: {{s3_uri: s3://results/checkpoints/}}\n"
+        f"debug_hook_config: {{s3_output_path: s3://results/debug/}}\n{CHANNEL}",
+        [("bucket-missing", "output_data_config.s3_output_path")],
+        ("aws s3 mb s3://results", "also checkpoint_config.s3_uri, debug_hook_config.s3_output_path"),
+    ),
+    "connector's bucket missing": Broken(
+        lambda s3: None,
+        "channels: {train: {source: S3Connector, s3_uri: s3://datasets/train/}}",
+        [("bucket-missing", TRAIN)],
+        ("'datasets'",),
+    ),
+    "a bucket of another account": Broken(
+        lambda s3: None,
+        "tensor_board_output_config: {s3_output_path: s3://theirs/boards/}",
+        [("bucket-forbidden", "tensor_board_output_config.s3_output_path")],
+        ("another account", "bucket policy"),
+    ),
+    "output in a bucket of another account": Broken(
+        lambda s3: None,
+        "output_data_config: {s3_output_path: s3://shared/out/}\ncheckpoint_config: {s3_uri: s3://shared/checkpoints/}",
+        [("bucket-owner", "output_data_config.s3_output_path")],
+        ("123456789012", "bucket_owners: {shared: ACCOUNT}", "also checkpoint_config.s3_uri"),
+    ),
+    "input of an account that is not the named one": Broken(
+        lambda s3: None,
+        "channels: {train: s3://data/train/}\nbucket_owners: {data: 210987654321}",
+        [("bucket-owner", TRAIN)],
+        ("210987654321",),
+    ),
+    "input in another region": Broken(
+        lambda s3: None,
+        "channels: {train: s3://west/train/}",
+        [("bucket-region", TRAIN)],
+        ("eu-west-1", "us-east-1", "copy the data"),
+    ),
+    "output in another region": Broken(
+        lambda s3: None,
+        "output_data_config: {s3_output_path: s3://west/out/}",
+        [("bucket-region", "output_data_config.s3_output_path")],
+        ("eu-west-1", "us-east-1"),
+    ),
+    "connector reads in another region": Broken(
+        lambda s3: None,
+        "channels: {train: {source: S3Connector, s3_uri: s3://west/train/}}",
+        [("bucket-region-connector", TRAIN)],
+        ("eu-west-1", "billed"),
+    ),
+    "prefix misspelt": Broken(
+        lambda s3: None,
+        "channels: {train: s3://data/trian/}",
+        [("prefix-empty", TRAIN)],
+        ("s3://data/trian/", "did you mean train/?"),
+    ),
+    "objects of 0 bytes": Broken(
+        lambda s3: put(s3, "train/7.tar", "train/8.tar", "train/_SUCCESS", body=b""),
+        CHANNEL,
+        [("prefix-empty-objects", TRAIN)],
+        ("2 of 7 objects are empty (0 bytes), such as 'train/7.tar', 'train/8.tar'", "upload them again"),
+    ),
+    "prefix of folders only": Broken(
+        lambda s3: put(s3, "new/", "new/a/", body=b""),
+        "channels: {train: s3://data/new/}",
+        [("prefix-only-folders", TRAIN)],
+        ("upload the data",),
+    ),
+    "prefix of Hadoop's markers only": Broken(
+        lambda s3: put(s3, "new/_SUCCESS", "new/part_$folder$", body=b""),
+        "channels: {train: s3://data/new/}",
+        [("prefix-only-folders", TRAIN)],
+        ("2 objects", "_SUCCESS", "upload the data"),
+    ),
+    "connector's prefix empty": Broken(
+        lambda s3: None,
+        "channels: {train: {source: S3Connector, s3_uri: s3://data/nothing/}}",
+        [("connector-empty", TRAIN)],
+        ("no object begins with",),
+    ),
+    "sibling folder": Broken(
+        lambda s3: put(s3, "train_old/1.tar"),
+        "channels: {train: s3://data/train}",
+        [("prefix-siblings", TRAIN)],
+        ("also matches train_old/", "write s3://data/train/"),
+    ),
+    "sibling object": Broken(
+        lambda s3: put(s3, "one.csv", "one.csv.bak"),
+        "channels: {train: s3://data/one.csv}",
+        [("prefix-siblings", TRAIN)],
+        ("also matches one.csv.bak", "manifest"),
+    ),
+    "FastFile, empty folder name": Broken(
+        lambda s3: put(s3, "train//5.tar"),
+        "channels: {train: {s3_uri: s3://data/train/, input_mode: FastFile}}",
+        [("prefix-fast-file-keys", TRAIN)],
+        ("1 of the keys have an empty folder name", "'train//5.tar'", "rename"),
+    ),
+    "sibling whose name holds control characters": Broken(
+        lambda s3: put(s3, "one.csv", "one.csv\x1b[2J"),
+        "channels: {train: s3://data/one.csv}",
+        [("prefix-siblings", TRAIN)],
+        ("also matches one.csv\\x1b[2J",),
+    ),
+    "FastFile, object and folder at once": Broken(
+        lambda s3: put(s3, "train/deep", "train/deep-1"),
+        "channels: {train: {s3_uri: s3://data/train/, input_mode: FastFile}}",
+        [("prefix-fast-file-keys", TRAIN)],
+        ("objects and folders at once", "'train/deep'"),
+    ),
+    "FastFile, bytes in a folder marker": Broken(
+        lambda s3: put(s3, "train/deep/"),
+        "channels: {train: {s3_uri: s3://data/train/, input_mode: FastFile}}",
+        [("prefix-fast-file-keys", TRAIN)],
+        ("end with '/'", "'train/deep/'"),
+    ),
+    "File, a name too long": Broken(
+        lambda s3: put(s3, f"train/{'n' * 300}/1.tar"),
+        CHANNEL,
+        [("prefix-file-keys", TRAIN)],
+        ("more than 255 bytes", "Pipe"),
+    ),
+    "fewer objects than hosts": Broken(
+        lambda s3: put(s3, "small/1.tar"),
+        "channels: {train: {s3_uri: s3://data/small/, s3_data_distribution_type: ShardedByS3Key}}",
+        [("share-empty", "channels.train.s3_data_distribution_type")],
+        ("1 object for 2 hosts", "FullyReplicated"),
+    ),
+    "Gzip, but plain objects": Broken(
+        lambda s3: None,
+        "channels: {train: {s3_uri: s3://data/train/, input_mode: Pipe, compression_type: Gzip}}",
+        [("channel-not-gzip", "channels.train.compression_type")],
+        ("'train/1.tar' is not gzipped",),
+    ),
+    "lines without a line feed at an object's end": Broken(
+        lambda s3: (put(s3, "lines/1.csv", body=b"1\n2\n"), put(s3, "lines/2.csv", "lines/3.csv", body=b"3\n4")),
+        "channels: {train: {s3_uri: s3://data/lines/, input_mode: Pipe, content_type: text/csv; label_size=0}}",
+        [("pipe-joins-lines", "channels.train.input_mode")],
+        ("'lines/2.csv' does not end with a line feed", "FastFile"),
+    ),
+    "an older job's checkpoints": Broken(
+        lambda s3: put(s3, "checkpoints/model.pt", "checkpoints/optimizer.pt", bucket="out"),
+        f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}",
+        [("checkpoints-exist", "checkpoint_config.s3_uri")],
+        ("2 objects", "the newest of 20", "/opt/ml/checkpoints", "s3://out/checkpoints/digits-1/"),
+    ),
+    "a bucket named under request:": Broken(
+        lambda s3: None,
+        "request: {OutputDataConfig: {S3OutputPath: 's3://results/'}}",
+        [("bucket-missing", "request.OutputDataConfig.S3OutputPath")],
+        ("'results'",),
+    ),
+}

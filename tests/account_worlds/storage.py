@@ -1,0 +1,234 @@
+"""EFS and FSx file systems that the job cannot mount."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from account_data import Broken
+from account_world import FAST, IN_GROUP, ROLE, SHARED, World, a_rule, nothing
+
+
+def an_efs(*letters: str) -> Callable[[World], dict[str, str]]:
+    return lambda world: {"efs": world.file_system(*(world.ids[f"subnet_{letter}"] for letter in letters))}
+
+
+def an_efs_of_another_vpc(world: World) -> dict[str, str]:
+    vpc, _ = world.vpc()
+    return {"other_vpc": vpc, "efs": world.file_system(world.subnet("a", vpc), group=world.group(vpc))}
+
+
+def a_closed_efs(world: World) -> dict[str, str]:
+    group = world.group()
+    world.let_in(group, 2048, from_group=world.ids["job_group"])
+    world.let_in(group, 2049, from_cidr="10.1.0.0/16")
+    return {"closed": group, "efs": world.file_system(world.ids["subnet_a"], world.ids["subnet_b"], group=group)}
+
+
+def an_efs_closed_in_b(world: World) -> dict[str, str]:
+    closed, efs = world.group(), world.file_system(world.ids["subnet_a"])
+    world.efs.create_mount_target(FileSystemId=efs, SubnetId=world.ids["subnet_b"], SecurityGroups=[closed])
+    return {"closed": closed, "efs": efs}
+
+
+def an_fsx(**members: Any) -> Callable[[World], dict[str, str]]:
+    return lambda world: {"fsx": world.fsx(**members)}
+
+
+def an_fsx_in_one_zone(world: World) -> dict[str, str]:
+    return {"fsx": world.fsx(SubnetIds=[world.ids["subnet_a"]])}
+
+
+def an_fsx_open_on(*ports: int) -> Callable[[World], dict[str, str]]:
+    def make(world: World) -> dict[str, str]:
+        group = world.group()
+        for port in ports:
+            world.let_in(group, port, from_group=world.ids["job_group"])
+        return {"closed": group, "fsx": world.fsx(NetworkInterfaceIds=[world.interface(group)])}
+
+    return make
+
+
+def a_group_out_to_itself_and_s3(world: World) -> dict[str, str]:
+    group = world.group(outbound=False)
+    world.let_in(group, from_group=group)
+    world.let_in(world.ids["store_group"], from_group=group)
+    rules = [a_rule(-1, 0, group, ""), a_rule(443, 0, "", "0.0.0.0/0")]
+    world.ec2.authorize_security_group_egress(GroupId=group, IpPermissions=rules)
+    return {"job_group": group}
+
+
+def a_policy(*actions: str, principal: str = "*") -> Callable[[World], dict[str, str]]:
+    """A file system whose own policy allows some actions to a principal."""
+
+    def make(world: World) -> dict[str, str]:
+        name = world.file_system(world.ids["subnet_a"], world.ids["subnet_b"])
+        allowed = [f"elasticfilesystem:{each}" for each in actions]
+        statement = {"Effect": "Allow", "Principal": {"AWS": principal}, "Action": allowed, "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        world.efs.put_file_system_policy(FileSystemId=name, Policy=policy)
+        return {"efs": name}
+
+    return make
+
+
+WRITABLE = SHARED.replace("/lists", "/lists, file_system_access_mode: rw")
+BROKEN = {
+    "an EFS file system for another role": Broken(
+        a_policy("ClientMount", principal=ROLE % "other"),
+        SHARED % "{efs}",
+        [("efs-policy-closed", "channels.shared.file_system_id")],
+        ("allows elasticfilesystem:ClientMount neither to the role 'training' nor to everyone",),
+    ),
+    "an EFS file system that is read-only for everyone": Broken(
+        a_policy("ClientMount"),
+        WRITABLE % "{efs}",
+        [("efs-policy-closed", "channels.shared.file_system_id")],
+        ("elasticfilesystem:ClientWrite",),
+    ),
+    "an EFS file system that everyone may read": Broken(a_policy("ClientMount"), SHARED % "{efs}", [], ()),
+    "an EFS file system for the role": Broken(
+        a_policy("Client*", principal=ROLE % "training"), WRITABLE % "{efs}", [], ()
+    ),
+    "a missing EFS": Broken(
+        nothing,
+        SHARED % "fs-0123456789abcdef0",
+        [("efs-missing", "channels.shared.file_system_id")],
+        ("fs-0123456789abcdef0", "describe-file-systems"),
+    ),
+    "an FSx file system named as EFS": Broken(
+        nothing, SHARED % "{fsx}", [("efs-missing", "channels.shared.file_system_id")], ("source: FSxLustre",)
+    ),
+    "an EFS without mount targets": Broken(
+        an_efs(),
+        SHARED % "{efs}",
+        [("efs-no-mount-target", "channels.shared.file_system_id")],
+        ("none at all", "--file-system-id {efs} --subnet-id {subnet_a}"),
+    ),
+    "an EFS in one zone of two": Broken(
+        an_efs("a"),
+        SHARED % "{efs}",
+        [("efs-no-mount-target-in-some", "channels.shared.file_system_id")],
+        ("{subnet_b}", "it has some in use1-az"),
+    ),
+    "an EFS in another VPC": Broken(
+        an_efs_of_another_vpc,
+        SHARED % "{efs}",
+        [("efs-other-vpc", "channels.shared.file_system_id")],
+        ("{other_vpc}", "the job is in {vpc}"),
+    ),
+    "an EFS that lets no one in": Broken(
+        a_closed_efs,
+        SHARED % "{efs}",
+        [("security-group-closed", "channels.shared.file_system_id")],
+        ("inbound rule to {closed}: TCP 2049 from {job_group}", "and 1 more"),
+    ),
+    "an EFS that lets in only from one zone": Broken(
+        an_efs_closed_in_b,
+        SHARED % "{efs}",
+        [("security-group-closed-in-some", "channels.shared.file_system_id")],
+        ("inbound rule to {closed}: TCP 2049 from {job_group}",),
+    ),
+    "a missing FSx": Broken(
+        nothing,
+        FAST % ("fs-0123456789abcdef0", "/fsx1abcd/images"),
+        [("fsx-missing", "channels.fast.file_system_id")],
+        ("fs-0123456789abcdef0",),
+    ),
+    "an FSx that is being created": Broken(
+        an_fsx(Lifecycle="CREATING"),
+        FAST % ("{fsx}", "/fsx1abcd/images"),
+        [("fsx-not-ready", "channels.fast.file_system_id")],
+        ("CREATING", "wait"),
+    ),
+    "an FSx for Windows": Broken(
+        an_fsx(FileSystemType="WINDOWS"),
+        FAST % ("{fsx}", "/fsx1abcd/images"),
+        [("fsx-not-lustre", "channels.fast.file_system_id")],
+        ("WINDOWS",),
+    ),
+    "an FSx of another mount name": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/fsx/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("write '/fsx1abcd/images'",),
+    ),
+    "an FSx without its mount name": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/some-data/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("write '/fsx1abcd/some-data/images'",),
+    ),
+    "an FSx of a mount name in capitals": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/FSX1ABCD/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("; write '/fsx1abcd/images' [",),
+    ),
+    "an FSx of a mount name with a letter too many": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/fsx1abcde/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("; write '/fsx1abcd/images' [",),
+    ),
+    "an FSx of a mount name with two letters exchanged": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/fsx1bacd"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("; write '/fsx1abcd' [",),
+    ),
+    "an FSx with a folder that may be a mount name": Broken(
+        an_fsx(),
+        FAST % ("{fsx}", "/datasets/images"),
+        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
+        ("'/fsx1abcd/datasets/images' if 'datasets' is a folder, or '/fsx1abcd/images' if",),
+    ),
+    "an FSx in another VPC": Broken(
+        an_fsx(VpcId="vpc-0aaaaaaaaaaaaaaaa"),
+        FAST % ("{fsx}", "/fsx1abcd"),
+        [("fsx-other-vpc", "channels.fast.file_system_id")],
+        ("vpc-0aaaaaaaaaaaaaaaa", "{vpc}"),
+    ),
+    "an FSx in another zone": Broken(
+        an_fsx_in_one_zone,
+        FAST % ("{fsx}", "/fsx1abcd"),
+        [("fsx-other-zone", "channels.fast.file_system_id")],
+        ("{subnet_b}", "use a subnet such as {subnet_a}"),
+    ),
+    "an FSx that lets no one in": Broken(
+        an_fsx_open_on(1018),
+        FAST % ("{fsx}", "/fsx1abcd"),
+        [("security-group-closed", "channels.fast.file_system_id")],
+        ("inbound rule to {closed}: TCP 988 from {job_group}",),
+    ),
+    "an FSx that lets in only on one port": Broken(
+        an_fsx_open_on(988),
+        FAST % ("{fsx}", "/fsx1abcd"),
+        [("security-group-ports", "channels.fast.file_system_id")],
+        ("TCP 1018-1023",),
+    ),
+    "groups that let nothing out to the file systems": Broken(
+        a_group_out_to_itself_and_s3,
+        IN_GROUP + "\n" + SHARED % "{efs}",
+        [("security-group-closed", "channels.shared.file_system_id")],
+        ("outbound rule to {job_group}: TCP 2049 to {store_group}",),
+    ),
+    "an id like those of S3 Files": Broken(
+        nothing,
+        SHARED % "fs-0123456789abcdef0",
+        [("efs-missing", "channels.shared.file_system_id")],
+        ("If it belongs to S3 Files", "read the bucket"),
+    ),
+    "an EFS that is being created": Broken(
+        nothing,
+        SHARED % "{efs}",
+        [("efs-not-ready", "channels.shared.file_system_id")],
+        ("'creating', not available", "wait"),
+        {
+            "describe_file_systems": lambda answer: {
+                "FileSystems": [{**answer["FileSystems"][0], "LifeCycleState": "creating"}]
+            }
+        },
+    ),
+}

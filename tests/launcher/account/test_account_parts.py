@@ -1,0 +1,230 @@
+"""Parts of the account checks that are tested alone: quotas, trust, resource policies, addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import launcher
+import make_quota_codes
+from account_data import Altered
+from account_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
+from account_worlds.quota import a_running_job
+from launcher.account import job
+from launcher.account.check import Subject
+from launcher.account.iam import keys
+from launcher.account.iam.bucket_policies import surely_denies
+from launcher.account.iam.permissions import may_name
+from launcher.account.iam.role import may_assume
+from launcher.account.quota import quotas
+from launcher.account.quota.machines import Machines
+from launcher.account.runner import check_account, subject_of
+from launcher.aws.account import Account, AwsError
+from launcher.request.instance_types import instance_type
+from patience import PATIENCE
+
+
+def subject(spec: str, account: Account) -> Subject:
+    return subject_of(launcher.plan(launcher.parse_spec(spec)), account)
+
+
+def test_running_jobs_that_leave_enough_of_the_quota_are_no_problem(world: World) -> None:
+    account = Altered({"search": lambda _: {"Results": [a_running_job("InProgress")]}})
+    report = world.checked(MACHINES % ("ml.m5.large", 2, ""), checks=(quotas.IN_USE,), account=account)
+    assert [result.status for result in report.results] == ["passed"]
+
+
+class WithCodes(Account):
+    """The account, but for quotas by their codes, which the stand-in has made up."""
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        if operation != "get_service_quota":
+            return super().call(service, operation, **parameters)
+        names = {code: name for name, code in quotas.codes().items()}
+        meant = names[parameters["QuotaCode"]]
+        return {"Quota": {"QuotaName": meant.replace("g4dn.2xlarge", "gone"), "Value": 7.0}}
+
+
+def test_quotas_are_asked_by_code_and_verified_by_name(world: World) -> None:
+    asked, changed = "ml.g4dn.xlarge for training job usage", "ml.g4dn.2xlarge for training job usage"
+    assert quotas.codes()[asked] == "L-3F53BF0F"
+    account = WithCodes(region="us-east-1")
+    world.aws.clear_calls()
+    assert quotas.values(subject(world.spec(), account), [asked]) == {asked: 7}
+    assert world.aws.calls("service-quotas:ListServiceQuotas") == []
+    assert quotas.values(subject(world.spec(), account), [asked, changed]) == {asked: 7, changed: 20}
+    assert world.aws.calls("service-quotas:ListServiceQuotas") != []
+
+
+def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
+    listed = world.aws.client("service-quotas").get_paginator("list_aws_default_service_quotas")
+    answers = [quota for page in listed.paginate(ServiceCode="sagemaker") for quota in page["Quotas"]]
+    made = make_quota_codes.table(answers)
+    assert list(made) == sorted(made)
+    assert made["ml.m5.large"] == [
+        quota["QuotaCode"].removeprefix("L-")
+        for use in quotas.USES
+        for quota in answers
+        if quota["QuotaName"] == f"ml.m5.large for {use}"
+    ]
+
+
+def test_expired_credentials_end_the_checks(world: World) -> None:
+    world.aws.fault("expired", "*", count=-1)
+    plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
+    with pytest.raises(AwsError) as caught:
+        list(job.ACCOUNT.findings(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
+    assert caught.value.is_unauthenticated
+    with pytest.raises(AwsError):
+        check_account(plan, Account(region="us-east-1"), checks=CHECKS, deadline=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("PendingImport", "has no key material yet"),
+        ("PendingDeletion", "is scheduled for deletion"),
+        ("Unavailable", "is unavailable"),
+        ("Enabled", ""),
+        ("Updating", ""),
+    ],
+)
+def test_unusable_key_states_are_reported(world: World, state: str, says: str) -> None:
+    account = Altered({"describe_key": lambda answer: {"KeyMetadata": answer["KeyMetadata"] | {"KeyState": state}}})
+    problems = list(keys.CHECK.findings(subject(world.spec(), account)))
+    assert [code for _, code, _ in problems] == (["key-disabled", "key-disabled"] if says else [])
+    assert all(says in message for _, _, message in problems)
+
+
+SAGEMAKER = TRUST["Statement"][0]
+
+
+@pytest.mark.parametrize(
+    ("statements", "may"),
+    [
+        (SAGEMAKER, True),
+        ([SAGEMAKER], True),
+        ([SAGEMAKER | {"Principal": {"Service": ["ec2.amazonaws.com", "sagemaker.amazonaws.com"]}}], True),
+        ([SAGEMAKER | {"Principal": "*"}], True),
+        ([SAGEMAKER | {"Action": ["sts:TagSession", "sts:Assume*"]}], True),
+        ([SAGEMAKER | {"Condition": {"StringEquals": {"aws:SourceAccount": "1"}}}], True),
+        ([SAGEMAKER | {"Action": "sts:TagSession"}], False),
+        ([SAGEMAKER | {"Principal": {"AWS": ROLE % "other"}}], False),
+        ([SAGEMAKER, SAGEMAKER | {"Effect": "Deny"}], False),
+        ([SAGEMAKER, SAGEMAKER | {"Effect": "Deny", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}], True),
+        ([], False),
+    ],
+)
+def test_trust_policy_decides_whether_sagemaker_may_assume(statements: Any, may: bool) -> None:
+    assert may_assume({"Statement": statements}) is may
+
+
+@pytest.mark.parametrize(
+    ("condition", "may"),
+    [
+        ({"StringEquals": {"aws:SourceAccount": "123456789012"}}, True),
+        ({"StringEquals": {"aws:SourceAccount": "210987654321"}}, False),
+        ({"StringEquals": {"aws:sourceAccount": ["210987654321", "123456789012"]}}, True),
+        ({"StringLike": {"aws:SourceAccount": "*"}}, True),
+        ({"StringEquals": {"aws:SourceAccount": "${aws:PrincipalAccount}"}}, True),
+        ({"StringNotEquals": {"aws:SourceAccount": "210987654321"}}, True),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:210987654321:*"}}, False),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:123456789012:*"}}, True),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:*:training-job/*"}}, True),
+        ({"StringEquals": {"aws:PrincipalOrgID": "210987654321"}}, True),
+    ],
+)
+def test_trust_condition_decides_for_the_account(condition: Any, may: bool) -> None:
+    conditional = SAGEMAKER | {"Condition": condition}
+    assert may_assume({"Statement": [conditional]}, "123456789012") is may
+    assert may_assume({"Statement": [conditional, SAGEMAKER]}, "123456789012")
+
+
+DENY: dict[str, Any] = {
+    "Effect": "Deny",
+    "Principal": "*",
+    "Action": "s3:GetObject",
+    "Resource": "arn:aws:s3:::data/train/*",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "denies"),
+    [
+        ({}, True),
+        ({"Principal": {"AWS": [ROLE % "other", ROLE % "training"]}}, True),
+        ({"Principal": {"AWS": "123456789012"}}, True),
+        ({"Principal": {"AWS": ROLE % "other"}}, False),
+        ({"Principal": {"Service": "sagemaker.amazonaws.com"}}, False),
+        ({"Principal": {"AWS": "arn:aws:iam::210987654321:root"}}, False),
+        ({"Effect": "Allow"}, False),
+        ({"Action": ["s3:put*", "s3:get*"]}, True),
+        ({"Action": "s3:GetObjectTagging"}, False),
+        ({"Resource": "arn:aws:s3:::data/[t]rain/*"}, False),
+        ({"Resource": "arn:aws:s3:::data/${aws:username}/*"}, False),
+        ({"Condition": {"Bool": {"aws:SecureTransport": "false"}}}, False),
+    ],
+)
+def test_only_a_sure_deny_counts(changed: dict[str, Any], denies: bool) -> None:
+    assert surely_denies(DENY | changed, "s3:GetObject", "arn:aws:s3:::data/train/1.tar", ROLE % "training") is denies
+
+
+def test_deny_does_not_apply_to_its_exclusions() -> None:
+    role, key = ROLE % "training", "arn:aws:s3:::data/train/1.tar"
+    rest = {name: DENY[name] for name in ("Effect", "Principal")}
+    all_but = rest | {"NotAction": "s3:List*", "NotResource": ["arn:aws:s3:::data/open/*", "arn:aws:s3:::data"]}
+    assert surely_denies(all_but, "s3:GetObject", key, role)
+    assert not surely_denies(all_but, "s3:ListBucket", key, role)
+    assert not surely_denies(all_but, "s3:GetObject", "arn:aws:s3:::data/open/1", role)
+    someone = {**DENY, "NotPrincipal": {"AWS": ROLE % "other"}}
+    del someone["Principal"]
+    assert not surely_denies(someone, "s3:GetObject", key, role)
+
+
+@pytest.mark.parametrize(
+    ("principal", "may"),
+    [
+        ("*", True),
+        ({"AWS": "*"}, True),
+        ({"AWS": [ROLE % "other", ROLE % "training"]}, True),
+        ({"AWS": ROLE % "sub/training"}, True),
+        ({"AWS": "arn:aws:sts::123456789012:assumed-role/training/SageMaker"}, True),
+        ({"AWS": "AROAEXAMPLEID"}, True),
+        ({"AWS": "arn:aws:iam::123456789012:root"}, False),
+        ({"AWS": ROLE % "training-2"}, False),
+        ({"Service": "logging.s3.amazonaws.com"}, False),
+    ],
+)
+def test_resource_policy_may_name_the_role(principal: Any, may: bool) -> None:
+    assert may_name({"Statement": {"Effect": "Allow", "Principal": principal}}, "training") is may
+    assert not may_name({"Statement": [{"Effect": "Deny", "Principal": principal}]}, "training")
+
+
+@pytest.mark.parametrize(
+    ("kind", "addresses"),
+    [
+        ("ml.m5.large", 4),
+        ("ml.g5.48xlarge", 4),
+        ("ml.p4d.24xlarge", 10),
+        ("ml.p5.4xlarge", 4),
+        ("ml.p5.48xlarge", 10),
+        ("ml.p6-b200.48xlarge", 10),
+        ("ml.trn1.2xlarge", 4),
+        ("ml.trn1n.32xlarge", 10),
+    ],
+)
+def test_two_machines_need_addresses_by_type(kind: str, addresses: int) -> None:
+    assert Machines((), kind, 2).addresses == addresses
+
+
+@pytest.mark.parametrize(
+    ("names", "architecture"),
+    [
+        (("ml.m5.xlarge", "ml.g4dn.xlarge", "ml.gr6.4xlarge", "ml.p6-b200.48xlarge", "ml.trn1.2xlarge"), "amd64"),
+        (("ml.c7g.large", "ml.c6gn.large", "ml.m6gd.large", "ml.g5g.xlarge", "ml.p6e-gb200.36xlarge"), "arm64"),
+        (("m5.xlarge",), None),
+    ],
+)
+def test_architecture_of_instance_types(names: tuple[str, ...], architecture: str | None) -> None:
+    assert {instance_type(name).architecture for name in names} == {architecture}

@@ -1,0 +1,39 @@
+"""Checks of reserved machines and of directory buckets."""
+
+from __future__ import annotations
+
+import pytest
+
+from account_data import found
+from account_world import CHECKS, World
+from account_worlds.quota import BIG, ON_PLAN, a_plan, in_hours
+from account_worlds.s3_directory import EXPRESS, NEAR, ON_EXPRESS, a_role_without_a_session, an_express_bucket
+from launcher.account.iam import permissions
+from launcher.account.s3 import buckets, prefixes
+
+
+@pytest.mark.parametrize("status", ["Active", "Scheduled"])
+def test_plan_that_serves_the_job_needs_no_quota(world: World, status: str) -> None:
+    start = in_hours(48 if status == "Scheduled" else -1)
+    a_plan(Status=status, StartTime=start, EndTime=start + 24 * 3600)(world)
+    report = world.checked(ON_PLAN)
+    assert found(report) == []
+    assert not world.aws.calls(BIG)
+    assert any("until then the job is Pending" in text for _, text in report.notes) == (status == "Scheduled")
+
+
+def test_directory_bucket_is_listed_by_its_folder_and_read_by_the_role(world: World) -> None:
+    checks = (*CHECKS, buckets.CHECK, prefixes.CHECK)
+    report = world.checked(ON_EXPRESS % (NEAR, "/"), checks=checks, **an_express_bucket(NEAR)(world))
+    assert found(report) == []
+    assert (("channels", "train", "s3_uri"), "2 objects, 20 bytes") in report.notes
+    assert report.not_asked == []
+
+
+def test_directory_bucket_that_denies_the_caller_is_not_reported_as_foreign(world: World) -> None:
+    world.aws.bucket(EXPRESS, forbidden=True)
+    checks = (buckets.CHECK, buckets.DIRECTORY_BUCKETS, permissions.CHECK)
+    report = world.checked(ON_EXPRESS % (EXPRESS, "/"), checks=checks, **a_role_without_a_session(world))
+    assert ("bucket-forbidden", "channels.train.s3_uri") not in found(report)
+    assert any(check == "buckets" for check, _ in report.not_asked)
+    world.aws.bucket(EXPRESS)
