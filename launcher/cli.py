@@ -1,12 +1,11 @@
 """The command line: from the arguments to a command of `launcher.commands`, and from its result or error to an exit code.
 
-`launch SPEC` is the command `run`. Options that print something and end (`--schema`, `--explain`, ...) are defined here.
+`launch SPEC` is `launch submit SPEC`. Options that print something and end (`--schema`, `--explain`, ...) are defined here.
 """
 
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import json
 import os
@@ -14,13 +13,13 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from launcher import __version__
-from launcher.commands import COMMANDS, GROUPS
+from launcher.commands import COMMANDS
 from launcher.commands.options import one_of
 from launcher.console import print_line, say, show_problems
 from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
@@ -29,55 +28,65 @@ from launcher.parsing.spec_text import is_spec
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from launcher.commands.card import Command
-
 _A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _INTERRUPTED = 130
-_NAMES = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
 _BROKEN_PIPE = 128 + 13  # as a shell reports a process ended by SIGPIPE
+_HELP = """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS].
+
+\b
+launch job.yaml --dry-run           print the request
+launch job.yaml --check             ask AWS whether the job can run, and change nothing
+launch job.yaml --local --data DIR  run the job on this machine
+launch job.yaml                     submit the job, and follow it on a terminal
+launch --example s3-file            print a commented spec to start from
+"""
+_SCRIPTS = (".py", ".sh", ".ipynb")
+# What other tools call our commands -> what to write; {0} is the spec among the words.
+MEANT = {
+    **dict.fromkeys(("run", "start", "train", "fit", "create", "apply", "up"), "launch {0}"),
+    **dict.fromkeys(("check", "preflight", "doctor"), "launch {0} --check"),
+    **dict.fromkeys(("test", "debug"), "launch {0} --local --channel NAME=PATH"),
+    **dict.fromkeys(("plan", "show", "render", "validate", "lint", "dry-run", "preview"), "launch {0} --dry-run"),
+    **dict.fromkeys(("init", "new", "example"), "launch --example s3-file > job.yaml"),
+    **dict.fromkeys(("peek", "inspect", "data"), "launch advise {0}"),
+    **dict.fromkeys(("follow", "tail", "watch", "attach", "log"), "launch logs NAME --follow"),
+    **dict.fromkeys(("describe", "get", "info"), "launch status NAME"),
+    **dict.fromkeys(("ls", "ps", "jobs"), "launch list"),
+    **dict.fromkeys(("kill", "cancel", "delete", "rm", "down"), "launch stop NAME"),
+    **dict.fromkeys(("estimate", "price"), "launch cost {0}"),
+    **dict.fromkeys(("import", "convert"), "launch --import FILE"),
+    "explain": "launch --explain CODE",
+    "schema": "launch --schema",
+    "version": "launch --version",
+}
 
 
 class _SpecOrCommand(click.Group):
-    """The group of all commands, in which `launch job.yaml` means `launch run job.yaml`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = [arg for arg in args if not arg.startswith("-") or arg == "-"]
-        at_once = any(arg.startswith(("--import", "--example", "--explain")) for arg in args)
-        # Not words[0], which may be an option's value.
-        is_word = bool(args) and not args[0].startswith("-") and not is_spec(args[0])
-        if words and words[0] not in _NAMES and not (at_once or is_word) and any(is_spec(arg) for arg in args):
-            args = ["run", *args]
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            run = self.get_command(ctx, "run")
-            if run is None or all(error.option_name not in option.opts for option in run.params):
-                raise
-            name, start = error.option_name, "`launch --example s3-file` prints a spec to start from"
-            raise click.UsageError(f"{name} needs {_A_SPEC}: write launch job.yaml {name}; {start}", ctx) from None
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from launcher.commands.effects import EFFECTS
-
-        super().format_help_text(ctx, formatter)
-        rows = [(f"launch {effect.example}", effect.summary) for effect in EFFECTS]
-        with formatter.section("Examples"):
-            formatter.write_dl([*rows, ("launch --example s3-file", "print a commented spec to start from")])
+    """The group of all commands, in which `launch job.yaml` means `launch submit job.yaml`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return _NAMES
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in GROUPS:
-            parts = [name.split()[1] for name in COMMANDS if name.split()[0] == cmd_name]
-            inner = {part: self.get_command(ctx, f"{cmd_name} {part}") for part in parts}
-            return click.Group(cmd_name, {part: each for part, each in inner.items() if each}, help=GROUPS[cmd_name])
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        card: type[Command] = getattr(importlib.import_module(module), name)
-        return card.as_click(cmd_name.split()[-1])
+        found: click.Command | None = resolve_name(COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+        return found
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {option for each in self.get_params(ctx) for option in each.opts}
+        first = args[0].partition("=")[0] if args else ""
+        if is_spec(first) or (first.startswith("-") and first not in own and any(map(is_spec, args))):
+            is_local = any(each.partition("=")[0] == "--local" for each in args)
+            # Before the spec, --local has done its work here, and has no value.
+            rest = args[1:] if args[0] == "--local" and is_spec(args[1]) else args
+            args = ["local" if is_local else "submit", *rest]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] not in COMMANDS:
+            near = _remedy(args) or did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], COMMANDS)
+            raise click.UsageError(f"{args[0]!r} is neither a command nor {_A_SPEC}{near}", ctx)
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offer commands and the specs of this folder; if nothing matches, let the shell complete files."""
@@ -90,13 +99,35 @@ class _SpecOrCommand(click.Group):
             found += map(CompletionItem, shown)
         return found or [CompletionItem(incomplete, type="file")]
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args[0] not in _NAMES:
-            from launcher.commands.first_words import remedy  # only mistakes need it
 
-            near = remedy(args[0], args[1:]) or did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], _NAMES)
-            raise click.UsageError(f"{args[0]!r} is neither a command nor {_A_SPEC}{near}", ctx)
-        return super().resolve_command(ctx, args)
+def _remedy(args: Sequence[str]) -> str:
+    """Return what to write in place of a first word that is neither a command nor a spec; empty if that is unknown."""
+    word, spec = args[0], " ".join(each for each in args[1:] if is_spec(each)) or "job.yaml"
+    if word in MEANT:
+        return f"; write {MEANT[word].format(spec)}"
+    if word.endswith(_SCRIPTS):
+        folder, _, name = word.rpartition("/")
+        key = f"code: {{directory: {folder or '.'}, entry_point: {name}}}"
+        return f"; name a script in the spec, by {key}, and write launch {spec}"
+    return ""
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    """Return the message, with what to write if `launch submit` or `launch local` has the option."""
+    option, context = error.option_name, error.ctx
+    having = [
+        name for name in ("submit", "local") if any(option in each.opts for each in resolve_name(COMMANDS[name]).params)
+    ]
+    if context is None or not having or context.info_name in having:
+        return error.format_message()
+    if context.info_name == "local":
+        return f"{option} and --local exclude each other; pass one of them"
+    if context.info_name == "submit":
+        return f"{option} works only with --local; add --local or leave it out"
+    if context.parent is None:
+        start = "`launch --example s3-file` prints a spec to start from"
+        return f"{option} needs {_A_SPEC}: write launch job.yaml {option}; {start}"
+    return error.format_message()
 
 
 def _prints(text_of: Callable[[Any], str]) -> dict[str, Any]:
@@ -141,7 +172,12 @@ def _import(file: str) -> str:
     return import_file(file)
 
 
-@click.group(cls=_SpecOrCommand, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.group(
+    cls=_SpecOrCommand,
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+)
 @click.version_option(__version__, prog_name="launch")
 @click.option(
     "--import",
@@ -166,14 +202,7 @@ def _import(file: str) -> str:
     **_prints(_example),
 )
 def cli() -> None:
-    """Train on SageMaker from one page of YAML: launch SPEC [OPTIONS]."""
-
-
-def _leave_plugins_out() -> None:
-    """Keep pydantic from searching every installed package for plugins, which takes 25 ms; a spec needs none."""
-    loader = ModuleType("pydantic.plugin._loader")
-    vars(loader)["get_plugins"] = tuple
-    sys.modules.setdefault(loader.__name__, loader)
+    """Do nothing besides what the options and commands do."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -185,7 +214,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 must not stop a training
-    _leave_plugins_out()
     try:
         code = _run(args)
         sys.stdout.flush()
@@ -203,14 +231,15 @@ def _run(args: list[str]) -> int:
             return shell_complete(cli, {}, "launch", "_LAUNCH_COMPLETE", instruction)
         # Not cli.main(), which would end the command with exit code 1 if its output is closed.
         with cli.make_context("launch", [*args]) as context:
-            return int(cli.invoke(context))
+            return cli.invoke(context) or 0
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
     except click.ClickException as error:
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            error.show()
-            return 2
-        _report(args, error.format_message(), 2)
+        message = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
+        _report(args, message, 2)
         if isinstance(error, click.UsageError) and error.ctx:
             say(f"`{error.ctx.command_path} --help` lists the arguments and options")
         return 2

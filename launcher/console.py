@@ -107,21 +107,24 @@ class Console:
     ) -> Iterator[Callable[[int], None]]:
         """Show that something is running, and for how long; if `counted`, also bytes, of a `total` if that is known.
 
+        Without a terminal, print one line at the end if it took longer than 2 s.
+
         Yields:
             A function that takes the number of bytes done since the last call. Any thread may call it.
         """
         if not sys.stderr.isatty() or self._out is sys.stderr:
-            yield from self._quiet_progress(title)
+            begun, done = time.monotonic(), list[int]()
+            yield done.append
+            if (seconds := time.monotonic() - begun) > 2:
+                self.say(f"{title}: done in {seconds:.1f} s" + (f", {human_bytes(sum(done))}" if done else ""))
             return
         from rich import progress as bars
 
-        size = [bars.FileSizeColumn(), bars.TransferSpeedColumn()] if counted else []
-        bar = [bars.BarColumn()] if total else []
         columns = [
             bars.SpinnerColumn(),
             bars.TextColumn("{task.description}", markup=False),
-            *bar,
-            *size,
+            *([bars.BarColumn()] if total else []),
+            *([bars.FileSizeColumn(), bars.TransferSpeedColumn()] if counted else []),
             bars.TimeElapsedColumn(),
         ]
         with bars.Progress(*columns, console=rich_console(sys.stderr), transient=True) as shown:
@@ -131,20 +134,6 @@ class Console:
                 yield lambda count: shown.advance(task, count)
             finally:
                 self._bars = None
-
-    def _quiet_progress(self, title: str) -> Iterator[Callable[[int], None]]:
-        """Without a terminal, print one line at the end if it took longer than 2 s."""
-        begun, done, lock = time.monotonic(), [0], threading.Lock()
-
-        def advance(count: int) -> None:
-            with lock:
-                done[0] += count
-
-        yield advance
-        seconds = time.monotonic() - begun
-        if seconds > 2:
-            size = f", {human_bytes(done[0])}" if done[0] else ""
-            self.say(f"{title}: done in {seconds:.1f} s{size}")
 
 
 def without_controls(text: str) -> str:

@@ -24,7 +24,7 @@ import json
 import random
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -40,32 +40,21 @@ from sagemaker_channels.sample import KEY
 from sagemaker_channels.samples.lst import Line, write_lst
 
 BUCKET = "my-bucket"
-
 SPLIT = (1297, 250, 250)  # images of train, validation, test
 SHARD = 200  # images in a tar or RecordIO shard, lines in a file; real shards have 100 MB or more
 _NOTE = "README.txt"  # written last: if it exists, the data is complete
-_SEED = 0
 
 
 class _Digit(NamedTuple):
-    """One image."""
-
     number: int  # in scikit-learn's set
     label: int  # 0 to 9
     pixels: tuple[int, ...]  # 64, row by row, 0 (paper) to 16 (ink)
+    png: bytes  # 8 x 8 grey pixels
 
     @property
     def name(self) -> str:
         """The key without the extension."""
         return f"{self.number:05d}"
-
-    def png(self) -> bytes:
-        """Return the image as a PNG of 8 x 8 grey pixels."""
-        from PIL import Image
-
-        file = BytesIO()
-        Image.frombytes("L", (8, 8), bytes(round(pixel * 255 / 16) for pixel in self.pixels)).save(file, "PNG")
-        return file.getvalue()
 
 
 def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
@@ -79,16 +68,21 @@ def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
         if (directory / _NOTE).is_file() and (directory / _NOTE).read_text(encoding="utf-8") == note:
             return False
         raise RefusedError(f"{directory} contains files other than this demo data; use another folder, or delete it")
-    digits = _digits()
-    train, rest = digits[: split[0]], digits[split[0] :]
-    validation, test = rest[: split[1]], rest[split[1] : split[1] + split[2]]
+    rest = iter(_digits())
+    parts = {
+        name: [next(rest) for _ in range(n)] for name, n in zip(("train", "validation", "test"), split, strict=True)
+    }
     unfinished = directory.with_name(f".{directory.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    _write_s3(unfinished / "s3" / BUCKET / "digits", train, validation, test)
+    root = unfinished / "s3" / BUCKET / "digits"
+    for name, digits in parts.items():
+        _write_images(root / name, digits)
+    _write_list(root, "test", parts["test"])
+    _write_other_forms(root, parts["train"])
     for folder in _file_system_folders():
-        _write_images(unfinished / folder / "train", train)
-        for name, listed in (("train", train), ("validation", validation)):
-            _write_list(unfinished / folder / "lists" / name, name, listed)
+        _write_images(unfinished / folder / "train", parts["train"])
+        for name in ("train", "validation"):
+            _write_list(unfinished / folder, name, parts[name])
     (unfinished / _NOTE).write_text(note, encoding="utf-8")
     if directory.exists():
         directory.rmdir()
@@ -96,69 +90,65 @@ def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
     return True
 
 
-def _file_system_folders() -> set[str]:
-    """Return the path of each folder `digits` of a file system that a bundled spec reads, in the data folder."""
-    specs = [load(str(channel_specs.path(name))) for name in channel_specs.names()]
-    channels = [channel for spec in specs for channel in spec.all_channels.values()]
-    found = [(type(channel), channel.input_data_config("", None) or {}) for channel in channels]
-    sources = [(kind.data_folder(), file_system_source(entry)) for kind, entry in found]
-    return {
-        f"{folder}/{source['FileSystemId']}{source['DirectoryPath'].partition('digits')[0]}digits"
-        for folder, source in sources
-        if source
-    }
-
-
 def _digits() -> list[_Digit]:
     """Return all images in a random but fixed order: the set itself is sorted by writer."""
     try:
-        import PIL  # noqa: F401 - report a missing package before anything is written
+        from PIL import Image
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
         remedy = "pip install scikit-learn pillow"
         raise RefusedError(f"{error.name} is not installed, and the demo data needs it: {remedy}") from error
-    pairs = zip(*load_digits(return_X_y=True), strict=True)
-    digits = [_Digit(index, int(label), tuple(map(int, pixels))) for index, (pixels, label) in enumerate(pairs)]
-    random.Random(_SEED).shuffle(digits)
+    digits = []
+    for index, (row, label) in enumerate(zip(*load_digits(return_X_y=True), strict=True)):
+        pixels, file = tuple(map(int, row)), BytesIO()
+        Image.frombytes("L", (8, 8), bytes(round(pixel * 255 / 16) for pixel in pixels)).save(file, "PNG")
+        digits.append(_Digit(index, int(label), pixels, file.getvalue()))
+    random.Random(0).shuffle(digits)
     return digits
 
 
-def _write_s3(root: Path, train: Sequence[_Digit], validation: Sequence[_Digit], test: Sequence[_Digit]) -> None:
-    for name, digits in (("train", train), ("validation", validation), ("test", test)):
-        _write_images(root / name, digits)
-    _write_list(root / "lists" / "test", "test", test)
+def _file_system_folders() -> set[str]:
+    """Return the path of each folder `digits` of a file system that a bundled spec reads, in the data folder."""
+    found = set()
+    for name in channel_specs.names():
+        for channel in load(str(channel_specs.path(name))).all_channels.values():
+            if source := file_system_source(channel.input_data_config("", None) or {}):
+                path = source["DirectoryPath"].partition("digits")[0]
+                found.add(f"{channel.data_folder()}/{source['FileSystemId']}{path}digits")
+    return found
+
+
+def _write_images(folder: Path, digits: Sequence[_Digit]) -> None:
+    folder.mkdir(parents=True)
+    for digit in digits:
+        (folder / f"{digit.name}.png").write_bytes(digit.png)
+
+
+def _write_list(root: Path, name: str, digits: Sequence[_Digit]) -> None:
+    (root / "lists" / name).mkdir(parents=True)
+    lines = (Line(digit.number, (float(digit.label),), f"{digit.name}.png") for digit in digits)
+    write_lst(root / "lists" / name / f"{name}.lst", lines)
+
+
+def _write_other_forms(root: Path, train: Sequence[_Digit]) -> None:
+    """Write the training images as shards, lines and manifests."""
+    for kind in ("tar", "recordio", "lines", "csv"):
+        (root / f"train-{kind}").mkdir()
     for number, start in enumerate(range(0, len(train), SHARD)):
         shard, name = train[start : start + SHARD], f"train-{number:03d}"
-        pngs = [digit.png() for digit in shard]
-        with _create(root / "train-tar" / f"{name}.tar").open("wb") as file:
-            tar_write.write(file, ({KEY: digit.name, "png": png} for digit, png in zip(shard, pngs, strict=True)))
-        with _create(root / "train-recordio" / f"{name}.rec").open("wb") as file:
-            recordio.write(file, pngs)
+        with (root / "train-tar" / f"{name}.tar").open("wb") as file:
+            tar_write.write(file, ({KEY: digit.name, "png": digit.png} for digit in shard))
+        with (root / "train-recordio" / f"{name}.rec").open("wb") as file:
+            recordio.write(file, (digit.png for digit in shard))
         lines = "".join(json.dumps({"index": d.number, "class": d.label, "pixels": d.pixels}) + "\n" for d in shard)
-        _create(root / "train-lines" / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
+        (root / "train-lines" / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode(), mtime=0))
         rows = "".join(",".join(map(str, (d.label, *d.pixels))) + "\n" for d in shard)
-        _create(root / "train-csv" / f"{name}.csv").write_text(rows, encoding="utf-8", newline="\n")
+        (root / "train-csv" / f"{name}.csv").write_text(rows, encoding="utf-8", newline="\n")
     prefix = f"s3://{BUCKET}/digits/train/"
     manifest = [{"prefix": prefix}, *(f"{digit.name}.png" for digit in train)]
     (root / "train.manifest").write_text(json.dumps(manifest, indent=0) + "\n", encoding="utf-8")
     augmented = [json.dumps({"source-ref": f"{prefix}{digit.name}.png", "class": digit.label}) for digit in train]
     (root / "train.augmented-manifest").write_text("\n".join(augmented) + "\n", encoding="utf-8")
-
-
-def _write_images(folder: Path, digits: Iterable[_Digit]) -> None:
-    folder.mkdir(parents=True)
-    for digit in digits:
-        (folder / f"{digit.name}.png").write_bytes(digit.png())
-
-
-def _write_list(folder: Path, name: str, digits: Iterable[_Digit]) -> None:
-    lines = (Line(digit.number, (float(digit.label),), f"{digit.name}.png") for digit in digits)
-    write_lst(_create(folder / f"{name}.lst"), lines)
-
-
-def _create(file: Path) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
 
 
 def main(arguments: Sequence[str]) -> int:

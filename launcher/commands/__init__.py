@@ -1,7 +1,6 @@
-"""The commands: one card per module, and one row in this table. A module is imported when its command is called.
+"""The commands, each a function with click's decorators, and one row in this table.
 
-A card is a class derived from `launcher.commands.card.Command`. Not here: what a command shows of AWS or of a job (`jobs`,
-`cost`). A command of two words belongs to a group.
+A module is imported when its command is called. Not here: what a command shows of AWS or of a job (`jobs`, `cost`).
 """
 
 from __future__ import annotations
@@ -9,27 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
-    "run": "launcher.commands.run:Run",
-    "status": "launcher.commands.status:Status",
-    "logs": "launcher.commands.logs:Logs",
-    "list": "launcher.commands.list_jobs:ListJobs",
-    "clean": "launcher.commands.clean:Clean",
-    "stop": "launcher.commands.stop:Stop",
-    "rerun": "launcher.commands.rerun:Rerun",
-    "diff": "launcher.commands.diff:Diff",
-    "cost": "launcher.commands.cost:Cost",
-    "shell": "launcher.commands.shell:Shell",
-    "measure": "launcher.commands.measure:Measure",
-    "advise": "launcher.commands.advise:Advise",
-    "reshard": "launcher.commands.reshard:Reshard",
-    "toy-data": "launcher.commands.toy_data:ToyData",
-    "lst make": "launcher.commands.lists.make:Make",
-    "lst check": "launcher.commands.lists.look:Check",
-    "lst diff": "launcher.commands.lists.look:DiffLists",
-    "lst merge": "launcher.commands.lists.make:Merge",
-    "lst split-class": "launcher.commands.lists.edit:SplitClass",
-    "lst merge-classes": "launcher.commands.lists.edit:MergeClasses",
-    "lst relabel": "launcher.commands.lists.edit:Relabel",
-    "lst stats": "launcher.commands.lists.look:Stats",
+    "submit": "launcher.commands.submit:submit",
+    "local": "launcher.commands.local:local",
+    "status": "launcher.commands.jobs:status",
+    "logs": "launcher.commands.logs:logs",
+    "list": "launcher.commands.jobs:list_jobs",
+    "clean": "launcher.commands.local:clean",
+    "stop": "launcher.commands.stop:stop",
+    "rerun": "launcher.commands.rerun:rerun",
+    "diff": "launcher.commands.diff:diff",
+    "cost": "launcher.commands.cost:cost",
+    "shell": "launcher.commands.local:shell",
+    "measure": "launcher.commands.measure:measure",
+    "advise": "launcher.commands.advise:advise",
+    "reshard": "launcher.commands.reshard:reshard",
+    "toy-data": "launcher.commands.toy_data:toy_data",
+    "lst": "launcher.commands.lists:lst",
 }
-GROUPS: Mapping[str, str] = {"lst": "Make, check, compare and change `.lst` lists of images and labels."}

@@ -3,48 +3,46 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import launcher
-from launcher.commands.card import Command
-from launcher.commands.options import SPEC, SpecOptions, flag, open_account
+from launcher.commands import options
 from launcher.console import print_line, say
 from launcher.cost import table
 from launcher.cost.estimate import Estimate, estimate, why_not
 from launcher.cost.show import as_data, as_text
 from launcher.cost.table import Price
-from launcher.errors import RefusedError
+from launcher.errors import InputError, RefusedError
+from launcher.parsing.spec_text import is_spec
 from launcher.request.image_uris import image_region
 
 _Change = tuple[str, dict[str, Any]]  # a line for people, and data for `--json`
 
 
-class Cost(SpecOptions, Command):
+@options.command("cost", "cost job.yaml")
+@options.spec_argument
+@options.flag("--online", help="Ask AWS's price API for today's prices, and show what has changed.")
+@options.spec_options
+@options.json_option
+def cost(spec: str, online: bool, reading: options.SpecOptions, as_json: bool) -> None:
     """Estimate what a spec's job costs, per hour and at most.
 
-    Estimate the cost of the job of SPEC, from a bundled table in which each price has its source and date.
-
-    The estimate is an upper bound, since the duration of a training is not known in advance. It needs no account and no
-    network, except with --online.
+    The estimate for the job of SPEC is from a bundled table in which each price has its source and date. It is an upper bound,
+    since the duration of a training is not known in advance. It needs no account and no network, except with --online. What a
+    job has cost is shown by `launch status`.
     """
-
-    example = "cost job.yaml"
-
-    spec: str = SPEC
-    online: bool = flag(help="Ask AWS's price API for today's prices, and show what has changed.")
-
-    def run(self) -> int:
-        plan = self.plan(self.spec)
-        found, changes = _ask(plan) if self.online else (_estimated(plan, _region(plan)), [])
-        if self.as_json:
-            online_data = {"online": [data for _, data in changes]} if self.online else {}
-            self.print_json(as_data(found) | online_data)
-            return 0
-        name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
-        print_line("\n".join([*as_text(found, name), *(line for line, _ in changes)]))
-        if found.unknown and not self.online:
-            say("`--online` asks AWS for the prices missing from the table", "yellow")
-        return 0
+    if not is_spec(spec) and not Path(spec).exists():
+        raise InputError(f"{spec!r} is not a spec; `launch status {spec}` shows what a job of this name has cost")
+    plan = reading.plan(spec)
+    found, changes = _ask(plan) if online else (_estimated(plan, _region(plan)), [])
+    if as_json:
+        options.print_json(as_data(found) | ({"online": [data for _, data in changes]} if online else {}))
+        return
+    name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
+    print_line("\n".join([*as_text(found, name), *(line for line, _ in changes)]))
+    if found.unknown and not online:
+        say("`--online` asks AWS for the prices missing from the table", "yellow")
 
 
 def _region(plan: launcher.Plan) -> str | None:
@@ -58,9 +56,9 @@ def _ask(plan: launcher.Plan) -> tuple[Estimate, list[_Change]]:
     """Return the estimate by today's prices, and the differences from the table. Raises AwsError."""
     from launcher.cost.online import API_REGION, ask_prices
 
-    region = plan.spec.region or open_account(None, plan.spec.profile).region
+    region = plan.spec.region or options.open_account(None, plan.spec.profile).region
     names = _estimated(plan, region).instance_types
-    asked = ask_prices(open_account(API_REGION, plan.spec.profile), names, region)
+    asked = ask_prices(options.open_account(API_REGION, plan.spec.profile), names, region)
     found = _estimated(plan, region, lambda name, _: asked.get(name))
     return found, [_change(name, asked.get(name), region) for name in names]
 

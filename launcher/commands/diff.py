@@ -7,8 +7,7 @@ from typing import Any
 
 import launcher
 from launcher.aws.masking import HIDDEN, settings_to_hide
-from launcher.commands.card import Command
-from launcher.commands.options import JOB_NAME, SHOW_SECRETS, SPEC, SpecOptions, open_account
+from launcher.commands import options
 from launcher.console import counted, json_text, print_line, say
 from launcher.errors import SpecPath, dotted
 from launcher.jobs.lookup import describe, tags_of
@@ -32,40 +31,35 @@ _DEFAULTS: dict[tuple[str, str], Any] = {
 _NAMED_BY = ("ChannelName", "Key", "Name", "RuleConfigurationName", "InstanceGroupName")
 
 
-class Diff(SpecOptions, Command):
+@options.command("diff", "diff job.yaml digits-1")
+@options.spec_argument
+@options.job_argument
+@options.secrets_option
+@options.spec_options
+@options.json_option
+def diff(spec: str, name: str, show_secrets: bool, reading: options.SpecOptions, as_json: bool) -> None:
     """Show the differences between a spec and an earlier job.
 
-    Compare the request of SPEC with that of the training job NAME, member by member: `-` is the job's value, `+` the spec's.
+    The request of SPEC is compared with that of the training job NAME, member by member: `-` is the job's value, `+` the spec's.
     The job's environment and hyperparameters named like secrets (token, key, password) are shown as ***, unless you pass
-    --show-secrets.
+    --show-secrets. The exit code is 0 also if there are differences.
     """
-
-    example = "diff job.yaml digits-1"
-
-    spec: str = SPEC
-    name: str = JOB_NAME
-    show_secrets: bool = SHOW_SECRETS
-
-    def run(self) -> int:
-        """Print each member that differs, with both values; the exit code is 0 also if there are differences."""
-        plan = self.plan(self.spec)
-        account, name = open_account(plan.spec.region, plan.spec.profile), self.name
-        job = describe(account, name)
-        tags = tags_of(account, job, lambda text: say(f"warning: {text}; they are not compared", "yellow"))
-        found = list(_differences(plan, job, tags, show_secrets=self.show_secrets))
-        if self.as_json:
-            data = [{"path": dotted(path), "job": before, "plan": after} for path, before, after in found]
-            self.print_json(data)
-            return 0
-        for path, before, after in found:
-            print_line(f"{dotted(path)}:")
-            if before is not None:
-                print_line(f"  - {before}", "red")
-            if after is not None:
-                print_line(f"  + {after}", "green")
-        count = counted(len(found), "difference") if found else "no differences"
-        say(f"{count} between {self.spec} and {name}")
-        return 0
+    plan = reading.plan(spec)
+    account = options.open_account(plan.spec.region, plan.spec.profile)
+    job = describe(account, name)
+    tags = tags_of(account, job, lambda text: say(f"warning: {text}; they are not compared", "yellow"))
+    found = list(_differences(plan, job, tags, show_secrets=show_secrets))
+    if as_json:
+        options.print_json([{"path": dotted(path), "job": before, "plan": after} for path, before, after in found])
+        return
+    for path, before, after in found:
+        print_line(f"{dotted(path)}:")
+        if before is not None:
+            print_line(f"  - {before}", "red")
+        if after is not None:
+            print_line(f"  + {after}", "green")
+    count = counted(len(found), "difference") if found else "no differences"
+    say(f"{count} between {spec} and {name}")
 
 
 def _differences(

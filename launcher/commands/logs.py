@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 
 import launcher
 from launcher.aws.account import AwsError
-from launcher.commands.card import Command
-from launcher.commands.options import JOB_NAME, JobOptions, moment_of, option, plot_file
+from launcher.commands import options
+from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, print_line, shown_path
 from launcher.jobs.follow import View, line_printer
 from launcher.jobs.logs.job_logs import lines_so_far
@@ -24,91 +24,98 @@ from launcher.jobs.lookup import describe
 from launcher.jobs.outcome import ENDED
 
 
-class Logs(JobOptions, Command):
+@options.command("logs", "logs digits-1 --since 1h", exit_codes=(0, 2, 3, 4, 5))
+@options.job_argument
+@options.group(
+    "shown",
+    click.option(
+        "--follow/--no-follow", default=False, help="Continue until the job has ended, and report how it ended."
+    ),
+    click.option("--since", type=options.moment_of, metavar="AGE", help="Leave out older lines: 10m, 2h, 1d."),
+    click.option("--host", metavar="HOST", help="Only the lines of one host: algo-2."),
+    options.plot_option("Draw the job's metrics"),
+    options.json_option,
+)
+@options.local_option
+@options.account_options
+def logs(name: str, shown: SimpleNamespace, local: bool, where: options.AccountOptions) -> int:
     """Show a job's lines, and follow it to its end.
 
-    Show the lines of the training job NAME, those of all hosts by time. With --json, each is a JSON object.
-    With --local, NAME is a local run, or latest, whose lines are shown host by host, and have no times.
+    Those of all hosts of the training job NAME are shown by time. With --json, each is a JSON object. With --local, NAME is a
+    local run, or latest, whose lines are shown host by host, and have no times. With --follow, the exit code is that of the job.
     """
+    if is_local(name, local=local, where=where):
+        return _logs_here(name, shown)
+    since = int(shown.since.timestamp() * 1000) if shown.since else None
+    selection = Selection(since=since, host=shown.host)
+    account, console = where.open(), Console(as_json=shown.as_json)
+    if not shown.follow:
+        description = describe(account, name)
+        check_host(shown.host, description)
+        selection = selection._replace(created=creation_of(description))
+        if description["TrainingJobStatus"] not in ENDED:
+            # A job may write faster than its lines are read, and this would never end.
+            selection = selection._replace(until=int(time.time() * 1000) + 1)
+        lines = lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error))
+        _show(shown, console, description, lines)
+        return 0
+    view = View(selection=selection, on_line=_print_json if shown.as_json else None, plot=shown.plot)
+    outcome = launcher.follow(name, account=account, console=console, view=view)
+    if shown.as_json:
+        print_line(json_text(outcome.as_data()))
+    return outcome.exit_code
 
-    exit_codes = (0, 2, 3, 4, 5)
-    example = "logs digits-1 --since 1h"
 
-    name: str = JOB_NAME
-    follow: bool = option(
-        "--follow/--no-follow", default=False, help="Continue until the job has ended, and report how it ended."
-    )
-    since: datetime | None = option(type=moment_of, metavar="AGE", help="Leave out older lines: 10m, 2h, 1d.")
-    host: str | None = option(metavar="HOST", help="Only the lines of one host: algo-2.")
-    plot: Path | None = plot_file("Draw the job's metrics")
+def _logs_here(name: str, shown: SimpleNamespace) -> int:
+    """Print the lines of a local run; with `follow`, until its end, whose exit code is returned."""
+    from launcher.jobs.outcome import Outcome
+    from launcher.local.report import show
+    from launcher.local.runs import lines_of, local_run
 
-    def run(self) -> int:
-        """Print the lines; with `follow`, the exit code is that of the job's end."""
-        if self.is_local(self.name):
-            return self._show_local()
-        since = int(self.since.timestamp() * 1000) if self.since else None
-        selection = Selection(since=since, host=self.host)
-        account, console = self.account(), Console(as_json=self.as_json)
-        if not self.follow:
-            description = describe(account, self.name)
-            check_host(self.host, description)
-            selection = selection._replace(created=creation_of(description))
-            if description["TrainingJobStatus"] not in ENDED:
-                # A job may write faster than its lines are read, and this would never end.
-                selection = selection._replace(until=int(time.time() * 1000) + 1)
-            lines = lines_so_far(account, self.name, selection, on_trouble=lambda error: _warn(console, error))
-            self._show(console, description, lines)
-            return 0
-        view = View(selection=selection, on_line=_print_json if self.as_json else None, plot=self.plot)
-        outcome = launcher.follow(self.name, account=account, console=console, view=view)
-        if self.as_json:
-            print_line(json_text(outcome.as_data()))
-        return outcome.exit_code
+    if shown.since:
+        raise click.UsageError("--since works only with jobs in AWS; the lines of a local run have no times")
+    console, description = Console(as_json=shown.as_json), local_run(name)
+    name = description["TrainingJobName"]
+    check_host(shown.host, description)
+    _show(shown, console, description, lines_of(name, shown.host, follow=shown.follow), is_local=True)
+    ended = local_run(name)
+    if shown.follow and not shown.as_json and "Result" in ended:
+        show(ended["Result"], console)
+    return Outcome(ended).exit_code if shown.follow else 0
 
-    def _show_local(self) -> int:
-        """Print the lines of a local run; with `follow`, until its end, whose exit code is returned."""
-        from launcher.jobs.outcome import Outcome
-        from launcher.local.report import show
-        from launcher.local.runs import lines_of, local_run
 
-        if self.since:
-            raise click.UsageError("--since works only with jobs in AWS; the lines of a local run have no times")
-        console, description = Console(as_json=self.as_json), local_run(self.name)
-        name = description["TrainingJobName"]
-        check_host(self.host, description)
-        self._show(console, description, lines_of(name, self.host, follow=self.follow), is_local=True)
-        ended = local_run(name)
-        if self.follow and not self.as_json and "Result" in ended:
-            show(ended["Result"], console)
-        return Outcome(ended).exit_code if self.follow else 0
-
-    def _show(
-        self, console: Console, description: Mapping[str, Any], lines: Iterable[Line], *, is_local: bool = False
-    ) -> None:
-        """Print the lines, and what they say of the job."""
-        name = description["TrainingJobName"]
-        ended = self.follow or description["TrainingJobStatus"] in ENDED
-        metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
-        print_json = _print_json_untimed if is_local else _print_json
-        show = print_json if self.as_json else line_printer(console)
-        waits, count = LoopWaits(), 0
-        for line in lines:
-            show(line)
-            metrics.note(line.timestamp, line.host, line.message)
-            waits.note(line.message)
-            count += 1
-        if not count and (self.since or self.host):
-            of_host, in_time = f"of {self.host} " * bool(self.host), "in this time " * bool(self.since)
-            console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
-        elif not count:
-            console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
-        for each in waits.worst():
-            console.say(f"{name}: {each}")
-        if not ended:
-            console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
-        if self.plot:
-            drawn = plot(metrics.panels(), name, self.plot, is_timed=not is_local)
-            console.say(f"plot {shown_path(self.plot)}" if drawn else f"{self.plot}: not drawn; no metrics were found")
+def _show(
+    shown: SimpleNamespace,
+    console: Console,
+    description: Mapping[str, Any],
+    lines: Iterable[Line],
+    *,
+    is_local: bool = False,
+) -> None:
+    """Print the lines, and what they say of the job."""
+    name = description["TrainingJobName"]
+    ended = shown.follow or description["TrainingJobStatus"] in ENDED
+    metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
+    print_json = _print_json_untimed if is_local else _print_json
+    show = print_json if shown.as_json else line_printer(console)
+    waits, count = LoopWaits(), 0
+    for line in lines:
+        show(line)
+        metrics.note(line.timestamp, line.host, line.message)
+        waits.note(line.message)
+        count += 1
+    if not count and (shown.since or shown.host):
+        of_host, in_time = f"of {shown.host} " * bool(shown.host), "in this time " * bool(shown.since)
+        console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
+    elif not count:
+        console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
+    for each in waits.worst():
+        console.say(f"{name}: {each}")
+    if not ended:
+        console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
+    if shown.plot:
+        drawn = plot(metrics.panels(), name, shown.plot, is_timed=not is_local)
+        console.say(f"plot {shown_path(shown.plot)}" if drawn else f"{shown.plot}: not drawn; no metrics were found")
 
 
 def _warn(console: Console, error: AwsError) -> None:

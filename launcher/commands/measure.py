@@ -6,17 +6,18 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 
 import channel_specs
 import launcher
-from launcher.commands.effects import PlanningCommand
-from launcher.commands.effects.local import Local
-from launcher.commands.effects.submit import Submit
-from launcher.commands.options import SpecOrUri, argument, is_folder, open_account, option, plot_file
+from launcher.commands import options
+from launcher.commands.local import check_local, here_option, local_options
+from launcher.commands.submit import Submission, carry_out, submit_options
 from launcher.console import print_line, say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.plot import new_figure, save
@@ -39,140 +40,164 @@ def _names(context: click.Context, parameter: click.Parameter, typed: str) -> li
     return [f"{before}{comma}{name}" for name in WAYS if name.startswith(last)]
 
 
-class Measure(PlanningCommand):
-    """Measure each way to read a prefix or a channel.
-
-    Measure how fast each way reads SPEC_OR_DATA in a training loop: s3://bucket/prefix, or CHANNEL of a job's spec, whose image,
-    role, instance type and code are then used. A job of `launch --example measure` does it, or this machine with --local; a
-    folder, such as ./images, is always measured here. All
-    ways must yield the same samples, by digest. Each round starts a fresh process per way. A measure.json of an earlier
-    measurement is shown again.
-    """
-
-    example = "measure s3://mine/train/ --ways fast-file,connector-iterable --dry-run"
-
-    target: str = argument(type=SpecOrUri(), metavar="SPEC_OR_DATA")
-    chosen: tuple[str, ...] = argument(nargs=-1, metavar="[CHANNEL]...")
-    ways: str | None = option(
-        metavar="A,B", shell_complete=_names, help="The ways to measure; by default all that can read the data."
-    )
-    format: str | None = option(
+@options.command(
+    "measure", "measure s3://mine/train/ --ways fast-file,connector-iterable --dry-run", exit_codes=(0, 2, 3, 4, 5)
+)
+@click.argument("target", type=options.SpecOrUri(), metavar="SPEC_OR_DATA")
+@click.argument("chosen", nargs=-1, metavar="[CHANNEL]...")
+@options.group(
+    "loop",
+    click.option(
+        "--ways",
+        metavar="A,B",
+        shell_complete=_names,
+        help="The ways to measure; by default all that can read the data.",
+    ),
+    click.option(
+        "--format",
         metavar="FORMAT",
         help="What an object holds, such as tar; by default what the channel's content_type says, else one sample.",
-    )
-    rounds: int = option(type=_POSITIVE, metavar="N", default=3, help="Measured runs of each way; 3 by default.")
-    batch_size: int = option(type=_POSITIVE, metavar="N", default=4, help="Samples in a batch; 4 by default.")
-    num_workers: int = option(
-        type=click.IntRange(min=0), metavar="N", default=4, help="Worker processes of the loader; 4 by default."
-    )
-    step: str | None = option(
-        metavar="STEP", help="A training step: module:function of a batch, or a time such as 20ms; by default nothing."
-    )
-    name: str | None = option(help="The job's full name.")
-    plot: Path | None = plot_file("With --local or a measure.json: draw the speeds")
+    ),
+    click.option("--rounds", type=_POSITIVE, metavar="N", default=3, help="Measured runs of each way."),
+    click.option("--batch-size", type=_POSITIVE, metavar="N", default=4, help="Samples in a batch."),
+    click.option(
+        "--num-workers", type=click.IntRange(min=0), metavar="N", default=4, help="Worker processes of the loader."
+    ),
+    click.option(
+        "--step",
+        metavar="STEP",
+        help="A training step: module:function of a batch, or a time such as 20ms; by default nothing.",
+    ),
+    options.plot_option("With --local or a measure.json: draw the speeds"),
+)
+@options.name_option
+@options.spec_options
+@submit_options
+@here_option
+@local_options
+def measure(
+    target: str,
+    chosen: tuple[str, ...],
+    loop: SimpleNamespace,
+    name: str | None,
+    reading: options.SpecOptions,
+    doing: Submission,
+    runner: str | None,
+    local: launcher.LocalOptions,
+) -> int:
+    """Measure each way to read a prefix or a channel.
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        folder = is_folder(values["target"] or "")
-        if folder and (values["dry_run"] or values["check"]):
-            raise click.UsageError(f"{values['target']} is measured on this machine; leave out --dry-run and --check")
-        here = {"local": values["local"] or "process"} if folder else {}
-        super().__init__({**values, **here})
-
-    def run(self) -> int:
-        """Fill in the spec, carry out the chosen effect, and show what a run here has measured."""
-        is_local = isinstance(self.effect, Local)
-        if self.plot and not (is_local or self.target.endswith(".json")):
-            raise click.UsageError("--plot works only with --local or a measure.json; get that from the job's outputs")
-        if self.target.endswith(".json"):
-            self._show(_read(Path(self.target)))
-            return 0
-        plan = self.plan(self._spec(), self.name)
-        # With --json, the run's own result is not printed beside the measured figures.
-        with redirect_stdout(io.StringIO()) if is_local and self.as_json else nullcontext():
-            code = self._run_here(plan, self.effect) if isinstance(self.effect, Local) else self.carry_out(plan)
-        file = Path(".launch", plan.request["TrainingJobName"], "algo-1/ml/output/data", FILE)
-        if is_local and file.exists():
-            self._show(_read(file), in_log=True)
-            say(f"results {shown_path(file)}")
-        elif isinstance(self.effect, Submit):
-            request = plan.request
+    This shows how fast each way reads SPEC_OR_DATA in a training loop: s3://bucket/prefix, or CHANNEL of a job's spec, whose
+    image, role, instance type and code are then used. A job of `launch --example measure` does it, or this machine with --local;
+    a folder, such as ./images, is always measured here. All ways must yield the same samples, by digest. Each round starts a
+    fresh process per way. A measure.json of an earlier measurement is shown again.
+    """
+    if options.is_folder(target) and (doing.dry_run or doing.check):
+        raise click.UsageError(f"{target} is measured on this machine; leave out --dry-run and --check")
+    is_here = bool(runner) or options.is_folder(target)
+    check_local(is_local=is_here)
+    if loop.plot and not (is_here or target.endswith(".json")):
+        raise click.UsageError("--plot works only with --local or a measure.json; get that from the job's outputs")
+    if target.endswith(".json"):
+        _show(_read(Path(target)), loop.plot, as_json=doing.as_json)
+        return 0
+    if is_here and local.channels and "://" in target:
+        raise click.UsageError(f"--channel: {target} has no channels; measure the folder: launch measure DIR")
+    plan = reading.plan(_spec(target, chosen, loop, reading.sets), name)
+    if not is_here:
+        code = carry_out(plan, reading, doing)
+        request = plan.request
+        if not doing.dry_run and not doing.check:
             place = f"{request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{request['TrainingJobName']}/output/output.tar.gz"
             say(f"results {FILE} in {place}, when the job has ended")
         return code
+    here = replace(
+        local,
+        runner=runner or "process",
+        channels=_channels_here(target, plan, local.channels, reading.sets),
+        yes=doing.yes,
+        as_json=doing.as_json,
+    )
+    # With --json, the run's own result is not printed beside the measured figures.
+    with redirect_stdout(io.StringIO()) if doing.as_json else nullcontext():
+        code = launcher.run_local(plan, options=here).exit_code
+    file = Path(".launch", plan.request["TrainingJobName"], "algo-1/ml/output/data", FILE)
+    if file.exists():
+        _show(_read(file), loop.plot, as_json=doing.as_json, in_log=True)
+        say(f"results {shown_path(file)}")
+    return code
 
-    def _spec(self) -> launcher.JobSpec:
-        """Return the spec of the job that measures."""
-        _check_step(self.step)
-        own = list(self.sets)
-        if self._is_prefix:
-            try:
-                place = S3Location("folder", "") if is_folder(self.target) else parse_s3_uri(self.target)
-                uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
-            except RefusedError as error:
-                raise InputError(str(error)) from None
-            if self.chosen:
-                raise click.UsageError(f"{' '.join(self.chosen)}: only a spec has channels; leave it out")
-            file, arrivals, form = str(channel_specs.path("measure")), _of_prefix(uri), self.format or "objects"
-            if isinstance(self.effect, Local) and self.effect.channels:
-                raise click.UsageError(
-                    f"--channel: {self.target} has no channels; measure the folder: launch measure DIR"
-                )
-            own.insert(0, f"output_data_config.s3_output_path=s3://{place.bucket}/measure/")  # not the example's bucket
-        else:
-            file = self.target
-            found = _chosen(launcher.load(file, sets=self.sets), self.chosen, file)
-            types = [channel.content_type for channel in found.values() if channel.content_type]
-            form = self.format or format_of(types[0] if types else None).name
-            arrivals = _arrivals(found)
-        ways = _ways(self.ways, arrivals, form)
-        needed = {next(name for name in way.arrivals if name in arrivals) for way in ways}
-        if form == "objects" and "pipe" in arrivals:
-            arrivals["pipe"]["record_wrapper_type"] = "RecordIO"  # without it, objects lose their boundaries
-        elif form in SHORT_NAMES:
-            for channel in arrivals.values():
-                channel["content_type"] = next(iter(SHORT_NAMES[form].content_types), form)
-        loop = {"batch-size": self.batch_size, "num-workers": self.num_workers, "rounds": self.rounds}
-        values: dict[str, Any] = {
-            **dict.fromkeys(_DROPPED.split()),
-            "base_name": "measure",
-            "channels": {name: channel for name, channel in arrivals.items() if name in needed},
-            "hyperparameters": {
-                "ways": ",".join(way.name for way in ways),
-                "format": form,
-                **loop,
-                **({"step": self.step} if self.step is not None else {}),
-            },
-            "code.entry_point": "entrypoints/measure.py",
-            "code.launcher": "python",
-            "resource_config.instance_count": 1,
-        }
-        return launcher.load(file, sets=[*own, *(f"{path}={json.dumps(value)}" for path, value in values.items())])
 
-    @property
-    def _is_prefix(self) -> bool:
-        return "://" in self.target or is_folder(self.target)
+def _is_data(target: str) -> bool:
+    return "://" in target or options.is_folder(target)
 
-    def _run_here(self, plan: launcher.Plan, local: Local) -> int:
-        """Run the plan here; its channels are those by which the data of a folder, or of the spec's channels, arrive."""
-        folders = dict.fromkeys(plan.spec.all_channels, self.target) if is_folder(self.target) else {}
-        if not self._is_prefix:
-            known = launcher.load(self.target, sets=self.sets).all_channels
-            for text in local.channels:
-                name, _, path = text.partition("=")
-                arrivals = _arrivals({name: known[name]}) if name in known else [name]
-                folders |= {each: path for each in arrivals if each in plan.spec.all_channels or name not in known}
-        channels = tuple(f"{name}={path}" for name, path in folders.items())
-        here = Local({**vars(local), "channels": channels})
-        return here.carry_out(plan, lambda: open_account(plan.spec.region, plan.spec.profile))
 
-    def _show(self, results: Results, *, in_log: bool = False) -> None:
-        if self.as_json:
-            self.print_json({**results, "summary": summary(results)})
-        elif not in_log:
-            print_line("\n".join(table(results)))
-        if self.plot:
-            _draw(results, self.plot)
-            say(f"plot {shown_path(self.plot)}")
+def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sequence[str]) -> launcher.JobSpec:
+    """Return the spec of the job that measures."""
+    _check_step(loop.step)
+    own = list(sets)
+    if _is_data(target):
+        try:
+            place = S3Location("folder", "") if options.is_folder(target) else parse_s3_uri(target)
+            uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
+        except RefusedError as error:
+            raise InputError(str(error)) from None
+        if chosen:
+            raise click.UsageError(f"{' '.join(chosen)}: only a spec has channels; leave it out")
+        file, arrivals, form = str(channel_specs.path("measure")), _of_prefix(uri), loop.format or "objects"
+        own.insert(0, f"output_data_config.s3_output_path=s3://{place.bucket}/measure/")  # not the example's bucket
+    else:
+        file = target
+        found = _chosen(launcher.load(file, sets=sets), chosen, file)
+        types = [channel.content_type for channel in found.values() if channel.content_type]
+        form = loop.format or format_of(types[0] if types else None).name
+        arrivals = _arrivals(found)
+    ways = _ways(loop.ways, arrivals, form)
+    needed = {next(name for name in way.arrivals if name in arrivals) for way in ways}
+    if form == "objects" and "pipe" in arrivals:
+        arrivals["pipe"]["record_wrapper_type"] = "RecordIO"  # without it, objects lose their boundaries
+    elif form in SHORT_NAMES:
+        for channel in arrivals.values():
+            channel["content_type"] = next(iter(SHORT_NAMES[form].content_types), form)
+    values: dict[str, Any] = {
+        **dict.fromkeys(_DROPPED.split()),
+        "base_name": "measure",
+        "channels": {name: channel for name, channel in arrivals.items() if name in needed},
+        "hyperparameters": {
+            "ways": ",".join(way.name for way in ways),
+            "format": form,
+            "batch-size": loop.batch_size,
+            "num-workers": loop.num_workers,
+            "rounds": loop.rounds,
+            **({"step": loop.step} if loop.step is not None else {}),
+        },
+        "code.entry_point": "entrypoints/measure.py",
+        "code.launcher": "python",
+        "resource_config.instance_count": 1,
+    }
+    return launcher.load(file, sets=[*own, *(f"{path}={json.dumps(value)}" for path, value in values.items())])
+
+
+def _channels_here(target: str, plan: launcher.Plan, channels: Sequence[str], sets: Sequence[str]) -> tuple[str, ...]:
+    """Return the folders of the plan's channels, by which the data of a folder, or of the spec's channels, arrive."""
+    folders = dict.fromkeys(plan.spec.all_channels, target) if options.is_folder(target) else {}
+    if not _is_data(target):
+        known = launcher.load(target, sets=sets).all_channels
+        for text in channels:
+            name, _, path = text.partition("=")
+            arrivals = _arrivals({name: known[name]}) if name in known else [name]
+            folders |= {each: path for each in arrivals if each in plan.spec.all_channels or name not in known}
+    return tuple(f"{name}={path}" for name, path in folders.items())
+
+
+def _show(results: Results, plot: Path | None, *, as_json: bool, in_log: bool = False) -> None:
+    if as_json:
+        options.print_json({**results, "summary": summary(results)})
+    elif not in_log:
+        print_line("\n".join(table(results)))
+    if plot:
+        _draw(results, plot)
+        say(f"plot {shown_path(plot)}")
 
 
 def _check_step(step: str | None) -> None:

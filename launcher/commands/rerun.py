@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import click
+
 import launcher
 from launcher.aws.masking import HIDDEN, settings_to_hide
-from launcher.commands.card import Command
-from launcher.commands.effects import EFFECTS, local
-from launcher.commands.options import JOB_NAME, AccountOptions, SpecOptions, option
+from launcher.commands import options
+from launcher.commands.submit import Submission, carry_out, submit_options
 from launcher.console import say
 from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
@@ -21,39 +22,36 @@ from launcher.spec.variables import Variables
 _GENERATED = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.spec.names appends to a base name
 
 
-class Rerun(SpecOptions, AccountOptions, Command):
+@options.command("rerun", "rerun digits-1 --set hyperparameters.epochs=7 --dry-run", exit_codes=(0, 2, 3, 4, 5))
+@options.job_argument
+@click.option("--name", "new_name", metavar="NAME", help="The new job's full name.")
+@options.spec_options
+@options.account_options
+@submit_options
+def rerun(
+    name: str, new_name: str | None, reading: options.SpecOptions, where: options.AccountOptions, doing: Submission
+) -> int:
     """Submit a job's request again, under a new name.
 
-    Submit the request of the training job NAME again, with the changes of --set. The job's code is used as it is in S3. The
-    environment and hyperparameters named like secrets (token, key, password) are shown as ***, unless you pass --show-secrets.
+    It is the request of the training job NAME, with the changes of --set. The job's code is used as it is in S3. The environment
+    and hyperparameters named like secrets (token, key, password) are shown as ***, unless you pass --show-secrets.
     """
-
-    exit_codes = (0, 2, 3, 4, 5)
-    # A local run would need the job's code, which is in S3.
-    effects = tuple(each for each in EFFECTS if each is not local.Local)
-    example = "rerun digits-1 --set hyperparameters.epochs=7 --dry-run"
-
-    name: str = JOB_NAME
-    new_name: str | None = option("--name", metavar="NAME", help="The new job's full name.")
-
-    def run(self) -> int:
-        account = self.account()
-        job = describe(account, self.name)
-        tags = tags_of(account, job, lambda text: say(f"warning: {text}; the new job gets no tags", "yellow"))
-        spec = import_request({**job, "Tags": tags or []})
-        spec.pop("training_job_name", None)
-        spec["base_name"] = _GENERATED.sub("", self.name)
-        variables = _hide(spec, job)
-        known = {**os.environ, **variables}
-        parsed = launcher.parse_spec(as_yaml(spec), f"<{self.name}>", sets=self.sets, environ=known)
-        ours = {f"${{{variable}}}": HIDDEN for variable in variables}
-        written = {place: ours.get(text, text) for place, text in parsed.variables.written.items()}
-        values = {
-            place: {value: ours.get(shown, shown) for value, shown in found.items()}
-            for place, found in parsed.variables.values.items()
-        }
-        parsed._variables = Variables(written, values)
-        return self.effect.carry_out(self.plan(parsed, self.new_name), lambda: account)
+    account = where.open()
+    job = describe(account, name)
+    tags = tags_of(account, job, lambda text: say(f"warning: {text}; the new job gets no tags", "yellow"))
+    spec = import_request({**job, "Tags": tags or []})
+    spec.pop("training_job_name", None)
+    spec["base_name"] = _GENERATED.sub("", name)
+    variables = _hide(spec, job)
+    parsed = launcher.parse_spec(as_yaml(spec), f"<{name}>", sets=reading.sets, environ={**os.environ, **variables})
+    ours = {f"${{{variable}}}": HIDDEN for variable in variables}
+    written = {place: ours.get(text, text) for place, text in parsed.variables.written.items()}
+    values = {
+        place: {value: ours.get(shown, shown) for value, shown in found.items()}
+        for place, found in parsed.variables.values.items()
+    }
+    parsed._variables = Variables(written, values)
+    return carry_out(reading.plan(parsed, new_name), reading, doing, lambda: account)
 
 
 def _hide(spec: dict[str, Any], job: Mapping[str, Any]) -> dict[str, str]:

@@ -9,12 +9,12 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 
-from launcher.commands.card import Command
-from launcher.commands.options import LocalPath, argument, flag, option
+from launcher.commands import options
 from launcher.console import Console, counted, human_bytes, print_line
 from launcher.errors import RefusedError
 
@@ -23,76 +23,83 @@ _POSITIVE = click.IntRange(min=1)
 _MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
 
 
-class ToyData(Command):
-    """Make shards of random images to measure with.
-
-    Make DIR with tar shards of about 400 MB: 100 samples each, of an `image` (a PNG of 1024 x 1024 RGB pixels) and a `label` (a
-    grey PNG of that size). The pixels are random, so nothing makes the files smaller, and the same options make the same bytes.
-    DIR must be new or empty; it appears when all shards are complete.
-    """
-
-    exit_codes = (0, 2, 3)
-    example = "toy-data toy --shards 2 --samples 3 --size 8 --replace"
-
-    directory: Path = argument(type=LocalPath(file_okay=False, path_type=Path), metavar="DIR")
-    shards: int = option(type=_POSITIVE, metavar="N", default=10, help="Number of shards; 10 by default.")
-    samples: int = option(type=_POSITIVE, metavar="N", default=100, help="Samples in a shard; 100 by default.")
-    size: int = option(
+@options.command("toy-data", "toy-data toy --shards 2 --samples 3 --size 8 --replace")
+@click.argument("directory", type=options.LocalPath(file_okay=False, path_type=Path), metavar="DIR")
+@options.group(
+    "toy",
+    click.option("--shards", type=_POSITIVE, metavar="N", default=10, help="Number of shards."),
+    click.option("--samples", type=_POSITIVE, metavar="N", default=100, help="Samples in a shard."),
+    click.option(
+        "--size",
         type=click.IntRange(1, _MOST_PIXELS),
         metavar="PIXELS",
         default=1024,
-        help="Width and height of an image; 1024 by default.",
-    )
-    format: str = option(
+        help="Width and height of an image.",
+    ),
+    click.option(
+        "--format",
         type=click.Choice(("tar", "zip", "parquet", "tfrecord-example")),
         default="tar",
-        help="The shards' format; tar by default.",
-    )
-    seed: int = option(type=int, metavar="N", default=0, help="Other numbers make other pixels; 0 by default.")
-    replace: bool = flag(help="Replace DIR if it has nothing but shards.")
+        help="The shards' format.",
+    ),
+    click.option("--seed", type=int, metavar="N", default=0, help="Other numbers make other pixels."),
+    options.flag("--replace", help="Replace DIR if it has nothing but shards."),
+)
+@options.json_option
+def toy_data(directory: Path, toy: SimpleNamespace, as_json: bool) -> None:
+    """Make shards of random images to measure with.
 
-    def run(self) -> int:
-        """Write the shards to a folder beside DIR, and rename it."""
-        from sagemaker_channels.formats.shards import write_shards
+    DIR gets tar shards of about 400 MB: 100 samples each, of an `image` (a PNG of 1024 x 1024 RGB pixels) and a `label` (a grey
+    PNG of that size). The pixels are random, so nothing makes the files smaller, and the same options make the same bytes. DIR
+    must be new or empty; it appears when all shards are complete.
+    """
+    try:
+        files = _make(directory, toy, Console(as_json=as_json))
+    except OSError as error:
+        reason = f"cannot be made: {error.strerror}; correct that, or use another folder"
+        raise RefusedError(f"{directory}: {reason}") from None
+    if as_json:
+        shards = [{"name": name, "count": toy.samples, "bytes": size} for name, size in files]
+        options.print_json({"directory": str(directory), "shards": shards})
+    else:
+        what = f"{counted(len(files), 'shard')} of {counted(toy.samples, 'sample')}"
+        print_line(f"{directory}: {what}, {human_bytes(sum(size for _, size in files))}")
 
-        unfinished = self.directory.absolute().with_name(f".{self.directory.absolute().name}.unfinished")
-        try:
-            found = list(self.directory.iterdir()) if self.directory.exists() else []
-            old = {each.name: each.is_file() and bool(_SHARD.fullmatch(each.name)) for each in found}
-            if others := [name for name, is_shard in old.items() if not (self.replace and is_shard)]:
-                remedy = "pass --replace, " if not self.replace and all(map(_SHARD.fullmatch, others)) else ""
-                raise RefusedError(f"{self.directory} has {others[0]}; {remedy}use another folder, or delete it")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            total = self.shards * self.samples * 4 * self.size * self.size
-            free = shutil.disk_usage(next(folder for folder in unfinished.parents if folder.exists())).free
-            if total > free:
-                needs = f"needs {human_bytes(total)}, and its disk has {human_bytes(free)} free"
-                raise RefusedError(f"{self.directory}: {needs}; make fewer or smaller shards, or use another folder")
-            with Console(as_json=self.as_json).progress(f"making {self.directory}", total=total) as advance:
-                made = write_shards(self._images(advance), unfinished, self.format, 1 << 62, self.samples)
-            files = [(shard.name, shard.stat().st_size) for shard in made]
-            for each in found:
-                each.unlink()
-            unfinished.replace(self.directory)
-        except OSError as error:
-            reason = f"cannot be made: {error.strerror}; correct that, or use another folder"
-            raise RefusedError(f"{self.directory}: {reason}") from None
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-        if self.as_json:
-            shards = [{"name": name, "count": self.samples, "bytes": size} for name, size in files]
-            self.print_json({"directory": str(self.directory), "shards": shards})
-        else:
-            what = f"{counted(len(files), 'shard')} of {counted(self.samples, 'sample')}"
-            print_line(f"{self.directory}: {what}, {human_bytes(sum(size for _, size in files))}")
-        return 0
 
-    def _images(self, advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
-        pixels = random.Random(self.seed)
-        for number in range(self.shards * self.samples):
-            image, label = (png(pixels, self.size, channels) for channels in (3, 1))
-            yield {"__key__": f"{number:08d}", "image": image, "label": label}
-            advance(4 * self.size * self.size)
+def _make(directory: Path, toy: SimpleNamespace, console: Console) -> list[tuple[str, int]]:
+    """Write the shards to a folder beside the directory, rename it, and return their names and sizes."""
+    from sagemaker_channels.formats.shards import write_shards
+
+    found = list(directory.iterdir()) if directory.exists() else []
+    old = {each.name: each.is_file() and bool(_SHARD.fullmatch(each.name)) for each in found}
+    if others := [name for name, is_shard in old.items() if not (toy.replace and is_shard)]:
+        remedy = "pass --replace, " if not toy.replace and all(map(_SHARD.fullmatch, others)) else ""
+        raise RefusedError(f"{directory} has {others[0]}; {remedy}use another folder, or delete it")
+    unfinished = directory.absolute().with_name(f".{directory.absolute().name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        total = toy.shards * toy.samples * 4 * toy.size * toy.size
+        free = shutil.disk_usage(next(folder for folder in unfinished.parents if folder.exists())).free
+        if total > free:
+            needs = f"needs {human_bytes(total)}, and its disk has {human_bytes(free)} free"
+            raise RefusedError(f"{directory}: {needs}; make fewer or smaller shards, or use another folder")
+        with console.progress(f"making {directory}", total=total) as advance:
+            made = write_shards(_images(toy, advance), unfinished, toy.format, 1 << 62, toy.samples)
+        files = [(shard.name, shard.stat().st_size) for shard in made]
+        for each in found:
+            each.unlink()
+        unfinished.replace(directory)
+        return files
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _images(toy: SimpleNamespace, advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+    pixels = random.Random(toy.seed)
+    for number in range(toy.shards * toy.samples):
+        image, label = (png(pixels, toy.size, channels) for channels in (3, 1))
+        yield {"__key__": f"{number:08d}", "image": image, "label": label}
+        advance(4 * toy.size * toy.size)
 
 
 def png(pixels: random.Random, size: int, channels: int) -> bytes:

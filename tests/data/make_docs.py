@@ -23,7 +23,7 @@ from launcher.api import plan
 from launcher.checks import RULES
 from launcher.checks.codes import other_codes
 from launcher.commands import COMMANDS
-from launcher.commands.card import EXIT_CODES, Command
+from launcher.commands.options import EXIT_CODES
 from launcher.cost.table import regions_with
 from launcher.reference.schema import schema
 from launcher.request.aws_model import shapes
@@ -56,28 +56,56 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([first, "|---" * len(headings) + "|", *others])
 
 
+def all_commands() -> dict[str, click.Command]:
+    """Return the commands by the words after `launch`, those of groups included."""
+    found: dict[str, click.Command] = {}
+    for name, place in COMMANDS.items():
+        command: click.Command = resolve_name(place)
+        inner = command.commands if isinstance(command, click.Group) else None
+        found |= {f"{name} {each}": one for each, one in inner.items()} if inner is not None else {name: command}
+    return found
+
+
+def example_of(command: click.Command) -> str:
+    """Return the arguments after `launch` of a command's example."""
+    return str(command.epilog).partition("\n")[0].removeprefix("Example: launch ")
+
+
 def _commands() -> str:
-    """Return a table of options for each command, with the texts of `--help`."""
+    """Return a table of options for each command, with the texts of `--help`; those of local runs are only in one table."""
     context = click.Context(click.Command("launch"))
+    commands = all_commands()
+    submitting = {each.name for each in commands["submit"].params}
+    of_local = {each.name for each in commands["local"].params} - submitting - {"runner"}
     parts = []
-    for name, module in COMMANDS.items():
-        card: type[Command] = resolve_name(module)
-        command = card.as_click(name)
+    for name, command in commands.items():
         arguments = [each.make_metavar(context) for each in command.params if isinstance(each, click.Argument)]
-        words = " ".join(["launch", *([] if name == "run" else [name]), *arguments])
+        words = " ".join(["launch", *([] if name == "submit" else [name]), *arguments])
         options = [each for each in command.params if isinstance(each, click.Option)]
+        has_others = name != "local" and of_local <= {each.name for each in options}
         rows = [
-            (f"`{', '.join(each.opts + each.secondary_opts)}{_metavar(each)}`", (each.help or "").replace("<", "&lt;"))
+            (f"`{', '.join(each.opts + each.secondary_opts)}{_metavar(each)}`", _meaning(each))
             for each in options
+            if not (has_others and each.name in of_local)
         ]
-        first = card.texts()[1]
-        ends = f"Example: `launch {card.example}`. Exit codes: {', '.join(map(str, card.exit_codes))}."
-        parts.append(f"**`{words}`** {first} {ends}\n\n{_table(('option', 'meaning'), rows)}")
+        rows += [("", "The options of `launch local` that are not here.")] if has_others else []
+        codes = ", ".join(re.findall(r"(?:codes:|;) (\d+) ", str(command.epilog)))
+        ends = f"Example: `launch {example_of(command)}`. Exit codes: {codes}."
+        text = " ".join(str(command.help).split())
+        parts.append(f"**`{words}`** {text} {ends}\n\n{_table(('option', 'meaning'), rows)}")
     return "\n\n".join(parts)
 
 
 def _metavar(option: click.Option) -> str:
-    return "" if option.is_flag else f" {option.metavar or (option.name or '').upper()}"
+    if option.is_flag:
+        return ""
+    choices = f"[{'|'.join(option.type.choices)}]" if isinstance(option.type, click.Choice) else ""
+    return f" {option.metavar or choices or (option.name or '').upper()}"
+
+
+def _meaning(option: click.Option) -> str:
+    shown = isinstance(option.default, int | str) and not option.is_flag
+    return (option.help or "").replace("<", "&lt;") + (f" [default: {option.default}]" if shown else "")
 
 
 def _keys() -> str:

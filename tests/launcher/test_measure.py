@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import channel_specs
+import launcher
 from aws_stand_in import StandIn
-from launcher import Plan, cli
-from launcher.commands.effects.local import Local
+from launcher import Outcome, Plan, cli
 from patience import PATIENCE
 
 Launch = Any
@@ -196,15 +196,15 @@ def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_p
 
 
 def test_local_run_leaves_the_table_to_its_log(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def carry_out(self: Local, plan: Plan, account: object) -> int:
+    def run_local(plan: Plan, **options: Any) -> Outcome:
         file = Path(".launch/m/algo-1/ml/output/data/measure.json")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"ways": [{"name": "file", "title": "File mode", "row": 1, "runs": []}]}))
         print("algo-1 | the script's table")
-        return 0
+        return Outcome({"TrainingJobName": "m"}, local_exit_code=0)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Local, "carry_out", carry_out)
+    monkeypatch.setattr(launcher, "run_local", run_local)
     words = ("s3://mine/x/", "--ways", "file", "--name", "m", "--local", "--data", ".")
     assert launch(*words) == "algo-1 | the script's table\n"
     assert json.loads(launch(*words, "--json"))["summary"][0]["name"] == "file"

@@ -6,7 +6,6 @@ import json
 import re
 from datetime import date
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 from xml.etree import ElementTree
 
@@ -22,7 +21,6 @@ from launcher import cli
 from launcher.checks import check_spec
 from launcher.checks.codes import offline_codes, other_codes, without_ignored
 from launcher.checks.examples import details, examples, laid_over_base
-from launcher.commands import COMMANDS
 from launcher.reference import schema
 from launcher.reference.problem_codes import account_codes, explanation
 
@@ -118,7 +116,7 @@ def test_explanation_of_an_account_code_names_the_option_that_suppresses_it() ->
 
 
 def test_every_option_is_documented() -> None:
-    commands = [cli.cli, *(resolve_name(card).as_click(name) for name, card in COMMANDS.items())]
+    commands = [cli.cli, *make_docs.all_commands().values()]
     parameters = [each for command in commands for each in command.params]
     options = [option for each in parameters if isinstance(each, click.Option) for option in each.opts]
     assert [option for option in options if option not in TEXT] == []

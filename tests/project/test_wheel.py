@@ -91,10 +91,3 @@ def test_installed_launch_plans_bundled_example(bin_folder: Path, tmp_path: Path
     job.write_text(run(bin_folder / "launch", "--example", "s3-file", folder=tmp_path))
     request = yaml.safe_load(run(bin_folder / "launch", "job.yaml", "--dry-run", "--name", "one", folder=tmp_path))
     assert request == launcher.plan(job, name="one").request
-
-
-def test_version_is_printed_without_reading_metadata() -> None:
-    program = "import sys\nfrom launcher.cli import main\ntry: main(['--version'])\nfinally: print(*sys.modules)"
-    first, modules = run(sys.executable, "-c", program).splitlines()
-    assert first == f"launch, version {launcher.__version__}"
-    assert "importlib.metadata" not in modules.split()

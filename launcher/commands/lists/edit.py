@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from launcher.commands.card import option, repeatable
 from launcher.commands.lists.options import CLASSES, LISTS, WritingCommand, class_file
-from launcher.commands.options import option, repeatable
 from launcher.errors import InputError
 from launcher.lists.classes import columns, counts_of
 from launcher.lists.comparing import CLOSE_GAPS, gaps

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from launcher.commands.card import argument, option
 from launcher.commands.lists.options import (
     CLASSES,
     LISTS,
@@ -18,7 +19,7 @@ from launcher.commands.lists.options import (
     show_classes,
     show_examples,
 )
-from launcher.commands.options import argument, option, plot_file
+from launcher.commands.options import PlotFile
 from launcher.console import counted, print_line, say, shown_path
 from launcher.lists.classes import columns, counts_of
 from launcher.lists.comparing import Problem, compare, problems_of, problems_with_images
@@ -135,7 +136,11 @@ class Stats(ListCommand):
 
     lists: tuple[str, ...] = LISTS
     classes: str | None = CLASSES
-    plot: Path | None = plot_file("Draw the classes' numbers of lines")
+    plot: Path | None = option(
+        type=PlotFile(dir_okay=False),
+        metavar="FILE",
+        help="Draw the classes' numbers of lines into a .png or .svg file.",
+    )
 
     def run(self) -> int:
         """Print a row for each class, and draw the picture."""

@@ -9,8 +9,9 @@ from textwrap import shorten
 
 import click
 
+from launcher.commands.card import argument, flag, option, repeatable
 from launcher.commands.lists.options import CLASS_FILE, LISTS, NEW_CLASSES, WritingCommand, class_file
-from launcher.commands.options import LocalPath, argument, flag, option, repeatable
+from launcher.commands.options import LocalPath
 from launcher.console import counted
 from launcher.errors import InputError
 from launcher.lists.classes import columns

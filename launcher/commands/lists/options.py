@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from launcher.commands.card import Command
-from launcher.commands.options import AccountOptions, argument, flag, option
+from launcher.commands.card import AccountOptions, Command, argument, flag, option
 from launcher.console import Console, counted, print_line, say
 from launcher.errors import InputError
 from launcher.lists.classes import columns

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 import channel_specs
+import launcher
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.cli import cli
+from launcher.cli import MEANT, cli
 from launcher.commands import COMMANDS
-from launcher.commands.first_words import MEANT
-from launcher.commands.run import Run
 from launcher.reference.problem_codes import all_codes, explanation
 from launching import launch
 
@@ -102,26 +101,44 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("command", "args", "message"),
     [
-        (["--dry-run", "--local"], "--dry-run and --local exclude each other; pass one of them"),
-        (["--dry-run", "--no-check"], "--no-check works only with a submission; leave out --dry-run or --no-check"),
+        ("local", ["--dry-run", "--local"], "--dry-run and --local exclude each other; pass one of them"),
+        ("submit", ["--dry-run", "--no-check"], "--dry-run and --no-check exclude each other; pass one of them"),
+        ("submit", ["--check", "--wait"], "--check and --wait exclude each other; pass one of them"),
+        ("submit", ["--no-check", "--full"], "--full and --no-check exclude each other; pass one of them"),
         (
+            "submit",
             ["--channel", "rows=d", "--dry-run"],
-            "--channel works only with --local; replace --dry-run by --local, or leave out --channel",
+            "--channel works only with --local; add --local or leave it out",
         ),
-        (["--sample", "3"], "--sample works only with --local; add --local or leave it out"),
-        (["--image", "x"], "--image works only with --local; add --local or leave it out"),
-        (["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
-        (["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),
-        (["--local", "Dcoker"], "--local Dcoker: expected docker, podman or no value; did you mean docker?"),
-        (["--local", "--sample", "0"], "Invalid value for '--sample': 0 is not in the range x>=1."),
+        ("submit", ["--sample", "3"], "--sample works only with --local; add --local or leave it out"),
+        ("submit", ["--image", "x"], "--image works only with --local; add --local or leave it out"),
+        ("submit", ["--no-namespaces"], "--no-namespaces works only with --local; add --local or leave it out"),
+        ("submit", ["--mount", "fs-1=x"], "--mount works only with --local; add --local or leave it out"),
+        (
+            "local",
+            ["--local", "Dcoker"],
+            "Invalid value for '--runner' / '--local': 'Dcoker' is not one of 'process', 'docker', 'podman'.",
+        ),
+        ("local", ["--local", "--sample", "0"], "Invalid value for '--sample': 0 is not in the range x>=1."),
     ],
 )
-def test_contradicting_options_are_one_error(folder: Path, args: list[str], message: str) -> None:
+def test_contradicting_options_are_one_error(folder: Path, command: str, args: list[str], message: str) -> None:
     done = launch("job.yaml", *args)
     assert done.returncode == 2
-    assert done.stderr == f"error: {message}\n`launch run --help` lists the arguments and options\n"
+    assert done.stderr == f"error: {message}\n`launch {command} --help` lists the arguments and options\n"
+
+
+@pytest.mark.parametrize("command", [["measure", "s3://mine/x/"], ["reshard", "s3://mine/x/", "s3://mine/y/"]])
+def test_options_of_local_runs_and_submissions_exclude_each_other(folder: Path, command: list[str]) -> None:
+    for args, message in (
+        (["--sample", "3"], "--sample works only with --local; add --local or leave it out"),
+        (["--local", "--no-check"], "--local and --no-check exclude each other; pass one of them"),
+        (["--dry-run", "--local", "docker"], "--local and --dry-run exclude each other; pass one of them"),
+    ):
+        done = launch(*command, *args)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
 def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
@@ -143,12 +160,30 @@ def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
         (["--local", "docker", "job.yaml"], "docker"),
         (["--local=docker", "job.yaml"], "docker"),
         (["--local", "docker.yaml"], "process"),
+        (["local", "job.yaml"], "process"),
+        (["local", "job.yaml", "--runner", "podman"], "podman"),
         (["job.yaml"], None),
+        (["--yes", "job.yaml"], None),
     ],
 )
-def test_word_after_local_is_its_value_only_if_it_is_a_runner(args: list[str], runner: str | None) -> None:
-    context = Run.as_click("run").make_context("run", args)
-    assert (context.params["local"], context.params["spec"]) == (runner, next(word for word in args if ".yaml" in word))
+def test_spec_without_a_command_is_submitted_or_with_local_run_here(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], runner: str | None
+) -> None:
+    (folder / "docker.yaml").write_text(BASE)
+    seen: list[str | None] = []
+
+    def run_local(plan: launcher.Plan, options: launcher.LocalOptions) -> launcher.Outcome:
+        seen.append(options.runner)
+        return launcher.Outcome({"TrainingJobName": "one"}, local_exit_code=0)
+
+    def carry_out(*_: object) -> int:
+        seen.append(None)
+        return 0
+
+    monkeypatch.setattr(launcher, "run_local", run_local)
+    monkeypatch.setattr("launcher.commands.submit.carry_out", carry_out)
+    done = launch(*args)
+    assert (done.returncode, seen) == (0, [runner]), done.stderr
 
 
 def test_ignoring_a_value_is_not_suggested_beside_a_near_one(folder: Path) -> None:
@@ -210,16 +245,17 @@ def test_missing_file_is_reported_with_a_remedy(folder: Path, args: list[str], m
 @pytest.mark.parametrize(
     ("args", "remedy"),
     [
-        (["submit", "job.yaml"], "write launch job.yaml\n"),
+        (["run", "job.yaml"], "write launch job.yaml\n"),
         (["check", "mine.yml", "--json"], "write launch mine.yml --check"),
-        (["local", "job.yaml"], "write launch job.yaml --local --channel NAME=PATH\n"),
+        (["test", "job.yaml"], "write launch job.yaml --local --channel NAME=PATH\n"),
         (["plan", "job.yaml", "--name", "x"], "write launch job.yaml --dry-run\n"),
         (["init", "job.yaml"], "write launch --example s3-file > job.yaml\n"),
         (["init"], "write launch --example s3-file > job.yaml\n"),
         (["peek", "job.yaml"], "write launch advise job.yaml\n"),
         (["follow", "digits-1"], "write launch logs NAME --follow\n"),
         (["statsu", "job.yaml"], "did you mean status?\n"),
-        (["submitt", "job.yaml"], "or - for stdin)\n"),
+        (["submitt", "job.yaml"], "did you mean submit?\n"),
+        (["xyz", "job.yaml"], "or - for stdin)\n"),
         (["src/train.py"], "by code: {directory: src, entry_point: train.py}, and write launch job.yaml\n"),
         (["train.py", "--local"], "by code: {directory: ., entry_point: train.py}, and write launch job.yaml\n"),
         (["train.py", "job.yaml"], "by code: {directory: ., entry_point: train.py}, and write launch job.yaml\n"),
@@ -254,7 +290,7 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
     ("args", "remedy"),
     [
         (
-            ["run", "--dry-run"],
+            ["submit", "--dry-run"],
             "Missing argument 'SPEC'. Write a spec's path, such as job.yaml; `launch --example s3-file`",
         ),
         (["diff"], "Missing argument 'SPEC'. Write a spec's path"),

@@ -46,9 +46,9 @@ def offered(line: str, shell: str = "bash") -> list[str]:
 
 
 def test_launch_offers_commands_and_specs() -> None:
-    commands = [f"plain,{name}" for name in dict.fromkeys(name.split()[0] for name in COMMANDS)]
+    commands = [f"plain,{name}" for name in COMMANDS]
     assert offered("") == [*commands, "plain,job.yaml", "plain,request.json", "plain,spec.yml"]
-    assert offered("s") == ["plain,status", "plain,stop", "plain,shell", "plain,spec.yml"]
+    assert offered("s") == ["plain,submit", "plain,status", "plain,stop", "plain,shell", "plain,spec.yml"]
     assert offered(".") == ["plain,.hidden.yaml"]
     assert offered("folder/") == ["file,folder/"]
 
@@ -57,11 +57,12 @@ def test_launch_offers_commands_and_specs() -> None:
     ("line", "answer"),
     [
         ("--import ", ["file,"]),
-        ("run ", ["file,"]),
+        ("submit ", ["file,"]),
         ("--example s3-pipe-t", ["plain,s3-pipe-tar"]),
         ("--explain disk-too", ["plain,disk-too-small"]),
         ("job.yaml --ignore max-runtime-s", ["plain,max-runtime-short"]),
-        ("run --dry", ["plain,--dry-run"]),
+        ("submit --dry", ["plain,--dry-run"]),
+        ("job.yaml --local --instance", ["plain,--instance-count"]),
         ("job.yaml --dry", ["plain,--dry-run"]),
     ],
 )

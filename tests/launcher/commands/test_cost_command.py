@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 import aws_stand_in
 from launcher.checks.examples import BASE, laid_over_base
-from launcher.commands.cost import Cost
-from launcher.errors import RefusedError
+from launcher.commands.cost import cost
+from launcher.errors import InputError, RefusedError
 
 IN_US_EAST_1 = (
     "region: us-east-1\nimage: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cpu-amzn2023-sagemaker"
@@ -20,7 +20,7 @@ IN_US_EAST_1 = (
 
 def launch_cost(folder: Path, spec: str, *options: str) -> Result:
     (folder / "job.yaml").write_text(spec)
-    return CliRunner().invoke(Cost.as_click("cost"), [str(folder / "job.yaml"), *options])
+    return CliRunner().invoke(cost, [str(folder / "job.yaml"), *options])
 
 
 @pytest.fixture
@@ -87,3 +87,9 @@ def test_online_reports_types_without_price(tmp_path: Path, aws: aws_stand_in.St
     assert change["table"]["usd"] == 0.23
     done = launch_cost(tmp_path, spec, *options, "--online")
     assert "AWS has no on-demand price for training on ml.m5.xlarge in us-east-1 today" in done.stdout
+
+
+def test_cost_of_a_job_names_the_command_that_shows_it(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cost, ["digits-1"])
+    assert isinstance(done.exception, InputError)
+    assert "'digits-1' is not a spec; `launch status digits-1` shows what a job" in str(done.exception)

@@ -30,16 +30,6 @@ def test_python_m_launcher_is_launch(folder: Path) -> None:
     assert run(folder, "-m", "launcher").stderr.startswith("Usage: launch ")
 
 
-def test_exit_spares_garbage_collection_of_imported_modules(folder: Path) -> None:
-    """Searching them for cycles once more would take a tenth of a dry run."""
-    program = (
-        "import atexit, gc; atexit.register(lambda: print('left:', len(gc.get_objects())))\n"
-        "from launcher.__main__ import main; main()"
-    )
-    done = run(folder, "-c", program, "job.yaml", "--dry-run")
-    assert int(done.stdout.rpartition("left: ")[2]) < 1000
-
-
 def test_closed_pipe_prints_no_error(folder: Path) -> None:
     command = f"{sys.executable} -m launcher.cli --schema | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)

@@ -1,0 +1,213 @@
+"""`launch local`, `shell` and `clean`: runs on this machine. Their options are those of `launcher.LocalOptions`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+import launcher
+from launcher.commands import options
+from launcher.console import counted, human_bytes, say
+from launcher.errors import RefusedError, StoppedError
+from launcher.spec.channels import KINDS
+
+_RUNNERS = click.Choice(("process", "docker", "podman"))
+_HOSTS = click.IntRange(min=1, max=1000)  # each is folders and processes of this machine
+_DATA = dict.fromkeys(f"DIR/{kind.DATA}" for kind in KINDS.values() if kind.DATA)
+
+# `--local docker` is `--runner docker`: so `launch job.yaml --local docker` means `launch local job.yaml --runner docker`.
+_runner_option = click.option(
+    "--runner",
+    "--local",
+    "runner",
+    type=_RUNNERS,
+    default="process",
+    is_flag=False,
+    flag_value="process",
+    help="What runs the job: the Python that runs `launch`, or docker or podman with the image.",
+)
+here_option = click.option(
+    "--local",
+    "runner",
+    type=_RUNNERS,
+    is_flag=False,
+    flag_value="process",
+    help="Run the job on this machine, as SageMaker would: in the Python that runs `launch`, or in the image.",
+)
+yes_option = options.flag("--yes", help="Answer yes to every question.")
+_OPTIONS = (
+    click.option("--image", metavar="IMAGE", help="With docker or podman: the image to run in place of the spec's."),
+    options.flag(
+        "--image-env",
+        help="Without docker or podman: set the variables of the spec's image (ENV), which ECR is asked for.",
+    ),
+    click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help=f"A folder in place of AWS's storage: {', '.join(_DATA)}.",
+    ),
+    options.many(
+        "--mount", "mounts", metavar="FS-ID=PATH", help="The directory in place of a file system. Repeatable."
+    ),
+    options.many(
+        "--channel",
+        "channels",
+        metavar="NAME=PATH",
+        help="The folder, file or manifest that a channel reads. Repeatable.",
+    ),
+    click.option(
+        "--sample",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Read only N objects of each channel, evenly spaced over their keys.",
+    ),
+    click.option("--instance-count", type=_HOSTS, metavar="N", help="Run N hosts, whatever the spec says."),
+    click.option(
+        "--resume",
+        metavar="NAME",
+        shell_complete=options.one_of("launcher.local.runs:run_names"),
+        help="Begin with the checkpoints of an earlier local run, or of the latest: --resume latest.",
+    ),
+    click.option(
+        "--stop-after",
+        type=options.duration,
+        metavar="TIME",
+        help="Stop the job after this time, such as 90s or 10m, as StopTrainingJob does.",
+    ),
+    click.option(
+        "--interrupt-after",
+        type=options.duration,
+        metavar="TIME",
+        help="Interrupt the job after this time, as spot instances are, and restart it from its checkpoints.",
+    ),
+    click.option(
+        "--interrupt-at", metavar="TEXT", help="The same as soon as a line of the log has TEXT, such as 'epoch 2'."
+    ),
+    click.option(
+        "--times",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="With --interrupt-after or -at: interrupt N attempts.",
+    ),
+    click.option(
+        "--restart-hosts",
+        type=_HOSTS,
+        multiple=True,
+        metavar="N",
+        help="With --interrupt-after or -at: restart with N hosts. Repeatable: taken in turn.",
+    ),
+    options.flag(
+        "--rename-hosts", help="With --interrupt-after or -at: restart with host names that the job has not seen."
+    ),
+    options.flag(
+        "--keep", help="Keep the hosts as they ended, for a look: their files, and an image of each container."
+    ),
+    options.flag("--no-namespaces", help="Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder."),
+    options.flag("--verbose", "-v", help="Show each difference from SageMaker, and the numbers of waits."),
+)
+
+
+def _local(**values: Any) -> launcher.LocalOptions:
+    return launcher.LocalOptions(**values)
+
+
+# Of commands that always run here, and of those that run here with --local.
+_local_options = options.group("local", _runner_option, *_OPTIONS, yes_option, options.json_option, kind=_local)
+local_options = options.group("local", *_OPTIONS, kind=_local)
+
+
+def check_local(*, is_local: bool) -> None:
+    """Raise click.UsageError if a command that can run a job here or submit it has options for the other."""
+    options.refuse_together("runner", "dry_run", "check", "full", "no_check", "follow", "wait")
+    own = {each.name for each in fields(launcher.LocalOptions)} - {"runner", "yes", "as_json"}
+    if not is_local and (found := options.given(*own)):
+        raise click.UsageError(f"{found[0]} works only with --local; add --local or leave it out")
+
+
+@options.command("local", "local job.yaml --channel train=./images", exit_codes=(0, 2, 3, 4, 5))
+@options.spec_argument
+@options.name_option
+@options.spec_options
+@_local_options
+def local(spec: str, name: str | None, reading: options.SpecOptions, local: launcher.LocalOptions) -> int:
+    """Run a job on this machine, as SageMaker would.
+
+    Each channel of SPEC is read in its own input mode, from S3, or from a folder by --data or --channel. `launch job.yaml
+    --local` is the same.
+    """
+    return launcher.run_local(reading.plan(spec, name), options=local).exit_code
+
+
+@options.command("shell", "shell job.yaml --channel train=./images")
+@options.spec_argument
+@options.name_option
+@click.option("--host", metavar="HOST", default="algo-1", help="The host, such as algo-2.")
+@options.spec_options
+@_local_options
+def shell(spec: str, name: str | None, host: str, reading: options.SpecOptions, local: launcher.LocalOptions) -> int:
+    """Open a shell where a job would run on this machine.
+
+    It is a shell in a host of SPEC's job, with its channels, code, requirements and variables, for trying a script: in the
+    Python that runs `launch`, or with docker or podman in the image. Without a terminal, it reads commands from standard input.
+    When the shell ends, everything that was made for it is removed, and its exit code is that of the command.
+    """
+    return launcher.run_local(reading.plan(spec, name), options=replace(local, shell=host)).exit_code
+
+
+@options.command("clean", "clean --before 7d --yes")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=options.one_of("launcher.local.runs:run_names"))
+@click.option("--before", type=options.moment_of, metavar="AGE", help="Only runs that began longer ago: 12h, 7d.")
+@yes_option
+@options.json_option
+def clean(names: tuple[str, ...], before: datetime | None, yes: bool, as_json: bool) -> int:
+    """Remove local runs, with their outputs and checkpoints.
+
+    Those are the local runs NAME below ./.launch, or all that have ended, with their logs, outputs, checkpoints and what --keep
+    has kept in folders. Runs that have not ended stay. The images of --keep and ./.launch/.warm-pool stay, too.
+    """
+    from launcher.local.providers.directories import remove_tree
+    from launcher.local.runs import local_run, local_runs, mount_below
+
+    found = [local_run(name) for name in names] if names else local_runs()
+    chosen = [each for each in found if before is None or each["CreationTime"] < before]
+    running = [each["TrainingJobName"] for each in chosen if each["TrainingJobStatus"] == "InProgress"]
+    if names and running:
+        raise RefusedError(f"{running[0]} has not ended; stop it with Ctrl-C first")
+    ended = [each for each in chosen if each["TrainingJobName"] not in running]
+    if ended and not yes:
+        _ask(ended)
+    failed: list[str] = []
+    for each in ended:
+        folder = Path(each["Folder"])
+        if (mount := mount_below(folder)) is not None:
+            failed.append(f"{mount} is still mounted; unmount it with `fusermount3 -u {mount}`, and clean again")
+        else:
+            remove_tree(folder, failed.append)
+    removed = [each["TrainingJobName"] for each in ended if not Path(each["Folder"]).exists()]
+    if as_json:
+        options.print_json(removed)
+    for text in failed:
+        say(f"warning: {text}", "yellow")
+    if not as_json:
+        say(f"{counted(len(removed), 'run')} removed" if ended else "no local runs to remove in ./.launch")
+    return RefusedError.exit_code if failed else 0
+
+
+def _ask(runs: list[dict[str, Any]]) -> None:
+    """Show what would be removed, and ask. Raises StoppedError on no, and RefusedError without a terminal."""
+    total = 0
+    for each in runs:
+        size = sum(path.lstat().st_size for path in Path(each["Folder"]).rglob("*") if not path.is_dir())
+        total += size
+        say(f"{each['TrainingJobName']}  {each['TrainingJobStatus']}  {human_bytes(size)}")
+    if not sys.stdin.isatty():
+        raise RefusedError("there is no terminal to ask on; --yes removes these runs")
+    if not click.confirm(f"Remove {counted(len(runs), 'run')} ({human_bytes(total)})?", err=True):
+        raise StoppedError("nothing was removed")

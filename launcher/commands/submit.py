@@ -1,0 +1,181 @@
+"""`launch SPEC`: plan a spec, and print the request, ask AWS about it, or submit it and follow the job."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+import launcher
+from launcher.commands import options
+from launcher.console import Console, counted, print_line, say, show_problems
+from launcher.errors import AccountError, LaunchError, RefusedError, dotted
+from launcher.request.serialization import as_json as request_as_json
+from launcher.request.serialization import as_yaml
+
+if TYPE_CHECKING:
+    from launcher.aws.account import Account
+
+
+class Submission(NamedTuple):
+    """What is done with a plan: it is printed, checked, or submitted and followed."""
+
+    dry_run: bool
+    show_secrets: bool
+    check: bool
+    full: bool
+    no_check: bool
+    follow: bool | None
+    wait: bool
+    yes: bool
+    as_json: bool
+
+
+def _submission(**values: bool) -> Submission:
+    options.refuse_together("dry_run", "check", "full", "no_check", "follow", "wait")
+    options.refuse_together("check", "no_check", "follow", "wait")
+    options.refuse_together("full", "no_check")
+    return Submission(**values)
+
+
+submit_options = options.group(
+    "doing",
+    options.flag("--dry-run", help="Print the CreateTrainingJob request and do nothing else."),
+    options.secrets_option,
+    options.flag("--check", help="Ask AWS whether the job can run, and change nothing."),
+    options.flag("--full", help="List every prefix to its end when checking, however long that takes."),
+    options.flag("--no-check", help="Submit without checking first."),
+    click.option(
+        "--follow/--no-follow", default=None, help="Show the job's log until its end; the default on a terminal."
+    ),
+    options.flag("--wait", help="Wait for the job's end without showing its log."),
+    options.flag("--yes", help="Answer yes to every question; a max_cost that is set still counts."),
+    options.json_option,
+    kind=_submission,
+)
+
+
+@options.command("submit", "job.yaml --dry-run", exit_codes=(0, 2, 3, 4, 5))
+@options.spec_argument
+@options.name_option
+@options.spec_options
+@submit_options
+def submit(spec: str, name: str | None, reading: options.SpecOptions, doing: Submission) -> int:
+    """Submit a job, or print its request, or check it.
+
+    SPEC is a YAML file, or - for standard input. The word `submit` can be omitted: `launch job.yaml`. With --local, `launch
+    local` runs the job on this machine.
+    """
+    return carry_out(reading.plan(spec, name), reading, doing)
+
+
+def carry_out(
+    plan: launcher.Plan, reading: options.SpecOptions, doing: Submission, account: Callable[[], Account] | None = None
+) -> int:
+    """Print, check or submit the plan, by default in the account of its spec, and return the exit code."""
+    if doing.dry_run:
+        return _print_request(plan, doing)
+    console, report = Console(as_json=doing.as_json), None
+    opened = account() if account else options.open_account(plan.spec.region, plan.spec.profile)
+    if not doing.no_check:
+        with console.progress("asking AWS whether the job can run", counted=False):
+            report = launcher.check(plan, account=opened, console=console, full=doing.full, ignore=reading.ignore)
+    if report and doing.check and doing.as_json:
+        options.print_json(report.as_data())
+        return AccountError.exit_code if _stops(report, reading) else 0
+    if report:
+        _show(report, reading)
+    return 0 if doing.check else _submit(plan, opened, console, report, doing)
+
+
+def show_code(plan: launcher.Plan) -> None:
+    """Report what code the job gets, if it has any."""
+    if plan.code is not None and (described := plan.code.described()) is not None:
+        say(f"code      {described}")
+
+
+def _print_request(plan: launcher.Plan, doing: Submission) -> int:
+    shown = plan.request if doing.show_secrets else plan.masked_request()
+    print_line((request_as_json(shown) if doing.as_json else as_yaml(shown)).removesuffix("\n"))
+    if plan.masked and not doing.show_secrets:
+        names = ", ".join(map(dotted, plan.masked))
+        say(f"warning: {names}: masked, so this is not the request to send; --show-secrets prints that", "yellow")
+    show_code(plan)
+    return 0
+
+
+def _stops(report: launcher.Report, reading: options.SpecOptions) -> bool:
+    """Return whether the job cannot run, or with `--strict` has warnings or questions without an answer."""
+    return bool(report.errors) or (reading.strict and bool(report.problems or report.not_asked))
+
+
+def _show(report: launcher.Report, reading: options.SpecOptions) -> None:
+    """Print what AWS answered. Raises AccountError or RefusedError if that stops the job."""
+    for line in report.lines():
+        say(line)
+    if _stops(report, reading) and report.problems:
+        raise AccountError(report.problems)
+    if _stops(report, reading):
+        raise RefusedError(
+            f"{counted(len(report.not_asked), 'question')} could not be asked, which --strict does not allow; get the"
+            " permissions that the lines above name, or leave out --strict"
+        )
+    show_problems(report.problems)
+
+
+def _submit(
+    plan: launcher.Plan, account: Account, console: Console, report: launcher.Report | None, doing: Submission
+) -> int:
+    # With the prices, it takes 10 ms that a dry run need not wait.
+    from launcher.commands.agreement import require_agreement
+    from launcher.jobs.submission import submit
+
+    show_code(plan)
+    require_agreement(plan, account.region, console, report, yes=doing.yes)
+    job = submit(plan, account, console)
+    try:
+        return _after_creation(job, account, console, doing)
+    except BaseException as error:  # the job exists, whatever happens here
+        state = f"{job.name} exists and continues; `launch logs {job.name}{account.options} --follow` follows it"
+        with suppress(OSError):
+            if not isinstance(error, LaunchError):
+                console.say(state, "yellow")
+        raise
+
+
+def _after_creation(job: launcher.Submitted, account: Account, console: Console, doing: Submission) -> int:
+    """Report that the job exists, and follow it if that is wanted."""
+    follow_it = f"launch logs {job.name}{account.options} --follow"
+    by_default = sys.stdout.isatty() and not doing.as_json and not doing.wait
+    follow = by_default if doing.follow is None else doing.follow
+    done = f"created   {job.name} in {job.region}"
+    if job.was_found:
+        done = f"found     {job.name} in {job.region}: another submission of the same request created it"
+    console.say(done, "green")
+    if follow or doing.wait:
+        from launcher.aws.account import AwsError
+        from launcher.jobs.follow import View
+
+        try:
+            outcome = launcher.follow(job, account=account, console=console, view=View(logs=follow))
+        except AwsError as error:  # the caller may create the job, but not describe it
+            other = f"a user with the permission can run `{follow_it}`"
+            if doing.wait or doing.follow:
+                message = f"{job.name} has been created and continues, but cannot be followed: {error}; {other}"
+                raise RefusedError(message) from None
+            console.warn(f"the job cannot be followed: {error}; {other}")
+        else:
+            if doing.as_json:
+                options.print_json(outcome.as_data())
+            return outcome.exit_code
+    else:
+        console.say(f"follow    {follow_it}")
+    if doing.as_json:
+        created = {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}
+        options.print_json({**created, "Created": not job.was_found})
+    else:
+        print_line(job.name)
+    return 0

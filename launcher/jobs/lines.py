@@ -1,0 +1,277 @@
+"""The lines of a job's hosts, each once and in the order of their times.
+
+A line becomes visible some seconds after it was printed, and later for one host than for another. So a line is held until every
+stream has been read after the settling time. GetLogEvents has a higher quota than FilterLogEvents (10 to 25 calls a second by
+region, shared by all callers), and AmazonSageMakerFullAccess allows it. About its forward token:
+
+* A page may be empty although more follows: the end is where AWS returns the token that was sent.
+* It expires after 24 hours, and a host may be silent for longer.
+* It skips lines that become visible late, with times before the token's. So from time to time, a stream's last minute is read
+  again, without the lines that were returned already.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from heapq import merge
+from typing import Any, NamedTuple
+
+from launcher.aws.account import Account, AwsError
+from launcher.aws.threads import concurrently
+from launcher.errors import RefusedError, did_you_mean
+
+SETTLING_SECONDS = 4.0
+_GROUP = "/aws/sagemaker/TrainingJobs"
+_PACE = 0.1  # seconds between two calls
+_OLD_MILLISECONDS = 120_000  # all lines of that age are visible
+_LATE_MILLISECONDS = 60_000  # how much later than its neighbours a line may become visible and still be found
+_LOOK_BACK_SECONDS = 30.0
+_FORGET_EVERY = 100_000  # lines
+_FOREVER = 1 << 62
+_SEARCHED_CHARACTERS = 4096
+_HOST = re.compile(r"^(?P<host>.+?)(-(?P<began>\d{6,}))?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
+# Of a host, and of all hosts: ranks print dozens of lines about one that died.
+_END_EVENTS, _END_CHARACTERS = 1_000, 4_000_000
+_END_THREADS = 8
+
+
+class Selection(NamedTuple):
+    """Which of a job's lines are shown."""
+
+    since: int | None = None  # milliseconds since 1970, inclusive
+    until: int | None = None  # exclusive; without it, reading a running job's stream may never end
+    host: str | None = None  # `algo-2`
+    created: int = 0  # seconds since 1970: earlier streams are those of an older job of the same name
+
+
+class Line(NamedTuple):
+    """One line of a host's output."""
+
+    timestamp: int  # milliseconds since 1970, UTC, as the host's log agent saw it
+    host: str  # `algo-1`
+    message: str
+
+
+def searchable(line: str) -> str:
+    """Return the part of a line in which something is searched: an expression may take time by the square of the length."""
+    return line[:_SEARCHED_CHARACTERS]
+
+
+def last_of_each_host(lines: Sequence[Line], characters: int) -> list[Line]:
+    """Return the last lines, as many of each host as fit into its share of so many characters."""
+    hosts = {line.host for line in lines}
+    left = dict.fromkeys(hosts, characters // max(1, len(hosts)))
+    kept = []
+    for line in reversed(lines):
+        left[line.host] -= len(line.message)
+        if left[line.host] >= 0:
+            kept.append(line)
+    return kept[::-1]
+
+
+def host_of(stream_name: str) -> str:
+    """Return `algo-1` for `job/algo-1-1690000000`."""
+    found = _HOST.match(stream_name.rpartition("/")[2])
+    return found["host"] if found else stream_name
+
+
+def creation_of(description: Mapping[str, Any]) -> int:
+    """Return when a described job was created, in seconds since 1970; 0 if the description does not have it."""
+    created = description.get("CreationTime")
+    return int(created.timestamp()) if created else 0
+
+
+def hosts_of(description: Mapping[str, Any]) -> list[str]:
+    """Return `["algo-1", "algo-2"]`; empty if the description has no number of hosts."""
+    resources = description.get("ResourceConfig") or {}
+    groups = resources.get("InstanceGroups") or ()
+    count = sum(group["InstanceCount"] for group in groups) or resources.get("InstanceCount", 0)
+    return [f"algo-{number}" for number in range(1, count + 1)]
+
+
+def check_host(host: str | None, description: Mapping[str, Any]) -> None:
+    """Raise RefusedError if a described job has no such host."""
+    hosts = hosts_of(description)
+    if host and hosts and host not in hosts:
+        has = hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"
+        raise RefusedError(f"--host {host}: {description['TrainingJobName']} has {has}{did_you_mean(host, hosts)}")
+
+
+class _Stream:
+    """One host's log stream, of which each line is returned once, also if a read was not finished."""
+
+    def __init__(self, call: Callable[..., dict[str, Any]], name: str, selection: Selection) -> None:
+        self.newest = self._since = selection.since or 0  # the time of the newest line read
+        self.count = 0  # lines read
+        self.look_back_at = 0.0
+        self._call, self._name, self._host = call, name, host_of(name)
+        self._until: dict[str, Any] = {"endTime": selection.until} if selection.until else {}
+        self._token: str | None = None  # the end of the last read; None if that was not finished
+        self._seen: Counter[tuple[int, int]] = Counter()  # the lines of the last minute: (time, hash of the message)
+
+    def read(self) -> Iterator[Line]:
+        """Yield the lines that have become visible since the last read. Raises AwsError."""
+        self._forget()
+        token, self._token = self._token, None
+        if time.monotonic() >= self.look_back_at:
+            token, self.look_back_at = None, time.monotonic() + _LOOK_BACK_SECONDS
+        start, again = max(self._since, self.newest - _LATE_MILLISECONDS), Counter[tuple[int, int]]()
+        is_looking_back = token is None
+        while True:
+            asked: dict[str, Any] = {"nextToken": token} if token else {"startTime": start}
+            try:
+                page = self._call(
+                    logGroupName=_GROUP, logStreamName=self._name, startFromHead=True, **asked, **self._until
+                )
+            except AwsError as error:
+                if error.code == "ResourceNotFoundException" or (error.code == "InvalidParameterException" and token):
+                    return  # there is no such stream yet, or the token has expired
+                raise
+            for event in page["events"]:
+                key = (event["timestamp"], hash(event["message"]))
+                again[key] += 1
+                if is_looking_back and again[key] <= self._seen[key]:
+                    continue
+                yield Line(event["timestamp"], self._host, event["message"])
+                # Only now, since a caller that stops before has not taken the line.
+                self._seen[key] += 1
+                self.newest, self.count = max(self.newest, event["timestamp"]), self.count + 1
+                if self.count % _FORGET_EVERY == 0:
+                    self._forget()
+            if page["nextForwardToken"] == token:
+                break
+            token = page["nextForwardToken"]
+        self._token = token
+
+    def _forget(self) -> None:
+        start = self.newest - _LATE_MILLISECONDS
+        self._seen = Counter({key: count for key, count in self._seen.items() if key[0] >= start})
+
+
+class JobLines:
+    """The lines of a job: each round of `new` reads all streams to their end. An AwsError in a round loses and repeats no line."""
+
+    def __init__(self, account: Account, job: str, selection: Selection, settling: float = SETTLING_SECONDS) -> None:
+        self.last_new = time.monotonic()  # when a line was last read
+        self._account, self._job, self._selection, self._settling = account, job, selection, settling
+        self._streams: dict[str, _Stream] = {}  # by name
+        self._held: deque[Line] = deque()
+        self._marks: deque[tuple[float, int]] = deque()  # (when, the newest time read by then)
+        self._settled = -1
+        self._count = 0
+        self._next_call = 0.0
+
+    def new(self) -> Iterator[Line]:
+        """Yield the lines that no other can precede, oldest first, and hold the others. Raises AwsError."""
+        self._find_streams()
+        bound, later = self._bound(), list[Line]()
+        try:
+            reads = (stream.read() for stream in self._streams.values())
+            for line in merge(self.remaining(), *reads, key=_time):
+                if line.timestamp <= bound:
+                    yield line
+                else:
+                    later.append(line)
+        finally:
+            self._held = deque(merge(self._held, later, key=_time))
+            if self._count != (count := sum(stream.count for stream in self._streams.values())):
+                self._count, self.last_new = count, time.monotonic()
+                self._marks.append((self.last_new, max(stream.newest for stream in self._streams.values())))
+
+    def remaining(self) -> Iterator[Line]:
+        """Yield the held lines, oldest first; each is held until the next one is asked for."""
+        while self._held:
+            yield self._held[0]
+            self._held.popleft()
+
+    def look_back(self) -> None:
+        """Let the next round read the last minute of each stream again."""
+        for stream in self._streams.values():
+            stream.look_back_at = 0.0
+
+    def _find_streams(self) -> None:
+        host = self._selection.host
+        for name in _streams(
+            self._account, f"{self._job}/{host}-" if host else f"{self._job}/", self._selection.created
+        ):
+            if name not in self._streams:
+                self._streams[name] = _Stream(self._page, name, self._selection)
+
+    def _page(self, **parameters: Any) -> dict[str, Any]:
+        time.sleep(max(0.0, self._next_call - time.monotonic()))
+        self._next_call = time.monotonic() + _PACE
+        return self._account.call("logs", "get_log_events", **parameters)
+
+    def _bound(self) -> int:
+        """Return the time up to which all lines are visible, judged by AWS's clock unless they are old."""
+        if not self._settling:
+            return _FOREVER
+        until = time.monotonic() - self._settling
+        while self._marks and self._marks[0][0] <= until:
+            self._settled = max(self._settled, self._marks.popleft()[1])
+        return max(self._settled, int(time.time() * 1000) - _OLD_MILLISECONDS)
+
+
+def _time(line: Line) -> int:
+    return line.timestamp
+
+
+def _streams(account: Account, prefix: str, created: int) -> Iterator[str]:
+    """Yield the names of a job's streams, without those that began before it was created, in seconds since 1970."""
+    pages = account.pages("logs", "describe_log_streams", logGroupName=_GROUP, logStreamNamePrefix=prefix)
+    try:
+        for name in (found["logStreamName"] for page in pages for found in page["logStreams"]):
+            found = _HOST.match(name.rpartition("/")[2])
+            if not (found and found["began"] and int(found["began"]) < created):
+                yield name
+    except AwsError as error:
+        if error.code != "ResourceNotFoundException":  # the account's first job has no log group yet
+            raise
+
+
+def lines_so_far(
+    account: Account, job: str, selection: Selection, *, on_trouble: Callable[[AwsError], None]
+) -> Iterator[Line]:
+    """Yield the lines that a job has written so far, oldest first. Raises AwsError.
+
+    For a running job, `selection` should have `until`, or this may never end. `on_trouble` is called with each temporary error,
+    after which the call is repeated.
+    """
+    lines = JobLines(account, job, selection, settling=0.0)
+    while True:
+        try:
+            yield from lines.new()
+            return
+        except AwsError as error:
+            if not error.is_passing:
+                raise
+            on_trouble(error)
+            time.sleep(1)
+
+
+def last_lines(account: Account, job: str, created: int = 0) -> tuple[Line, ...]:
+    """Return the end of every host's log, oldest line first and with secrets masked; of hosts whose log can be read.
+
+    A host that was started again has several logs, of which the last is read. With many hosts, the ends are shorter. Logs that
+    began before `created`, in seconds since 1970, are left out.
+    """
+
+    def end_of(stream: str) -> list[dict[str, Any]]:
+        answer = account.call("logs", "get_log_events", logGroupName=_GROUP, logStreamName=stream, limit=_END_EVENTS)
+        return list(answer["events"])
+
+    streams: dict[str, str] = {}
+    lines: list[Line] = []
+    with suppress(AwsError):  # the job's status is still worth showing, and so are the other hosts' lines
+        streams = {host_of(name): name for name in sorted(_streams(account, f"{job}/", created))}
+    for name, outcome in concurrently(end_of, list(streams.values()), _END_THREADS):
+        with suppress(AwsError):
+            for event in outcome.result():
+                parts = account.mask.apply(event["message"]).splitlines()[-_END_EVENTS:]
+                lines += [Line(event["timestamp"], host_of(name), part) for part in parts]
+    lines.sort(key=_time)
+    return tuple(last_of_each_host(lines, _END_CHARACTERS))
