@@ -10,7 +10,7 @@ import pytest
 
 from launcher.local import s3_server
 from launcher.local.s3_server.http_server import Answer
-from launcher.local.s3_server.storage.store import Store
+from launcher.local.s3_server.store import Store
 
 _ISSUED = {f"ASIA{number}": "secret" for number in range(1000)}  # those of expiring_keys.py
 KEYS = {"any": "any", "test": "test", "stand-in-key-id": "stand-in-secret", **_ISSUED}

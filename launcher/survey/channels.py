@@ -108,7 +108,7 @@ def objects_of(channel: Channel, account: Account, data: Path | None) -> Iterato
     if data is None and channel.folder is None:
         yield RemoteObjects(account.client("s3")), channel.place
         return
-    from launcher.local.s3_server.storage.store import Store
+    from launcher.local.s3_server.store import Store
 
     data = Path() if data is None else data
     with TemporaryDirectory() as overlay:

@@ -34,7 +34,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Response
-from launcher.local.s3_server.storage.store import Store
+from launcher.local.s3_server.store import Store
 count, latency = int(sys.argv[2]), float(sys.argv[3])
 body = bytes(1000)
 etag = hashlib.md5(body).hexdigest()

@@ -18,7 +18,7 @@ _SERVER = """
 import random, sys, time
 from pathlib import Path
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.storage.store import Store
+from launcher.local.s3_server.store import Store
 seconds, late_share, late_seconds = map(float, sys.argv[3:])
 chance = random.Random(7)
 def around(answer):

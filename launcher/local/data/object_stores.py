@@ -23,7 +23,7 @@ from sagemaker_channels.contract import DIRECTORY_BUCKET
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from launcher.local.s3_server.storage.store import Store
+    from launcher.local.s3_server.store import Store
 
 _HEADS_AT_ONCE = 8  # concurrent requests for the sizes of a manifest's objects
 _HEADS_AHEAD = 100  # objects whose sizes are requested together
@@ -115,7 +115,7 @@ class FolderObjects:
                 return
             found: Iterable[tuple[str, str]] = self._store.keys(place.bucket, place.key, "")
             if place.bucket.endswith(DIRECTORY_BUCKET):
-                from launcher.local.s3_server.storage.walker import scattered
+                from launcher.local.s3_server.walk import scattered
 
                 found = sorted(found, key=lambda pair: scattered(pair[0]))
             for key, path in found:

@@ -41,7 +41,7 @@ def embedded_store(
         address: The address of this machine to serve it at.
     """
     from launcher.local.s3_server import serve
-    from launcher.local.s3_server.storage.store import Store as FolderStore
+    from launcher.local.s3_server.store import Store as FolderStore
 
     folder = FolderStore(data / "s3", overlay, on_warning, elsewhere)
     key_id, secret = f"LOCAL{token_hex(8).upper()}", token_hex(20)  # as long as AWS's

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import timezone
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from urllib.parse import unquote
 
-from launcher.local.s3_server.documents import NO_VERSION, Pairs, S3Error, document
-from launcher.local.s3_server.http_server import DIGITS, ChunkedBody, CountedBody, Request, Response, whole_number
-from launcher.local.s3_server.storage import checksums
-from launcher.local.s3_server.storage.changes import Stored
-from launcher.local.s3_server.storage.incoming import Received, Slot
-from launcher.local.s3_server.storage.store import Store
-from launcher.local.s3_server.storage.uploads import PART_SIZES, Uploads
+from launcher.local.s3_server.documents import Pairs, S3Error, document
+from launcher.local.s3_server.http_server import Request, Response, as_file, unchunked
+from launcher.local.s3_server.store import Received, Store, Stored
+from launcher.local.s3_server.uploads import Upload
 
+NO_VERSION = "null"  # the version of every object in a bucket without versioning
+RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 _BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete need less
-_SOURCE_RANGE = re.compile(rf"bytes=(\d{{1,{DIGITS}}})-(\d{{1,{DIGITS}}})", re.ASCII)
 
-# Attributes that a client can put with an object and gets back with it, besides x-amz-meta-*. Spelt as in S3's responses.
-# A GET can override each by a query parameter, `response-content-type` and so on.
-KEPT = ("Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires")
-
-# These are kept and returned like the above, without effect: nothing is encrypted, and storage classes do not differ. S3 repeats
-# the headers about encryption in the response to every write.
-ENCRYPTION = "x-amz-server-side-encryption"
-_STORAGE_CLASS = "x-amz-storage-class"
-KEPT_AMZ = (ENCRYPTION, f"{ENCRYPTION}-aws-kms-key-id", f"{ENCRYPTION}-bucket-key-enabled", _STORAGE_CLASS)
-_STORAGE_CLASSES = ("STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "REDUCED_REDUNDANCY")
+# Attributes that a client can put with an object and gets back with it, spelt as in S3's responses. Those of Amazon have no effect:
+# nothing is encrypted, storage classes do not differ, and checksums are not compared.
+_ENCRYPTION = "x-amz-server-side-encryption"
+STORAGE_CLASS = "x-amz-storage-class"
+CHECKSUM = "x-amz-checksum-"
+_KEPT = ("Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires")
+KEPT_AMZ = (_ENCRYPTION, f"{_ENCRYPTION}-aws-kms-key-id", f"{_ENCRYPTION}-bucket-key-enabled", STORAGE_CLASS)
+_CHECKSUMS = tuple(CHECKSUM + name for name in ("crc32", "crc32c", "crc64nvme", "sha1", "sha256", "type"))
+_ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # objects there could not be read again
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,7 @@ class Call:
     """One parsed request. `bucket` and `key` are empty if the path does not name them. Its methods raise S3Errors."""
 
     store: Store
-    uploads: Uploads
+    uploads: dict[str, Upload]
     request: Request
     bucket: str
     key: str
@@ -54,20 +47,22 @@ class Call:
     def number(self, name: str, default: int) -> int:
         """Return a query parameter that is a count."""
         text = self.query.get(name) or str(default)
-        number = whole_number(text)
-        if number is None:
+        if not (text.isascii() and text.isdigit() and len(text) < 20):
             raise S3Error("InvalidArgument", ArgumentName=name, ArgumentValue=text)
-        return number
+        return int(text)
 
-    def checksum_algorithm(self) -> str:
-        """Return the checksum algorithm that the client requests, in lower case; empty for none."""
-        asked = self.headers.get("x-amz-checksum-algorithm")
-        return checksums.algorithm(asked) if asked else ""
+    def upload(self) -> Upload:
+        """Return the upload that the query names."""
+        upload = self.uploads.get(self.query["uploadId"])
+        is_over = upload is not None and upload.stored is not None and self.request.method != "POST"
+        if upload is None or is_over or (upload.bucket, upload.key) != (self.bucket, self.key):
+            raise S3Error("NoSuchUpload", UploadId=self.query["uploadId"])
+        return upload
 
     def document_body(self) -> bytes:
         """Return the whole XML body."""
         content = bytearray()
-        while block := self.request.body.read(_BODY_LIMIT):
+        for block in self._blocks({}):
             content += block
             if len(content) > _BODY_LIMIT:
                 raise S3Error("MalformedXML")
@@ -75,51 +70,37 @@ class Call:
 
     def kept_headers(self) -> dict[str, str]:
         """Return the headers of a write that are stored with the object; refuses a storage class of archives."""
-        kept = {name: self.headers[name.lower()] for name in KEPT if self.headers.get(name.lower())}
-        coding = ",".join(part for part in kept.pop("Content-Encoding", "").split(",") if part.strip() != "aws-chunked")
-        if coding:
-            kept["Content-Encoding"] = coding.strip()
-        kept |= {name: self.headers[name] for name in KEPT_AMZ if name in self.headers}
-        storage_class = kept.get(_STORAGE_CLASS, "STANDARD")
-        if storage_class not in _STORAGE_CLASSES:  # objects in an archive could not be read again
-            raise S3Error("NotImplemented", Header=f"{_STORAGE_CLASS}: {storage_class}")
-        return kept | headers_with("x-amz-meta-", self.headers)
+        kept = {name: self.headers[name.lower()] for name in _KEPT if self.headers.get(name.lower())}
+        codings = [part.strip() for part in kept.pop("Content-Encoding", "").split(",")]
+        if coding := ",".join(part for part in codings if part and part != "aws-chunked"):
+            kept["Content-Encoding"] = coding
+        kept |= {name: self.headers[name] for name in (*KEPT_AMZ, *_CHECKSUMS) if name in self.headers}
+        if kept.get(STORAGE_CLASS) in _ARCHIVES:
+            raise S3Error("NotImplemented", Header=f"{STORAGE_CLASS}: {kept[STORAGE_CLASS]}")
+        return kept | {name: value for name, value in self.headers.items() if name.startswith("x-amz-meta-")}
+
+    def receive(self) -> tuple[Received, dict[str, str]]:
+        """Receive the object's bytes without S3's own chunks; return them with the checksum that may follow them."""
+        trailers: dict[str, str] = {}
+        received = self.store.receive(self._blocks(trailers))
+        if self._is_aws_chunked() and str(received.size) != self.headers.get("x-amz-decoded-content-length"):
+            received.discard()
+            raise S3Error("IncompleteBody")
+        return received, {name: value for name, value in trailers.items() if name in _CHECKSUMS}
 
     def check_write(self, existing: Stored | None) -> None:
         """Check If-Match and If-None-Match before the existing object is replaced."""
-        if_match, if_none_match = (self.headers.get(name) for name in ("if-match", "if-none-match"))
-        if existing is None:
-            if if_match is not None:
-                raise S3Error("NoSuchKey", Key=self.key)
-            return
-        if if_match is not None and not _matches(if_match, existing.etag):
-            raise S3Error("PreconditionFailed", Condition="If-Match")
-        if if_none_match is not None and _matches(if_none_match, existing.etag):
+        if existing is None and "if-match" in self.headers:
+            raise S3Error("NoSuchKey", Key=self.key)
+        if existing is not None and self.is_unchanged(existing):
             raise S3Error("PreconditionFailed", Condition="If-None-Match")
 
-    def unchanged(self, stored: Stored, prefix: str = "") -> bool:
-        """Return whether the response is 304 Not Modified, by the conditions whose headers begin with `prefix`.
-
-        Order and precedence are those of RFC 9110 (13.2.2).
-        """
-        tags, unless_tags = (self.headers.get(f"{prefix}{name}") for name in ("if-match", "if-none-match"))
-        if tags is not None:
-            if not _matches(tags, stored.etag):
-                raise S3Error("PreconditionFailed", Condition=f"{prefix}If-Match")
-        elif (since := self._seconds(f"{prefix}if-unmodified-since")) is not None and int(stored.modified) > since:
-            raise S3Error("PreconditionFailed", Condition=f"{prefix}If-Unmodified-Since")
-        if unless_tags is not None:
-            return _matches(unless_tags, stored.etag)
-        since = self._seconds(f"{prefix}if-modified-since")
-        return since is not None and int(stored.modified) <= since
-
-    def _seconds(self, header: str) -> float | None:
-        """Return a date in seconds since 1970; None if it is absent or not a date, which HTTP ignores."""
-        try:
-            parsed = parsedate_to_datetime(self.headers.get(header, ""))
-        except ValueError:
-            return None
-        return parsed.replace(tzinfo=parsed.tzinfo or timezone.utc).timestamp()
+    def is_unchanged(self, stored: Stored, prefix: str = "") -> bool:
+        """Return whether If-None-Match names the object's ETag; raises if If-Match does not. `prefix` begins the headers' names."""
+        tags, other_tags = (self.headers.get(f"{prefix}{name}") for name in ("if-match", "if-none-match"))
+        if tags is not None and not _matches(tags, stored.etag):
+            raise S3Error("PreconditionFailed", Condition=f"{prefix}If-Match")
+        return other_tags is not None and _matches(other_tags, stored.etag)
 
     def source(self) -> tuple[str, str]:
         """Return bucket and key of the object that a copy names as its source."""
@@ -129,55 +110,13 @@ class Call:
             raise S3Error("InvalidArgument", ArgumentName="x-amz-copy-source", ArgumentValue=path)
         return bucket, key
 
-    def receive_source(self, algorithm: str) -> tuple[Received, Stored]:
-        """Read the object, or the range of it, that a copy names as its source."""
-        descriptor, stored = self.store.open(*self.source())
-        with os.fdopen(descriptor, "rb") as file:
-            start, end = 0, stored.size
-            asked = self.headers.get("x-amz-copy-source-range")
-            if asked is not None:
-                found = _SOURCE_RANGE.fullmatch(asked)
-                if found is None or int(found[2]) >= stored.size:
-                    raise S3Error("InvalidArgument", ArgumentName="x-amz-copy-source-range", ArgumentValue=asked)
-                start, end = int(found[1]), int(found[2]) + 1
-            if self.unchanged(stored, "x-amz-copy-source-"):
-                raise S3Error("PreconditionFailed", Condition="x-amz-copy-source-If-None-Match")
-            file.seek(start)
-            body = checksums.HashedBody(CountedBody(file, end - start), {algorithm} if algorithm else set(), {})
-            received = self.store.incoming.receive(body)
-            return replace(received, checksums=body.checksums({})), stored
-
-    def receive(self, algorithm: str = "", slot: Slot | None = None) -> Received:
-        """Receive the object's bytes without S3's own chunks, and compare them with the stated length and checksums."""
-        if "content-length" not in self.headers and "chunked" not in self.headers.get("transfer-encoding", ""):
-            raise S3Error("MissingContentLength")
-        names = checksums.stated(self.headers) | ({algorithm} if algorithm else set())
-        if self._is_aws_chunked():
-            chunked = ChunkedBody(io.BufferedReader(self.request.body))
-            body = checksums.HashedBody(chunked, names, chunked.trailers)
-        else:
-            body = checksums.HashedBody(self.request.body, names, {})
-        received = self.store.incoming.receive(body, slot)
-        try:
-            if self.stated_size() not in (None, received.size):
-                raise S3Error("IncompleteBody")
-            checksums.check_md5(self.headers, received.md5)
-            return replace(received, checksums=body.checksums(self.headers))
-        except S3Error:
-            if slot is None:
-                received.discard()
-            raise
-
-    def stated_size(self) -> int | None:
-        """Return the number of bytes that the client states; with aws-chunked, HTTP's own length differs."""
-        return whole_number(
-            self.headers.get("x-amz-decoded-content-length" if self._is_aws_chunked() else "content-length", "")
-        )
+    def _blocks(self, trailers: dict[str, str]) -> Iterator[bytes]:
+        return unchunked(as_file(self.request.body), trailers) if self._is_aws_chunked() else self.request.body
 
     def _is_aws_chunked(self) -> bool:
         """Return whether the body is in S3's own chunks; like S3, ignore Content-Encoding."""
-        streamed = self.headers.get("x-amz-content-sha256", "").startswith("STREAMING-")
-        return streamed or "x-amz-decoded-content-length" in self.headers
+        is_streamed = self.headers.get("x-amz-content-sha256", "").startswith("STREAMING-")
+        return is_streamed or "x-amz-decoded-content-length" in self.headers
 
 
 def xml(root: str, pairs: Pairs) -> Response:
@@ -185,17 +124,22 @@ def xml(root: str, pairs: Pairs) -> Response:
     return Response(200, {"Content-Type": "application/xml"}, document(root, pairs))
 
 
-def shown_headers(stored: Stored) -> dict[str, str]:
-    """Return an object's headers without those that a response contains only on request."""
-    return {
-        name: value for name, value in stored.headers.items() if not name.startswith((PART_SIZES, checksums.PREFIX))
-    }
-
-
-def headers_with(prefix: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers whose name begins with the prefix."""
-    return {name: value for name, value in headers.items() if name.startswith(prefix)}
-
-
 def _matches(tags: str, etag: str) -> bool:
     return any(tag.strip().removeprefix("W/").strip('"') in (etag, "*") for tag in tags.split(","))
+
+
+def bounds_of(asked: str, size: int) -> tuple[int, int] | None:
+    """Return the start and end of the requested range in bytes, the end excluded; None for the whole object.
+
+    Like S3, ignore a Range that is malformed or names several ranges.
+    """
+    found = RANGE.fullmatch(asked.replace(" ", ""))
+    if found is None or found[0] == "bytes=-" or (found[1] and found[2] and int(found[1]) > int(found[2])):
+        return None
+    if found[1]:
+        start, end = int(found[1]), min(int(found[2]) + 1, size) if found[2] else size
+    else:
+        start, end = max(size - int(found[2]), 0), size
+    if start >= end:
+        raise S3Error("InvalidRange", RangeRequested=asked, ActualObjectSize=size)
+    return start, end

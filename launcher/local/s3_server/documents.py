@@ -1,33 +1,22 @@
-"""S3's XML: the documents and errors of responses, and the two request bodies that are XML.
-
-S3's documents are small and regular, so each is written from a nested list of (element, value) pairs. Element
-names and messages are those of the Amazon S3 API reference (2006-03-01).
-"""
+"""S3's XML, written from nested lists of (element, value) pairs, and its errors, as in the Amazon S3 API reference (2006-03-01)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from xml.etree import ElementTree
 
 Value: TypeAlias = "str | int | bool | Sequence[tuple[str, Value]]"
 Pairs: TypeAlias = "Sequence[tuple[str, Value]]"
 
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
-_SPECIAL = re.compile(r"[&<>\"\x00-\x1f\x7f]")
 # S3 writes control characters as references, even if XML 1.0 forbids them.
-_ESCAPED = {chr(code): f"&#{code};" for code in (*range(32), 127)}
-_ESCAPED |= {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
-
-NO_VERSION = "null"  # the version of every object in a bucket without versioning
-_MOST_DELETIONS = 1000  # keys in one request, as in S3
+_ESCAPED = {code: f"&#{code};" for code in (*range(32), 127, *map(ord, '&<>"'))}
 
 # Code -> status and S3's message.
 ERRORS: Mapping[str, tuple[int, str]] = {
     "AccessDenied": (403, "Access Denied"),
-    "BadDigest": (400, "The checksum you specified did not match what we received."),
     "BucketNotEmpty": (409, "The bucket you tried to delete is not empty"),
     "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
     "IncompleteBody": (400, "The number of bytes read is not the number that the Content-Length header gave."),
@@ -35,17 +24,14 @@ ERRORS: Mapping[str, tuple[int, str]] = {
     "InvalidAccessKeyId": (403, "The AWS Access Key Id you provided does not exist in our records."),
     "InvalidArgument": (400, "Invalid Argument"),
     "InvalidBucketName": (400, "The specified bucket is not valid."),
-    "InvalidDigest": (400, "The Content-MD5 you specified was invalid."),
     "InvalidPart": (400, "One or more of the specified parts could not be found, or its ETag differs."),
     "InvalidPartOrder": (400, "The list of parts was not in ascending order of part numbers."),
-    "InvalidPartNumber": (416, "The requested partnumber is not satisfiable"),
     "InvalidRange": (416, "The requested range is not satisfiable"),
     "InvalidRequest": (400, "Invalid Request"),
     "InvalidURI": (400, "Couldn't parse the specified URI."),
     "KeyTooLongError": (400, "Your key is too long"),
     "MalformedXML": (400, "The XML you provided was not well-formed or did not validate."),
     "MethodNotAllowed": (405, "The specified method is not allowed against this resource."),
-    "MissingContentLength": (411, "You must provide the Content-Length HTTP header."),
     "NoSuchBucket": (404, "The specified bucket does not exist"),
     "NoSuchKey": (404, "The specified key does not exist."),
     "NoSuchUpload": (404, "The specified multipart upload does not exist: it may have been aborted or completed."),
@@ -80,7 +66,7 @@ def _elements(pairs: Pairs) -> str:
     pieces = []
     for name, value in pairs:
         if isinstance(value, str):
-            text = _SPECIAL.sub(lambda found: _ESCAPED[found[0]], value) if _SPECIAL.search(value) else value
+            text = value.translate(_ESCAPED)
         else:
             text = str(value).lower() if isinstance(value, int) else _elements(value)
         pieces.append(f"<{name}>{text}</{name}>")
@@ -92,52 +78,16 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def read_deletions(body: bytes) -> tuple[list[str], bool]:
-    """Return the keys of a DeleteObjects request, and whether its response lists failures only. Raises S3Error MalformedXML."""
-    root = _parse(body)
-    entries = root.findall("{*}Object")
-    keys = [_text(entry, "Key") for entry in entries]
-    if not 0 < len(keys) <= _MOST_DELETIONS:
-        raise S3Error("MalformedXML")
-    if any(entry.findtext("{*}VersionId", NO_VERSION) != NO_VERSION for entry in entries):
-        raise S3Error("NotImplemented", Element="VersionId")
-    return keys, (root.findtext("{*}Quiet") or "").strip().lower() == "true"
-
-
-class NamedPart(NamedTuple):
-    """A part as a CompleteMultipartUpload request names it."""
-
-    number: int
-    etag: str  # without quotes
-    checksums: frozenset[str]  # the text of its Checksum elements
-
-
-def read_parts(body: bytes) -> list[NamedPart]:
-    """Return the parts that a CompleteMultipartUpload request names, in its order. Raises S3Error MalformedXML."""
-    try:
-        parts = [
-            NamedPart(
-                int(_text(part, "PartNumber")),
-                _text(part, "ETag").strip('"'),
-                frozenset(each.text or "" for each in part if "}Checksum" in each.tag),
-            )
-            for part in _parse(body).findall("{*}Part")
-        ]
-    except ValueError as error:
-        raise S3Error("MalformedXML") from error
-    if not parts:
-        raise S3Error("MalformedXML")
-    return parts
-
-
-def _parse(body: bytes) -> ElementTree.Element:
+def parsed(body: bytes) -> ElementTree.Element:
+    """Parse the XML body of a request. Raises S3Error MalformedXML."""
     try:
         return ElementTree.fromstring(body)
     except ElementTree.ParseError as error:
         raise S3Error("MalformedXML") from error
 
 
-def _text(parent: ElementTree.Element, name: str) -> str:
+def text_of(parent: ElementTree.Element, name: str) -> str:
+    """Return the text of an element's child. Raises S3Error MalformedXML if there is none."""
     text = parent.findtext("{*}" + name)
     if not text:
         raise S3Error("MalformedXML")

@@ -136,12 +136,10 @@ def test_unsatisfiable_ranges_are_refused(s3: Endpoint) -> None:
 def test_conditional_requests_follow_s3(s3: Endpoint) -> None:
     s3.store("k", BODY)
     head = s3.client.head_object(Bucket=s3.bucket, Key="k")
-    tag, changed = head["ETag"], head["LastModified"]
+    tag = head["ETag"]
     assert s3.read("k", IfMatch=tag) == s3.read("k", IfNoneMatch='"other"') == BODY
     assert s3.error_of("get_object", Key="k", IfMatch='"other"') == ("PreconditionFailed", 412)
     assert s3.error_of("get_object", Key="k", IfNoneMatch=tag) == ("304", 304)
-    assert s3.error_of("get_object", Key="k", IfModifiedSince=changed) == ("304", 304)
-    assert s3.error_of("get_object", Key="k", IfUnmodifiedSince=changed.replace(year=2001))[1] == 412
     assert s3.error_of("put_object", Key="k", Body=b"new", IfNoneMatch="*") == ("PreconditionFailed", 412)
     s3.client.put_object(Bucket=s3.bucket, Key="new", Body=b"new", IfNoneMatch="*")
     assert (s3.read("k"), s3.read("new")) == (BODY, b"new")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import http.client
 import zlib
@@ -18,34 +17,17 @@ from s3_objects import BODY, NAME, client_of, refusal, signed, text
 
 CHECKSUMS = {
     "ChecksumCRC32": text(zlib.crc32(BODY).to_bytes(4, "big")),
-    "ChecksumSHA1": text(hashlib.sha1(BODY).digest()),
     "ChecksumSHA256": text(hashlib.sha256(BODY).digest()),
 }
 
 
 @pytest.mark.parametrize("member", CHECKSUMS)
-def test_stated_checksum_is_compared_kept_and_returned(s3: Any, member: str) -> None:
-    put = s3.put_object(**NAME, Body=BODY, **{member: CHECKSUMS[member]})
-    got = s3.get_object(**NAME, ChecksumMode="ENABLED")
-    assert got["Body"].read() == BODY
-    assert put[member] == got[member] == CHECKSUMS[member] and got["ChecksumType"] == "FULL_OBJECT"
-    copied = s3.copy_object(Bucket="bucket", Key="copy", CopySource="bucket/key")
-    assert copied["CopyObjectResult"][member] == CHECKSUMS[member]
-    wrong = text(bytes(len(base64.b64decode(CHECKSUMS[member]))))
-    assert refusal(s3.put_object, **NAME, Body=b"new", **{member: wrong}) == "BadDigest"
-    assert refusal(s3.put_object, **NAME, Body=b"new", **{member: "AAAA"}) == "InvalidRequest"
-    assert s3.get_object(**NAME)["Body"].read() == BODY, "a refused body replaces nothing"
-
-
-def test_crc32c_is_compared_if_a_package_computes_it(s3: Any) -> None:
-    pytest.importorskip("crc32c")
-    assert refusal(s3.put_object, **NAME, Body=BODY, ChecksumCRC32C="AAAAAA==") == "BadDigest"
-
-
-def test_content_md5_is_compared(s3: Any) -> None:
-    s3.put_object(**NAME, Body=BODY, ContentMD5=text(hashlib.md5(BODY).digest()))
-    assert refusal(s3.put_object, **NAME, Body=BODY, ContentMD5=text(hashlib.md5(b"other").digest())) == "BadDigest"
-    assert refusal(s3.put_object, **NAME, Body=BODY, ContentMD5="AAAA") == "InvalidDigest"
+def test_stated_checksum_is_kept_and_returned(s3: Any, member: str) -> None:
+    s3.put_object(**NAME, Body=BODY, **{member: CHECKSUMS[member]})
+    s3.copy_object(Bucket="bucket", Key="copy", CopySource="bucket/key")
+    for key in ("key", "copy"):
+        got = s3.get_object(Bucket="bucket", Key=key, ChecksumMode="ENABLED")
+        assert got["Body"].read() == BODY and got[member] == CHECKSUMS[member]
 
 
 @pytest.mark.parametrize("version", ["s3", "s3v4"])
@@ -53,18 +35,19 @@ def test_presigned_urls_are_answered(endpoint: str, s3: Any, version: str) -> No
     """boto3 signs by version 2 by default."""
     signing = client_of(endpoint, signature_version=version)
     s3.put_object(**NAME, Body=BODY)
-    url = signing.generate_presigned_url("get_object", {**NAME, "ResponseContentType": "text/csv"})
+    url = signing.generate_presigned_url("get_object", NAME)
     with urlopen(url, timeout=PATIENCE) as response:
-        assert response.read() == BODY and response.headers["Content-Type"] == "text/csv"
+        assert response.read() == BODY
 
 
-@pytest.mark.parametrize("text", ["text/csv\r\nX-Added: 1", "text/csv\n", "a\0", "😀"])
-def test_header_of_the_url_that_cannot_be_one_is_refused(s3: Any, text: str) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [{"ResponseContentType": "text/csv"}, {"PartNumber": 2}, {"IfModifiedSince": 0}, {"IfUnmodifiedSince": 0}],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_reading_that_no_client_of_ours_asks_for_is_refused(s3: Any, asked: dict[str, Any]) -> None:
     s3.put_object(**NAME, Body=BODY)
-    for member in ("ResponseContentType", "ResponseContentDisposition", "ResponseCacheControl"):
-        assert refusal(s3.get_object, **NAME, **{member: text}) == "InvalidArgument"
-    got = s3.get_object(**NAME, ResponseContentType="text/é; a=b")
-    assert (got["ContentType"], got["Body"].read()) == ("text/é; a=b", BODY)
+    assert refusal(s3.get_object, **NAME, **asked) == "NotImplemented"
 
 
 def test_numbers_of_thousands_of_digits_are_no_numbers(endpoint: str, s3: Any) -> None:
@@ -88,7 +71,7 @@ def test_numbers_of_thousands_of_digits_are_no_numbers(endpoint: str, s3: Any) -
 
 def test_encryption_and_storage_class_are_reported(s3: Any) -> None:
     asked = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "alias/key", "StorageClass": "STANDARD_IA"}
-    assert s3.put_object(**NAME, Body=BODY, **asked)["ServerSideEncryption"] == "aws:kms"
+    s3.put_object(**NAME, Body=BODY, **asked)
     head = s3.head_object(**NAME)
     assert {name: head[name] for name in asked} == asked
     assert s3.list_objects_v2(Bucket="bucket")["Contents"][0]["StorageClass"] == "STANDARD_IA"
@@ -128,9 +111,9 @@ def test_copy_conditions_are_checked(s3: Any) -> None:
     s3.copy_object(**copy, CopySourceIfNoneMatch='"other"', CopySourceIfMatch=tag)
 
 
-def test_copying_an_object_to_itself_needs_a_change(s3: Any) -> None:
+def test_copying_an_object_to_itself_replaces_its_metadata(s3: Any) -> None:
+    """As rclone does to set a time."""
     s3.put_object(**NAME, Body=BODY)
-    assert refusal(s3.copy_object, **NAME, CopySource="bucket/key") == "InvalidRequest"
     s3.copy_object(**NAME, CopySource="bucket/key", Metadata={"k": "v"}, MetadataDirective="REPLACE")
     assert s3.head_object(**NAME)["Metadata"] == {"k": "v"} and s3.get_object(**NAME)["Body"].read() == BODY
 
@@ -139,12 +122,9 @@ def test_refused_copy_reads_no_bytes(s3: Any, tmp_path: Path) -> None:
     """Bytes that are read are in the overlay's folder `incoming`, which is made for the first of them."""
     (tmp_path / "s3/data/here").write_bytes(BODY)
     copy = {"Bucket": "data", "Key": "here", "CopySource": "data/here"}
-    assert refusal(s3.copy_object, **copy) == "InvalidRequest"
     assert refusal(s3.copy_object, **copy, StorageClass="GLACIER") == "NotImplemented"
     assert refusal(s3.copy_object, Bucket="data", Key="gone", CopySource="data/gone") == "NoSuchKey"
     assert not (tmp_path / "overlay/.s3/incoming").exists()
-    s3.copy_object(**copy, StorageClass="STANDARD_IA")
-    assert (tmp_path / "overlay/.s3/incoming").exists()
 
 
 def test_content_encoding_aws_chunked_alone_is_ignored(s3: Any) -> None:

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from launcher.local.s3_server.storage.store import Store
-from launcher.local.s3_server.storage.walker import Walker, make_page
+from launcher.local.s3_server.store import Store
+from launcher.local.s3_server.walk import names_after
 from patience import PATIENCE
 from s3_objects import client_of, signed
 from served_bucket import serve
@@ -27,7 +27,7 @@ SERVER = """
 import resource, sys
 from pathlib import Path
 from launcher.local.s3_server import serve
-from launcher.local.s3_server.storage.store import Store
+from launcher.local.s3_server.store import Store
 with serve(Store(Path(sys.argv[1]), Path(sys.argv[2])), {"test": "test"}) as url:
     print(url, flush=True)
     for line in sys.stdin:
@@ -111,7 +111,7 @@ def test_listing_shows_changes_immediately(tmp_path: Path) -> None:
     for number in range(10):
         (folder / f"{number:03d}").touch()
         os.utime(folder, ns=(now, now))  # as on a file system whose clock is coarse
-        assert len(list(store.keys("bucket", "", ""))) == number + 1
+        assert len(list(store.keys("bucket"))) == number + 1
 
 
 def test_names_that_cannot_be_keys_are_skipped_and_reported(tmp_path: Path) -> None:
@@ -122,17 +122,15 @@ def test_names_that_cannot_be_keys_are_skipped_and_reported(tmp_path: Path) -> N
     (folder / "nowhere").symlink_to("gone")
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff")).touch()
     warnings: list[str] = []
-    walker = Walker(warnings.append)
-    assert [key for key, _ in walker.walk(str(folder), "", "")] == ["a"]
+    store = Store(tmp_path / "s3", tmp_path / "overlay", warnings.append)
+    assert [key for key, _ in store.keys("bucket")] == ["a"]
     links = "'itself' (a link that leads nowhere), 'nowhere' (a link that leads nowhere)"
     assert warnings == [f"{folder}/: left out what cannot be in S3: {links}, b'\\xff' (not UTF-8); rename or remove it"]
-    (tmp_path / "s3/circle").symlink_to("circle")
-    assert list(walker.walk(str(tmp_path / "s3/circle"), "", "")) == []
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pages_equal_the_sorted_keys(tmp_path: Path, seed: int) -> None:
-    """Random objects in data folder, overlay and beside it, some deleted; pages worked out from the sorted keys."""
+def test_listing_equals_the_sorted_keys(tmp_path: Path, seed: int) -> None:
+    """Random objects in data folder, overlay and beside it, some deleted; the listing worked out from the sorted keys."""
     choose = random.Random(seed)
     store = Store(tmp_path / "s3", tmp_path / "overlay")
     store.create_bucket("bucket")
@@ -156,21 +154,18 @@ def test_pages_equal_the_sorted_keys(tmp_path: Path, seed: int) -> None:
 
     for _ in range(100):
         prefix, delimiter, marker = text(3), choose.choice(["", "/", "a", "b/"]), choose.choice([text(5), ""])
-        limit = choose.choice([1, 2, 5, 1000])
         names = set()
         for key in keys:
             head, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
             if key.startswith(prefix):
                 names.add(prefix + head + found if found else key)
         expected = sorted(name for name in names if name > marker)
-        page = make_page(lambda low, prefix=prefix: store.keys("bucket", prefix, low), prefix, delimiter, marker, limit)
-        assert sorted([key for key, _ in page.keys] + page.common) == expected[:limit]
-        assert page.truncated == (len(expected) > limit)
-        assert all(store.describe("bucket", key, path) for key, path in page.keys)
+        found = store.keys("bucket", prefix, marker, one_each=delimiter == "/")
+        named = list(names_after(found, prefix, delimiter, marker, is_scattered=False))
+        assert [name for name, _ in named] == expected
+        assert all((path is None) == (delimiter != "" and delimiter in name[len(prefix) :]) for name, path in named)
+        assert all(store.describe(path) for _, path in named if path is not None)
 
 
 def put(store: Store, key: str) -> None:
-    read, write = os.pipe()
-    os.close(write)
-    with os.fdopen(read, "rb", buffering=0) as empty:
-        store.put(("bucket", key), store.incoming.receive(empty), {})
+    store.put(("bucket", key), store.receive(()), {})

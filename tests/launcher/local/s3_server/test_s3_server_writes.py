@@ -96,12 +96,6 @@ def test_multipart_upload_makes_one_object(s3: Target) -> None:
     tags = {
         number: s3.client.upload_part(**upload, PartNumber=number, Body=bodies[number])["ETag"] for number in (4, 2, 1)
     }
-    listed = s3.client.list_parts(**upload)["Parts"]
-    assert {part["PartNumber"]: (part["Size"], part["ETag"]) for part in listed} == {
-        number: (len(body), f'"{hashlib.md5(body).hexdigest()}"') for number, body in bodies.items()
-    }
-    under_way = s3.client.list_multipart_uploads(Bucket=s3.bucket)["Uploads"]
-    assert [(entry["Key"], entry["UploadId"]) for entry in under_way] == [("a/big", upload["UploadId"])]
     assert s3.error_of("get_object", Key="a/big") == ("NoSuchKey", 404)
 
     def complete(*parts: tuple[int, str]) -> dict[str, Any]:
@@ -121,7 +115,6 @@ def test_multipart_upload_makes_one_object(s3: Target) -> None:
     assert done["ETag"] == f'"{digest}-3"' == s3.client.head_object(**name)["ETag"]
     assert s3.client.head_object(**name)["Metadata"] == {"k": "v"}
     assert s3.read("a/big") == b"".join(bodies.values())
-    assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=s3.bucket)
 
 
 def test_aborted_and_unknown_uploads_are_refused(s3: Target) -> None:
@@ -129,9 +122,8 @@ def test_aborted_and_unknown_uploads_are_refused(s3: Target) -> None:
     upload = {**name, "UploadId": s3.client.create_multipart_upload(**name)["UploadId"]}
     s3.client.upload_part(**upload, PartNumber=1, Body=BODY)
     s3.client.abort_multipart_upload(**upload)
-    assert s3.error_of("list_parts", **upload) == ("NoSuchUpload", 404)
     if s3.moto:
-        return  # fails at the rest with a 500
+        return  # fails at these with a 500
     for operation, more in {
         "upload_part": {"PartNumber": 1, "Body": b""},
         "complete_multipart_upload": {"MultipartUpload": {"Parts": [{"PartNumber": 1, "ETag": "x"}]}},
