@@ -19,7 +19,7 @@ TYPE_CHECKING = False  # known to mypy; importing typing takes 10 ms, during whi
 if TYPE_CHECKING:
     from typing import Any
 
-    from launcher.account.report import Report
+    from launcher.account.run import Report
     from launcher.api import check, follow, plan, run_local, submit, upload_code
     from launcher.errors import (
         AccountError,
@@ -46,7 +46,7 @@ _MODULE_OF = {
     "JobSpec": "launcher.spec.job",
     "LocalOptions": "launcher.local.workspace",
     "Outcome": "launcher.jobs.outcome",
-    "Report": "launcher.account.report",
+    "Report": "launcher.account.run",
     "Submitted": "launcher.jobs.submission",
 }
 __all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "submit", "upload_code"]

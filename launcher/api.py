@@ -27,7 +27,7 @@ from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 
 if TYPE_CHECKING:
-    from launcher.account.report import Report
+    from launcher.account.run import Report
     from launcher.aws.account import Account
     from launcher.jobs.follow import View
     from launcher.jobs.outcome import Outcome
@@ -108,7 +108,7 @@ def check(
     Raises:
         RefusedError: AWS could not be asked: no credentials, no region or no connection.
     """
-    from launcher.account.runner import DEADLINE, check_account
+    from launcher.account.run import DEADLINE, check_account
 
     deadline = None if full else DEADLINE
     return check_account(plan, _opened(plan, account), ignore=ignore, deadline=deadline, console=console or Console())

@@ -10,19 +10,20 @@ from typing import Any, NamedTuple
 import aws_stand_in
 import launcher
 from launcher.account import CHECKS as ALL_CHECKS
-from launcher.account.report import Report
-from launcher.account.runner import check_account
-from launcher.account.s3 import buckets
-from launcher.account.storage import disk
+from launcher.account.check import Check
+from launcher.account.run import Report, check_account
 from launcher.aws.account import Account
 from launcher.errors import dotted
 from patience import PATIENCE
 
-CHECKS = tuple(
-    check
-    for check in ALL_CHECKS
-    if check in (disk.CHECK, disk.CHECKPOINTS)
-    or (".s3." in check.ask.__module__ and check is not buckets.DIRECTORY_BUCKETS)
+
+def named(*names: str) -> tuple[Check, ...]:
+    """The checks of these names."""
+    return tuple(check for check in ALL_CHECKS if check.name in names)
+
+
+CHECKS = named(
+    *("buckets", "prefixes", "archives", "manifests", "shares", "compression", "line-ends", "disk", "checkpoints")
 )
 BASE = """\
 training_job_name: digits-1

@@ -14,8 +14,7 @@ import account_data
 import aws_stand_in
 import launcher
 from launcher.account import CHECKS as ALL_CHECKS
-from launcher.account.report import Report
-from launcher.account.runner import check_account
+from launcher.account.run import Report, check_account
 from launcher.aws.account import Account
 from patience import PATIENCE
 
@@ -95,7 +94,6 @@ class World:
         self.let_in(job, from_group=job)
         self.let_in(store, 2049, from_group=job)
         self.let_in(store, 988, from_cidr="10.0.0.0/16")
-        self.let_in(store, 1018, 1023, from_group=job)
         self.endpoint(vpc, self.ids["table"])
 
     def _file_systems(self) -> None:
@@ -138,28 +136,6 @@ class World:
         self._subnets += 1
         cidr, zone = f"10.0.{self._subnets}.0/{size}", f"us-east-1{letter}"
         return str(self.ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone)["Subnet"]["SubnetId"])
-
-    def acl(self, vpc: str, *subnets: str, inbound: str = "", outbound: str = "") -> str:
-        """Create a network ACL for the subnets that allows all TCP from and to the given ranges."""
-        acl = str(self.ec2.create_network_acl(VpcId=vpc)["NetworkAcl"]["NetworkAclId"])
-        for cidr, is_out in ((inbound, False), (outbound, True)):
-            rules = [(100, cidr, "allow")] if cidr else []
-            for number, place, action in (*rules, (32767, "0.0.0.0/0", "deny")):
-                rule = {
-                    "RuleNumber": number,
-                    "Protocol": "-1",
-                    "RuleAction": action,
-                    "Egress": is_out,
-                    "CidrBlock": place,
-                }
-                self.ec2.create_network_acl_entry(NetworkAclId=acl, **rule)
-        filters = [{"Name": "association.subnet-id", "Values": list(subnets)}]
-        for each in self.ec2.describe_network_acls(Filters=filters)["NetworkAcls"]:
-            for association in each["Associations"]:
-                if association["SubnetId"] in subnets:
-                    its = association["NetworkAclAssociationId"]
-                    self.ec2.replace_network_acl_association(AssociationId=its, NetworkAclId=acl)
-        return acl
 
     def group(self, vpc: str = "", *, outbound: bool = True) -> str:
         vpc = vpc or self.ids["vpc"]

@@ -1,37 +1,62 @@
 """Account checks: read-only questions to AWS that show, before a job costs anything, whether it can start and read its data.
 
-A check is a card, a `Check`, in the module of its subject, and its name in the table below. README's table and `--explain` are
-derived from the table, and tests ask for a world that breaks each of its codes (tests/account_worlds/).
+A check is a function whose docstring begins with its question, a row of the table below, and its codes in checks.yaml. README's
+table and `--explain` are derived from them, and tests ask for a world that breaks each of the codes (tests/account_worlds/).
 """
 
 from __future__ import annotations
 
-from launcher.account import job
+from launcher.account import (
+    data,
+    disk,
+    file_systems,
+    job,
+    keys,
+    machines,
+    manifests,
+    network,
+    permissions,
+    places,
+    policies,
+    quota,
+    role,
+    s3_route,
+)
 from launcher.account.check import Check
-from launcher.account.iam import bucket_policies, caller, key_policies, keys, permissions, role
-from launcher.account.network import endpoint_policies, package_index, s3_route, subnets
-from launcher.account.quota import quotas, training_plans
-from launcher.account.s3 import buckets, delivery, manifests, prefixes
-from launcher.account.storage import disk, file_systems
 
 CHECKS: tuple[Check, ...] = (
-    *(buckets.CHECK, buckets.DIRECTORY_BUCKETS, prefixes.CHECK, prefixes.READABLE, manifests.CHECK, delivery.SHARES),
-    *(delivery.COMPRESSION, delivery.LINE_ENDS),
-    *(disk.CHECK, disk.CHECKPOINTS),
-    *(job.ACCOUNT, job.NAME),
-    *(
-        caller.CHECK,
-        role.CHECK,
-        permissions.CHECK,
-        bucket_policies.CHECK,
-        keys.CHECK,
-        key_policies.CHECK,
-        keys.OF_BUCKETS,
-    ),
-    *(job.IMAGE, job.ARCHITECTURE),
-    *(quotas.CHECK, quotas.IN_USE, training_plans.CHECK),
-    *(subnets.CHECK, subnets.ZONES, subnets.SECURITY_GROUPS, s3_route.CHECK, s3_route.NETWORK_ACLS),
-    *(endpoint_policies.CHECK, package_index.CHECK),
-    *(file_systems.EFS, file_systems.EFS_MOUNT_TARGETS, file_systems.EFS_POLICY),
-    *(file_systems.FSX, file_systems.FSX_NETWORK),
+    Check("buckets", places.buckets, places.by_bucket),
+    Check("prefixes", data.prefixes, data.with_prefix),
+    Check("archives", data.archives, places.prefixes_read),
+    Check("manifests", manifests.manifests, manifests.with_manifest),
+    Check("shares", data.shares, data.sharded),
+    Check("compression", data.compression, data.gunzipped),
+    Check("line-ends", data.line_ends, data.with_lines),
+    Check("disk", disk.disk),
+    Check("checkpoints", disk.checkpoints, disk.checkpoint_path),
+    Check("account", job.account),
+    Check("job name", job.job_name),
+    Check("caller", permissions.caller),
+    Check("role", role.role),
+    Check("permissions", permissions.permissions),
+    Check("bucket policies", policies.bucket_policies, policies.in_buckets),
+    Check("keys", keys.keys, keys.named_keys),
+    Check("key policies", policies.key_policies, policies.own_keys),
+    Check("keys of buckets", keys.keys_of_buckets),
+    Check("image", job.image, job.images),
+    Check("image architecture", job.image_architecture),
+    Check("quotas", quota.quotas),
+    Check("quotas in use", quota.quotas_in_use),
+    Check("training plans", machines.training_plans, machines.plans_named),
+    Check("subnets", network.subnets),
+    Check("zones", network.zones),
+    Check("security groups", network.security_groups),
+    Check("way to S3", s3_route.way_to_s3),
+    Check("endpoint policies", policies.endpoint_policies),
+    Check("way to package index", s3_route.way_to_package_index),
+    Check("EFS", file_systems.efs, file_systems.channels_of("EFS")),
+    Check("EFS mount targets", file_systems.efs_mount_targets, file_systems.channels_of("EFS mount targets")),
+    Check("EFS policies", file_systems.efs_policies, file_systems.channels_of("EFS")),
+    Check("FSx", file_systems.fsx, file_systems.channels_of("FSx")),
+    Check("FSx network", file_systems.fsx_network, file_systems.channels_of("FSx network")),
 )

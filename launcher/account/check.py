@@ -1,6 +1,7 @@
-"""What a check of the account is: read-only questions to AWS, the problems that their answers show, and the job they are about.
+"""What a check of the account is: one question to AWS, and the problems that the answer shows in a job.
 
-Checks run at the same time, each in its own thread with its own `Subject`; the answers of AWS are shared.
+Checks run at the same time, each in its own thread with its own `Subject`; they share AWS's answers. A question without an answer
+is recorded as not asked, and is never a problem.
 """
 
 from __future__ import annotations
@@ -15,16 +16,14 @@ from typing import Any, Literal, TypeVar
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently, settle
-from launcher.errors import RefusedError, SpecPath
+from launcher.errors import Problem, RefusedError, SpecPath
 from launcher.request.view import Draft
 from launcher.s3.uri import S3Location
 from launcher.tables import read_table
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
-Finding = tuple[SpecPath, str, str]  # place in the spec; code; what is wrong, why, and what to do
 Note = tuple[SpecPath, str]  # place in the spec; a fact worth knowing, or why a question has no answer
-Progress = tuple[int, int | None]  # objects looked at; their total, if known
 Severity = Literal["error", "warning"]
 # Error codes of S3-compatible endpoints that do not know an operation.
 _UNKNOWN_CALL = (
@@ -33,42 +32,39 @@ _UNKNOWN_CALL = (
 )
 
 
-def _texts(name: str) -> dict[str, Any]:
-    """Return the question of a check, and its errors and warnings with their reasons."""
-    texts: dict[str, Any] = read_table(__file__, "checks")[name]
-    return texts
-
-
 @dataclass(frozen=True)
 class Check:
-    """One line of the table of checks; checks.yaml has its question and why each of its codes is a problem.
+    """One question to AWS; checks.yaml has its codes, each with the reason why it is a problem.
 
     Args:
         name: What is checked, such as `buckets`.
-        ask: Yields the findings of a subject; with `each`, those of one thing: `ask(subject, path, thing)`. If it raises
-            AwsError, the check, or the question about this thing, is reported as not asked.
+        find: Yields the problems of a subject; with `each`, those of one thing: `find(subject, path, thing)`. Its docstring
+            begins with the question. If it raises AwsError, the check, or the question about this thing, is not asked.
         each: Returns the things to ask about, each with its path in the spec; they are asked about at the same time.
     """
 
     name: str
-    ask: Callable[..., Iterable[Finding]]
+    find: Callable[..., Iterable[Problem]]
     each: Callable[[Subject], Iterable[tuple[SpecPath, Any]]] | None = None
 
     @property
     def question(self) -> str:
         """What the check finds out, for the documentation."""
-        return str(_texts(self.name)["question"])
+        return (self.find.__doc__ or "").partition("\n")[0]
 
     @property
     def codes(self) -> dict[str, tuple[Severity, str]]:
         """The codes of the check, each with its severity and why it is a problem."""
-        kinds: tuple[tuple[Severity, str], ...] = (("error", "errors"), ("warning", "warnings"))
-        texts = _texts(self.name)
-        return {code: (severity, why) for severity, kind in kinds for code, why in texts.get(kind, {}).items()}
+        table = read_table(__file__, "checks").get(self.name, {})
+        severities: tuple[Severity, ...] = ("error", "warning")
+        return {code: (severity, why) for severity in severities for code, why in table.get(severity, {}).items()}
 
-    def findings(self, subject: Subject) -> Iterable[Finding]:
-        """Return what the check finds. Raises RefusedError."""
-        return subject.each(self.each(subject), partial(self.ask, subject)) if self.each else self.ask(subject)
+    def problems(self, subject: Subject) -> Iterator[Problem]:
+        """Yield what the check finds, each with the severity of its code. Raises RefusedError."""
+        codes = self.codes
+        found = subject.each(self.each(subject), partial(self.find, subject)) if self.each else self.find(subject)
+        for problem in found:
+            yield problem._replace(severity=codes[problem.code][0])
 
 
 @dataclass
@@ -76,7 +72,7 @@ class Answers:
     """The answers so far and the time of the first question; shared by all checks."""
 
     by_question: dict[str, Future[Any]] = field(default_factory=dict)
-    progress: dict[S3Location, Progress] = field(default_factory=dict)  # of long listings and manifests
+    looked_at: dict[S3Location, int] = field(default_factory=dict)  # objects of long listings and manifests
     lock: threading.Lock = field(default_factory=threading.Lock)
     started: float = field(default_factory=time.monotonic)
 
@@ -180,7 +176,6 @@ class Subject:
 
 
 def _is_unknown_call(error: AwsError) -> bool:
-    """Return whether the endpoint does not know the operation."""
     return error.code in _UNKNOWN_CALL or error.status in (405, 501)
 
 

@@ -8,34 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.account.check import Check, Finding, Subject, joined
-from launcher.account.quota.machines import alternatives
+from launcher.account.check import Subject, joined
+from launcher.account.machines import alternatives
 from launcher.aws.account import AwsError
 from launcher.aws.ecr import EcrImage, ecr_image, read_config, read_manifest
-from launcher.errors import SpecPath, did_you_mean
+from launcher.errors import Problem, SpecPath, did_you_mean
 from launcher.jobs.lookup import name_taken
 from launcher.request.instance_types import instance_type
 from launcher.request.view import RULE_LISTS
 from launcher.spec.names import place_of_name
 
 
-def _account(subject: Subject) -> list[Finding]:
+def account(subject: Subject) -> Iterator[Problem]:
+    """Which account and region is the job for?"""
     subject.note((), f"account {subject.own_account}, region {subject.account.region}")
-    return []
+    yield from ()
 
 
-ACCOUNT = Check("account", _account)
-
-
-def _name(subject: Subject) -> Iterator[Finding]:
+def job_name(subject: Subject) -> Iterator[Problem]:
+    """Is the job's name free?"""
     name = subject.draft.request["TrainingJobName"]
     job = subject.find("sagemaker", "describe_training_job", TrainingJobName=name)
     if job is not None:
-        path, _ = place_of_name(name, subject.draft.spec)
-        yield path, "name-taken", name_taken(job, subject.account.region, is_in_spec=bool(path))
-
-
-NAME = Check("job name", _name)
+        path, location = place_of_name(name, subject.draft.spec)
+        message = name_taken(job, subject.account.region, is_in_spec=bool(path))
+        yield Problem(path, message, "name-taken", location=location)
 
 
 def training_image(subject: Subject) -> EcrImage | None:
@@ -45,7 +42,7 @@ def training_image(subject: Subject) -> EcrImage | None:
     return None if in_vpc else ecr_image(subject.draft.image)
 
 
-def _images(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
+def images(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
     """Yield the training image and the images of the debugger's and profiler's rules."""
     if image := training_image(subject):
         yield ("image",), image
@@ -54,52 +51,49 @@ def _images(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
             yield path, image
 
 
-def _ask_image(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]:
+def image(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Problem]:
+    """Do the images in ECR exist?"""
     here = subject.account.region
     if image.region != here:
         if subject.draft.spec.region is None:  # else the rule image-region reports it
-            yield path, "image-elsewhere", f"is in {image.region}, but the job runs in {here}; use an image in {here}"
+            message = f"is in {image.region}, but the job runs in {here}; use an image in {here}"
+            yield Problem(path, message, "image-elsewhere")
         return
-    is_own = image.account == subject.own_account
     try:
         subject.ask("ecr", "describe_images", **image.in_repository, imageIds=[image.identity])
     except AwsError as error:
-        if error.code == "RepositoryNotFoundException" and is_own:
+        if error.code == "RepositoryNotFoundException" and image.account == subject.own_account:
             known = subject.try_to_ask("ecr", "describe_repositories").get("repositories", ())
             hint = did_you_mean(image.repository, [each["repositoryName"] for each in known]) or "; push the image"
-            yield path, "image-missing", f"the registry has no repository {image.repository!r} in {here}{hint}"
+            wrong = f"the registry has no repository {image.repository!r} in {here}{hint}"
         elif error.code != "ImageNotFoundException":
             raise
         elif image.digest:
-            message = f"the repository {image.repository!r} has no image {image.digest[:19]}..."
-            yield path, "image-missing", f"{message}; push the image, or correct the digest"
+            wrong = f"the repository {image.repository!r} has no image {image.digest[:19]}..."
+            wrong += "; push the image, or correct the digest"
         else:
             answer = subject.try_to_ask("ecr", "list_images", **image.in_repository, filter={"tagStatus": "TAGGED"})
             tags = [each["imageTag"] for each in answer.get("imageIds", ()) if "imageTag" in each]
             hint = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
-            yield path, "image-missing", f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
+            wrong = f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
+        yield Problem(path, wrong, "image-missing")
 
 
-IMAGE = Check("image", _ask_image, _images)
-
-
-def _own_image(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
+def image_architecture(subject: Subject) -> Iterator[Problem]:
+    """Is the image built for the processors of the instances?"""
     image = training_image(subject)
-    if image is not None and image.region == subject.account.region:
-        yield ("image",), image
-
-
-def _ask_architecture(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Finding]:
     names = {each.instance_type for choice in alternatives(subject.draft) for each in choice}
     needed = {name: facts for name in sorted(names) if (facts := instance_type(name).architecture)}
-    built = _architectures(subject, image) if needed else set()
+    if image is None or image.region != subject.account.region or not needed:
+        return
+    built = _architectures(subject, image)
     for name, architecture in needed.items():
         if built and architecture not in built:
             message = (
                 f"is built for {joined(sorted(built))}, but {name} is {architecture}, where its programs end with 'exec format"
                 f" error'; build it with docker build --platform linux/{architecture}"
             )
-            yield path, "image-architecture", message
+            yield Problem(("image",), message, "image-architecture")
             return
 
 
@@ -109,6 +103,3 @@ def _architectures(subject: Subject, image: EcrImage) -> set[str]:
     if "manifests" in manifest:
         return {each.get("platform", {}).get("architecture", "unknown") for each in manifest["manifests"]} - {"unknown"}
     return {str(read_config(subject.try_to_ask, image, manifest).get("architecture", ""))} - {""}
-
-
-ARCHITECTURE = Check("image architecture", _ask_architecture, _own_image)

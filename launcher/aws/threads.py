@@ -5,13 +5,11 @@ At exit Python waits for the threads of a `concurrent.futures` pool, whatever th
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -32,36 +30,6 @@ def settle(outcome: Future[_Out], work: Callable[[], _Out]) -> None:
         outcome.set_result(work())
     except BaseException as error:  # noqa: BLE001 - raised again by Future.result
         outcome.set_exception(error)
-
-
-class Turns:
-    """Limit how many threads work at the same time.
-
-    Of the waiting threads the one with the lowest rank is next, and among equals the first to come.
-    """
-
-    def __init__(self, at_once: int) -> None:
-        self._free = at_once
-        self._waiting: list[tuple[int, int]] = []
-        self._numbers = itertools.count()
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def take(self, rank: int) -> Iterator[None]:
-        """Wait for a turn and hold it inside the block."""
-        with self._changed:
-            mine = (rank, next(self._numbers))
-            heapq.heappush(self._waiting, mine)
-            self._changed.wait_for(lambda: self._free and self._waiting[0] == mine)
-            heapq.heappop(self._waiting)
-            self._free -= 1
-            self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._free += 1
-                self._changed.notify_all()
 
 
 def concurrently(

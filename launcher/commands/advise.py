@@ -146,7 +146,7 @@ def _channels(
     asked: SimpleNamespace, reading: options.SpecOptions, where: options.AccountOptions
 ) -> tuple[Account, Subject | None, list[Channel]]:
     """Return the account, the job of the spec if there is one, and the channels to look at."""
-    from launcher.account.runner import subject_of
+    from launcher.account.run import subject_of
     from launcher.jobs.submission import mask
     from launcher.survey.channels import Channel, channels_of
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from launcher.account.runner import subject_of
+from launcher.account.run import subject_of
 from launcher.api import plan
 from launcher.aws.account import Account
 from launcher.errors import InputError, RefusedError, SpecError, dotted

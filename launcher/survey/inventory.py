@@ -13,13 +13,13 @@ from collections.abc import Collection
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from launcher.account.s3.buckets import zone_of
 from launcher.advice.facts import Inventory, Quantiles
 from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError
 from launcher.lists.image_files import ending_of
 from launcher.local.data.object_stores import Objects
 from launcher.s3.uri import S3Location
+from sagemaker_channels import contract
 from sagemaker_channels.formats import gunzip
 from sagemaker_channels.formats.parquet import parquet_table
 from sagemaker_channels.formats.recordio import recordio
@@ -102,7 +102,7 @@ def take_inventory(
         oldest=datetime.fromtimestamp(oldest, timezone.utc),
         changed=recent / count,
         storage_classes={name: number for name, number in classes.most_common() if name},
-        place="S3Express" if zone_of(place.bucket) else storage,
+        place="S3Express" if place.bucket.endswith(contract.DIRECTORY_BUCKET) else storage,
         is_complete=is_complete,
         unknown=tuple(unknown),
     )

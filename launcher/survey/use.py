@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from launcher.account.check import Subject, why_not
-from launcher.account.storage.disk import disk_space
+from launcher.account.disk import disk_space
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import ANSWERS, Inventory, Observed, Use
 from launcher.aws.account import Account, AwsError

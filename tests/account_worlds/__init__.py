@@ -1,6 +1,6 @@
 """Worlds for the contract of account checks: for every code one that breaks it, for every check one that is right.
 
-A new check needs an entry in `BROKEN` of the file named like its room for each of its codes. If the check has nothing to ask in
+A new check needs an entry in `BROKEN` of a file below for each of its codes. If the check has nothing to ask in
 the good account (`account_world.CHANNELS`) or the good data (`GOOD` below), it needs an entry in `RIGHT`, too.
 """
 
@@ -40,10 +40,6 @@ ACCOUNT: dict[str, Broken] = {
 }
 # By the name of a check: what to add to the good account, and the spec's keys that make the check ask.
 RIGHT: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
-    "directory buckets": (
-        s3_directory.an_express_bucket(s3_directory.NEAR),
-        s3_directory.ON_EXPRESS % (s3_directory.NEAR, "/"),
-    ),
     "training plans": (quota.a_plan(), quota.ON_PLAN),
     "way to package index": (network.a_vpc(route=network.a_nat), network.WITH_REQUIREMENTS),
 }

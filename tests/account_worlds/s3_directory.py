@@ -1,4 +1,4 @@
-"""Directory buckets (S3 Express One Zone) that do not fit the job."""
+"""Directory buckets (S3 Express One Zone) that the job may not open."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from account_data import Broken
 from account_world import POLICY, World, allow
 
 EXPRESS = "data--use1-az4--x-s3"
-NEAR = "data--use1-az6--x-s3"  # in the zone of subnet a
 ON_EXPRESS = "channels: {{train: s3://%s/train%s}}"
 
 
@@ -28,16 +27,10 @@ def a_role_without_a_session(world: World) -> dict[str, str]:
 
 
 BROKEN = {
-    "a directory bucket in another zone": Broken(
-        an_express_bucket(EXPRESS),
-        ON_EXPRESS % (EXPRESS, "/"),
-        [("directory-bucket-zone", "channels.train.s3_uri")],
-        ("name a subnet in use1-az4",),
-    ),
     "a role that may not open a session": Broken(
         a_role_without_a_session,
         ON_EXPRESS % (EXPRESS, "/"),
-        [("directory-bucket-zone", "channels.train.s3_uri"), ("role-denied", "channels.train.s3_uri")],
+        [("role-denied", "channels.train.s3_uri")],
         ("s3express:CreateSession on the directory bucket",),
     ),
 }

@@ -40,14 +40,9 @@ def an_fsx_in_one_zone(world: World) -> dict[str, str]:
     return {"fsx": world.fsx(SubnetIds=[world.ids["subnet_a"]])}
 
 
-def an_fsx_open_on(*ports: int) -> Callable[[World], dict[str, str]]:
-    def make(world: World) -> dict[str, str]:
-        group = world.group()
-        for port in ports:
-            world.let_in(group, port, from_group=world.ids["job_group"])
-        return {"closed": group, "fsx": world.fsx(NetworkInterfaceIds=[world.interface(group)])}
-
-    return make
+def an_fsx_behind_a_closed_group(world: World) -> dict[str, str]:
+    group = world.group()
+    return {"closed": group, "fsx": world.fsx(NetworkInterfaceIds=[world.interface(group)])}
 
 
 def a_group_out_to_itself_and_s3(world: World) -> dict[str, str]:
@@ -197,16 +192,10 @@ BROKEN = {
         ("{subnet_b}", "use a subnet such as {subnet_a}"),
     ),
     "an FSx that lets no one in": Broken(
-        an_fsx_open_on(1018),
+        an_fsx_behind_a_closed_group,
         FAST % ("{fsx}", "/fsx1abcd"),
         [("security-group-closed", "channels.fast.file_system_id")],
         ("inbound rule to {closed}: TCP 988 from {job_group}",),
-    ),
-    "an FSx that lets in only on one port": Broken(
-        an_fsx_open_on(988),
-        FAST % ("{fsx}", "/fsx1abcd"),
-        [("security-group-ports", "channels.fast.file_system_id")],
-        ("TCP 1018-1023",),
     ),
     "groups that let nothing out to the file systems": Broken(
         a_group_out_to_itself_and_s3,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.account.s3 import listing
+from launcher.account import listing
 from patience import PATIENCE
 
 

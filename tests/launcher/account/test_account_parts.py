@@ -8,18 +8,15 @@ import pytest
 
 import launcher
 import make_quota_codes
-from account_data import Altered
+from account_data import Altered, named
 from account_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
 from account_worlds.quota import a_running_job
-from launcher.account import job
+from launcher.account import quota
 from launcher.account.check import Subject
-from launcher.account.iam import keys
-from launcher.account.iam.bucket_policies import surely_denies
-from launcher.account.iam.permissions import may_name
-from launcher.account.iam.role import may_assume
-from launcher.account.quota import quotas
-from launcher.account.quota.machines import Machines
-from launcher.account.runner import check_account, subject_of
+from launcher.account.machines import Machines
+from launcher.account.role import may_assume
+from launcher.account.run import check_account, subject_of
+from launcher.account.statements import may_name, statements, surely_denies
 from launcher.aws.account import Account, AwsError
 from launcher.request.instance_types import instance_type
 from patience import PATIENCE
@@ -31,7 +28,7 @@ def subject(spec: str, account: Account) -> Subject:
 
 def test_running_jobs_that_leave_enough_of_the_quota_are_no_problem(world: World) -> None:
     account = Altered({"search": lambda _: {"Results": [a_running_job("InProgress")]}})
-    report = world.checked(MACHINES % ("ml.m5.large", 2, ""), checks=(quotas.IN_USE,), account=account)
+    report = world.checked(MACHINES % ("ml.m5.large", 2, ""), checks=named("quotas in use"), account=account)
     assert [result.status for result in report.results] == ["passed"]
 
 
@@ -41,19 +38,19 @@ class WithCodes(Account):
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         if operation != "get_service_quota":
             return super().call(service, operation, **parameters)
-        names = {code: name for name, code in quotas.codes().items()}
+        names = {code: name for name, code in quota.codes().items()}
         meant = names[parameters["QuotaCode"]]
         return {"Quota": {"QuotaName": meant.replace("g4dn.2xlarge", "gone"), "Value": 7.0}}
 
 
 def test_quotas_are_asked_by_code_and_verified_by_name(world: World) -> None:
     asked, changed = "ml.g4dn.xlarge for training job usage", "ml.g4dn.2xlarge for training job usage"
-    assert quotas.codes()[asked] == "L-3F53BF0F"
+    assert quota.codes()[asked] == "L-3F53BF0F"
     account = WithCodes(region="us-east-1")
     world.aws.clear_calls()
-    assert quotas.values(subject(world.spec(), account), [asked]) == {asked: 7}
+    assert quota.values(subject(world.spec(), account), [asked]) == {asked: 7}
     assert world.aws.calls("service-quotas:ListServiceQuotas") == []
-    assert quotas.values(subject(world.spec(), account), [asked, changed]) == {asked: 7, changed: 20}
+    assert quota.values(subject(world.spec(), account), [asked, changed]) == {asked: 7, changed: 20}
     assert world.aws.calls("service-quotas:ListServiceQuotas") != []
 
 
@@ -64,7 +61,7 @@ def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
     assert list(made) == sorted(made)
     assert made["ml.m5.large"] == [
         quota["QuotaCode"].removeprefix("L-")
-        for use in quotas.USES
+        for use in quota.USES
         for quota in answers
         if quota["QuotaName"] == f"ml.m5.large for {use}"
     ]
@@ -74,7 +71,7 @@ def test_expired_credentials_end_the_checks(world: World) -> None:
     world.aws.fault("expired", "*", count=-1)
     plan = launcher.plan(launcher.parse_spec(world.spec(CHANNELS)))
     with pytest.raises(AwsError) as caught:
-        list(job.ACCOUNT.findings(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
+        list(named("account")[0].problems(subject(world.spec(CHANNELS), Account(region="us-east-1"))))
     assert caught.value.is_unauthenticated
     with pytest.raises(AwsError):
         check_account(plan, Account(region="us-east-1"), checks=CHECKS, deadline=PATIENCE)
@@ -92,16 +89,16 @@ def test_expired_credentials_end_the_checks(world: World) -> None:
 )
 def test_unusable_key_states_are_reported(world: World, state: str, says: str) -> None:
     account = Altered({"describe_key": lambda answer: {"KeyMetadata": answer["KeyMetadata"] | {"KeyState": state}}})
-    problems = list(keys.CHECK.findings(subject(world.spec(), account)))
-    assert [code for _, code, _ in problems] == (["key-disabled", "key-disabled"] if says else [])
-    assert all(says in message for _, _, message in problems)
+    problems = list(named("keys")[0].problems(subject(world.spec(), account)))
+    assert [each.code for each in problems] == (["key-disabled", "key-disabled"] if says else [])
+    assert all(says in each.message for each in problems)
 
 
 SAGEMAKER = TRUST["Statement"][0]
 
 
 @pytest.mark.parametrize(
-    ("statements", "may"),
+    ("listed", "may"),
     [
         (SAGEMAKER, True),
         ([SAGEMAKER], True),
@@ -116,8 +113,8 @@ SAGEMAKER = TRUST["Statement"][0]
         ([], False),
     ],
 )
-def test_trust_policy_decides_whether_sagemaker_may_assume(statements: Any, may: bool) -> None:
-    assert may_assume({"Statement": statements}) is may
+def test_trust_policy_decides_whether_sagemaker_may_assume(listed: Any, may: bool) -> None:
+    assert may_assume(statements({"Statement": listed})) is may
 
 
 @pytest.mark.parametrize(
@@ -137,8 +134,8 @@ def test_trust_policy_decides_whether_sagemaker_may_assume(statements: Any, may:
 )
 def test_trust_condition_decides_for_the_account(condition: Any, may: bool) -> None:
     conditional = SAGEMAKER | {"Condition": condition}
-    assert may_assume({"Statement": [conditional]}, "123456789012") is may
-    assert may_assume({"Statement": [conditional, SAGEMAKER]}, "123456789012")
+    assert may_assume([conditional], "123456789012") is may
+    assert may_assume([conditional, SAGEMAKER], "123456789012")
 
 
 DENY: dict[str, Any] = {
@@ -197,8 +194,8 @@ def test_deny_does_not_apply_to_its_exclusions() -> None:
     ],
 )
 def test_resource_policy_may_name_the_role(principal: Any, may: bool) -> None:
-    assert may_name({"Statement": {"Effect": "Allow", "Principal": principal}}, "training") is may
-    assert not may_name({"Statement": [{"Effect": "Deny", "Principal": principal}]}, "training")
+    assert may_name([{"Effect": "Allow", "Principal": principal}], "training") is may
+    assert not may_name([{"Effect": "Deny", "Principal": principal}], "training")
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from account_data import found
+from account_data import found, named
 from account_world import CHECKS, World
 from account_worlds.quota import BIG, ON_PLAN, a_plan, in_hours
-from account_worlds.s3_directory import EXPRESS, NEAR, ON_EXPRESS, a_role_without_a_session, an_express_bucket
-from launcher.account.iam import permissions
-from launcher.account.s3 import buckets, prefixes
+from account_worlds.s3_directory import EXPRESS, ON_EXPRESS, a_role_without_a_session, an_express_bucket
 
 
 @pytest.mark.parametrize("status", ["Active", "Scheduled"])
@@ -23,8 +21,8 @@ def test_plan_that_serves_the_job_needs_no_quota(world: World, status: str) -> N
 
 
 def test_directory_bucket_is_listed_by_its_folder_and_read_by_the_role(world: World) -> None:
-    checks = (*CHECKS, buckets.CHECK, prefixes.CHECK)
-    report = world.checked(ON_EXPRESS % (NEAR, "/"), checks=checks, **an_express_bucket(NEAR)(world))
+    checks = (*CHECKS, *named("buckets", "prefixes"))
+    report = world.checked(ON_EXPRESS % (EXPRESS, "/"), checks=checks, **an_express_bucket(EXPRESS)(world))
     assert found(report) == []
     assert (("channels", "train", "s3_uri"), "2 objects, 20 bytes") in report.notes
     assert report.not_asked == []
@@ -32,7 +30,7 @@ def test_directory_bucket_is_listed_by_its_folder_and_read_by_the_role(world: Wo
 
 def test_directory_bucket_that_denies_the_caller_is_not_reported_as_foreign(world: World) -> None:
     world.aws.bucket(EXPRESS, forbidden=True)
-    checks = (buckets.CHECK, buckets.DIRECTORY_BUCKETS, permissions.CHECK)
+    checks = named("buckets", "permissions")
     report = world.checked(ON_EXPRESS % (EXPRESS, "/"), checks=checks, **a_role_without_a_session(world))
     assert ("bucket-forbidden", "channels.train.s3_uri") not in found(report)
     assert any(check == "buckets" for check, _ in report.not_asked)

@@ -75,9 +75,9 @@ def test_process_ends_while_a_question_hangs(aws: aws_stand_in.StandIn, tmp_path
     spec = tmp_path / "job.yaml"
     spec.write_text(f"{BASE}{CHANNEL}\n")
     code = (
-        "import launcher, sys; from launcher.aws.account import Account; from launcher.account.runner import check_account\n"
-        "from launcher.account.s3 import buckets\n"
-        "report = check_account(launcher.plan(sys.argv[1]), Account(), checks=(buckets.CHECK,), deadline=1.0)\n"
+        "import launcher, sys; from launcher.aws.account import Account; from launcher.account.run import check_account\n"
+        "from launcher.account import CHECKS\n"
+        "report = check_account(launcher.plan(sys.argv[1]), Account(), checks=CHECKS[:1], deadline=1.0)\n"
         "print(report.results[0].status)"
     )
     ended = subprocess.run(

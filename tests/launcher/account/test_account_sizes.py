@@ -9,7 +9,7 @@ import pytest
 
 import aws_stand_in
 from account_data import CHANNEL, TRAIN, checked, only
-from launcher.account.s3 import listing
+from launcher.account import listing
 from patience import PATIENCE
 from served_bucket import serve
 

@@ -22,7 +22,7 @@ from account_world import (
     allow,
     nothing,
 )
-from launcher.account.runner import check_account
+from launcher.account.run import check_account
 from launcher.aws.account import Account
 from patience import PATIENCE
 from served_bucket import serve
@@ -151,29 +151,6 @@ def a_bucket_that_denies_under_conditions(world: World) -> dict[str, str]:
     return {"role": role}
 
 
-def an_acl_with_only_needed_rules(world: World) -> dict[str, str]:
-    """Out on 443 and in on the ports of answers, after a rule that denies some."""
-    ids = a_vpc_with(lambda _, vpc, table: world.endpoint(vpc, table))(world)
-    vpc = world.ec2.describe_subnets(SubnetIds=[ids["subnet_a"]])["Subnets"][0]["VpcId"]
-    acl = world.acl(vpc, ids["subnet_a"], ids["subnet_b"])
-    for number, action, is_out, first, last, cidr in (
-        (10, "deny", True, 443, 443, "198.51.100.0/24"),
-        (20, "allow", True, 443, 443, "0.0.0.0/0"),
-        (10, "deny", False, 3389, 3389, "0.0.0.0/0"),
-        (20, "allow", False, 1024, 65535, "0.0.0.0/0"),
-    ):
-        rule = {"RuleNumber": number, "RuleAction": action, "Egress": is_out, "PortRange": {"From": first, "To": last}}
-        world.ec2.create_network_acl_entry(NetworkAclId=acl, Protocol="6", CidrBlock=cidr, **rule)
-    return ids
-
-
-def an_acl_for_an_endpoint_inside(world: World) -> dict[str, str]:
-    ids = a_vpc_with(interface_endpoint)(world)
-    vpc = world.ec2.describe_subnets(SubnetIds=[ids["subnet_a"]])["Subnets"][0]["VpcId"]
-    world.acl(vpc, ids["subnet_a"], ids["subnet_b"], inbound="10.0.0.0/16", outbound="10.0.0.0/16")
-    return ids
-
-
 def a_role_for_its_own_account(world: World) -> dict[str, str]:
     own = {
         "StringEquals": {"aws:SourceAccount": "123456789012"},
@@ -190,8 +167,6 @@ UNUSUAL: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
         a_bucket_that_denies_under_conditions,
         "channels: {{train: s3://guarded/train/}}",
     ),
-    "an ACL that lets through only what is needed": (an_acl_with_only_needed_rules, ""),
-    "an ACL for an endpoint inside": (an_acl_for_an_endpoint_inside, ""),
     "a trust for its own account": (a_role_for_its_own_account, ""),
     "a condition that depends on the context": (a_role_with_an_open_condition, ""),
     "data that is tagged": (a_role_for_tagged_data, ""),
@@ -257,7 +232,6 @@ def test_image_in_a_registry_that_does_not_answer_is_not_asked(world: World) -> 
                 "security groups",
                 "way to S3",
                 "endpoint policies",
-                "network ACLs",
                 "EFS mount targets",
                 "FSx network",
             },

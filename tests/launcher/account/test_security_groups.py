@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.account.network.vpc import admits, egress_targets
+from launcher.account.network import admits, egress_targets
 
 OWN, SUBNET = ["sg-job"], ["10.0.1.0/24"]
 

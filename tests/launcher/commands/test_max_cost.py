@@ -15,7 +15,7 @@ import pytest
 import launcher
 import launching
 from aws_stand_in import StandIn
-from launcher.account.report import CheckResult
+from launcher.account.run import CheckResult
 from launcher.commands.agreement import require_agreement
 from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection

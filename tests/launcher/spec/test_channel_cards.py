@@ -14,7 +14,7 @@ import pytest
 import channel_specs
 import launcher
 from launcher.account import CHECKS
-from launcher.account.runner import subject_of
+from launcher.account.run import subject_of
 from launcher.aws.account import Account, AwsError
 from launcher.errors import SpecPath
 from launcher.importing import from_request
@@ -121,7 +121,7 @@ def test_every_named_account_check_asks_about_the_channel(source: str) -> None:
         asked: set[SpecPath] = set()
         for spec, _, _ in examples(source):
             subject = subject_of(plan_of(spec), DeniedAccount(region="us-east-1"))
-            list(checks[check].findings(subject))
+            list(checks[check].problems(subject))
             asked |= {path[:2] for path, _ in subject.not_asked}
         names = {("channels", name) for _, name, _ in examples(source)}
         assert asked & names, f"{source}: the check {check!r} asks AWS nothing about a channel of this kind"

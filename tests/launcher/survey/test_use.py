@@ -12,7 +12,7 @@ import channel_specs
 import launcher
 from aws_stand_in import StandIn
 from launcher.account.check import Subject
-from launcher.account.runner import subject_of
+from launcher.account.run import subject_of
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
 from launcher.aws.account import Account

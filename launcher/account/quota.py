@@ -14,13 +14,16 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.account.check import Check, Finding, Subject
-from launcher.account.quota.machines import alternatives
+from launcher.account.check import Subject
+from launcher.account.machines import alternatives
 from launcher.aws.threads import concurrently
-from launcher.errors import SpecPath
+from launcher.errors import Problem, SpecPath
 from launcher.request.instance_types import instance_type as facts_of
-from launcher.request.view import RULE_LISTS
+from launcher.request.view import RULE_LISTS, Draft
 
+USES = ("training job usage", "spot training job usage", "training warm pool usage", "processing job usage")
+_TABLE = Path(__file__).parents[1] / "data" / "quota_codes.json"
+_SERVICE = {"ServiceCode": "sagemaker"}
 # Quotas of training jobs whatever their type. Not asked by pages, since a listing takes seconds.
 _OF_JOBS = {
     "Longest run time for a training job": "L-33A961FD",
@@ -36,70 +39,18 @@ _MORE = "request more in the Service Quotas console"
 
 
 class _Wanted(NamedTuple):
-    """Instances of one type that count towards one quota."""
+    """What the job needs of one quota: its name in Service Quotas and in CreateTrainingJob's refusal, and an amount."""
 
     path: SpecPath
-    instance_type: str
-    usage: str  # `training job usage`
-    instances: int
-
-    @property
-    def quota(self) -> str:
-        """The quota's name in Service Quotas and in CreateTrainingJob's refusal."""
-        return f"{self.instance_type} for {self.usage}"
+    quota: str
+    amount: int
+    unit: str = ""
 
 
-def _ask_size(subject: Subject) -> Iterator[Finding]:
-    """Compare the quotas with what the job needs, for its machines and its rules.
-
-    AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small. Without the quota
-    of a warm pool the job runs, but its machines are not kept (developer guide, train-warm-pools-resource-limits).
-    """
-    wanted, warm = wanted_instances(subject), []
-    if subject.draft.get("ResourceConfig.KeepAlivePeriodInSeconds"):
-        warm = [each._replace(usage="training warm pool usage") for each in wanted]
-    # Rules that name an instance type run as processing jobs, others on AWS's machines.
-    rules = subject.draft.each(*(f"{rules}.InstanceType" for rules in RULE_LISTS))
-    wanted += _added_up([_Wanted(path, name, "processing job usage", 1) for path, name in rules if name])
-    quotas = values(subject, {each.quota for each in (*warm, *wanted)})
-    for each in wanted:
-        if quotas.get(each.quota, each.instances) < each.instances:
-            short = f"the quota {each.quota!r} is {quotas[each.quota]} in {subject.account.region}"
-            message = f"{short}, and the job needs {each.instances}; {_MORE}, or use another type"
-            yield each.path, "quota-exceeded", message
-    for each in warm:
-        if quotas.get(each.quota, each.instances) < each.instances:
-            short = f"the quota {each.quota!r} is {quotas[each.quota]}, and the job has {each.instances}, so none is kept warm"
-            yield _KEEP_ALIVE, "warm-pool-quota", f"{short}; {_MORE}, or delete the key"
-    limits = list(_limits(subject))
-    known = _by_codes(subject, {name for _, name, _, _ in limits})
-    for path, name, needed, unit in limits:
-        if known.get(name, needed) < needed:
-            short = f"the quota {name!r} is {known[name]:,}{unit} in {subject.account.region}"
-            yield path, "quota-exceeded", f"{short}, and the job asks for {needed:,}{unit}; {_MORE}, or ask for less"
-
-
-def _limits(subject: Subject) -> Iterator[tuple[SpecPath, str, int, str]]:
-    """Yield what the job needs of quotas that are not for one instance type: path, name of the quota, number and unit."""
-    draft, kind = subject.draft, "spot training job" if subject.draft.is_spot else "training job"
-    if seconds := draft.get("StoppingCondition.MaxRuntimeInSeconds"):
-        yield ("stopping_condition", "max_runtime_in_seconds"), "Longest run time for a training job", seconds, " s"
-    choices = alternatives(draft)
-    has_volume = any(facts_of(each.instance_type).storage != "NVMe" for choice in choices for each in choice)
-    if has_volume and (size := draft.get("ResourceConfig.VolumeSizeInGB")):
-        yield ("resource_config", "volume_size_in_gb"), "Size of EBS volume for a training job instance", size, " GB"
-    if instances := max((sum(each.instances for each in choice if not each.plans) for choice in choices), default=0):
-        has_count = draft.get("ResourceConfig.InstanceCount") is not None
-        path: SpecPath = ("resource_config", "instance_count") if has_count else ("resource_config",)
-        yield path, f"Maximum number of instances per {kind}", instances, ""
-        yield path, f"{_TOTAL} {kind}s", instances, ""
-
-
-def wanted_instances(subject: Subject) -> list[_Wanted]:
-    """Return what the job's machines need; reserved machines count towards other quotas."""
-    usage = "spot training job usage" if subject.draft.is_spot else "training job usage"
-    machines = [each for choice in alternatives(subject.draft) for each in choice if not each.plans]
-    return _added_up([_Wanted(each.path, each.instance_type, usage, each.instances) for each in machines])
+def _of_machines(draft: Draft, usage: str) -> list[_Wanted]:
+    """Return what the job's machines need of their types' quotas; reserved machines count towards other quotas."""
+    machines = [each for choice in alternatives(draft) for each in choice if not each.plans]
+    return _added_up([_Wanted(each.path, f"{each.instance_type} for {usage}", each.instances) for each in machines])
 
 
 def _added_up(wanted: list[_Wanted]) -> list[_Wanted]:
@@ -107,26 +58,77 @@ def _added_up(wanted: list[_Wanted]) -> list[_Wanted]:
     sums: dict[str, _Wanted] = {}
     for each in wanted:
         before = sums.get(each.quota)
-        sums[each.quota] = each if before is None else before._replace(instances=before.instances + each.instances)
+        sums[each.quota] = each if before is None else before._replace(amount=before.amount + each.amount)
     return list(sums.values())
 
 
-CHECK = Check("quotas", _ask_size)
+def _of_job(draft: Draft) -> Iterator[_Wanted]:
+    """Yield what the job needs of quotas that are not for one instance type."""
+    if seconds := draft.get("StoppingCondition.MaxRuntimeInSeconds"):
+        path: SpecPath = ("stopping_condition", "max_runtime_in_seconds")
+        yield _Wanted(path, "Longest run time for a training job", seconds, " s")
+    choices = alternatives(draft)
+    has_volume = any(facts_of(each.instance_type).storage != "NVMe" for choice in choices for each in choice)
+    if has_volume and (size := draft.get("ResourceConfig.VolumeSizeInGB")):
+        path = ("resource_config", "volume_size_in_gb")
+        yield _Wanted(path, "Size of EBS volume for a training job instance", size, " GB")
+    if instances := max((sum(each.instances for each in choice if not each.plans) for choice in choices), default=0):
+        has_count = draft.get("ResourceConfig.InstanceCount") is not None
+        path = ("resource_config", "instance_count") if has_count else ("resource_config",)
+        yield _Wanted(path, f"Maximum number of instances per {_kind(draft)}", instances)
+        yield _Wanted(path, f"{_TOTAL} {_kind(draft)}s", instances)
 
 
-def _ask_rest(subject: Subject) -> Iterator[Finding]:
-    wanted = [(each.path, each.quota, each.instances) for each in wanted_instances(subject)]
-    totals = [(path, name, needed) for path, name, needed, _ in _limits(subject) if name.startswith(_TOTAL)]
-    quotas = values(subject, {name for _, name, _ in wanted}) | _by_codes(subject, {name for _, name, _ in totals})
-    held = _instances_in_use(subject) if quotas else {}
-    for path, name, needed in (*wanted, *totals):
-        quota, used = quotas.get(name, -1), held.get(name, 0)
-        if needed <= quota < needed + used:
+def _kind(draft: Draft) -> str:
+    return "spot training job" if draft.is_spot else "training job"
+
+
+def quotas(subject: Subject) -> Iterator[Problem]:
+    """Do the account's quotas suffice for the job?
+
+    AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small. Without the quota
+    of a warm pool the job runs, but its machines are not kept (developer guide, train-warm-pools-resource-limits).
+    """
+    draft, warm = subject.draft, list[_Wanted]()
+    if draft.get("ResourceConfig.KeepAlivePeriodInSeconds"):
+        warm = _of_machines(draft, "training warm pool usage")
+    # Rules that name an instance type run as processing jobs, others on AWS's machines.
+    rules = draft.each(*(f"{rules}.InstanceType" for rules in RULE_LISTS))
+    wanted = _of_machines(draft, f"{_kind(draft)} usage")
+    wanted += _added_up([_Wanted(path, f"{name} for processing job usage", 1) for path, name in rules if name])
+    known = values(subject, {each.quota for each in (*warm, *wanted)})
+    for path, name, amount, _ in wanted:
+        if known.get(name, amount) < amount:
+            short = f"the quota {name!r} is {known[name]} in {subject.account.region}"
+            message = f"{short}, and the job needs {amount}; {_MORE}, or use another type"
+            yield Problem(path, message, "quota-exceeded")
+    for _, name, amount, _ in warm:
+        if known.get(name, amount) < amount:
+            short = f"the quota {name!r} is {known[name]}, and the job has {amount}, so none is kept warm"
+            yield Problem(_KEEP_ALIVE, f"{short}; {_MORE}, or delete the key", "warm-pool-quota")
+    of_job = list(_of_job(draft))
+    known = _by_codes(subject, {each.quota for each in of_job})
+    for path, name, amount, unit in of_job:
+        if known.get(name, amount) < amount:
+            short = f"the quota {name!r} is {known[name]:,}{unit} in {subject.account.region}"
+            message = f"{short}, and the job asks for {amount:,}{unit}; {_MORE}, or ask for less"
+            yield Problem(path, message, "quota-exceeded")
+
+
+def quotas_in_use(subject: Subject) -> Iterator[Problem]:
+    """Do running jobs leave enough of the quotas?"""
+    wanted = _of_machines(subject.draft, f"{_kind(subject.draft)} usage")
+    totals = [each for each in _of_job(subject.draft) if each.quota.startswith(_TOTAL)]
+    known = values(subject, {each.quota for each in wanted}) | _by_codes(subject, {each.quota for each in totals})
+    held = _instances_in_use(subject) if known else {}
+    for path, name, amount, _ in (*wanted, *totals):
+        quota, used = known.get(name, -1), held.get(name, 0)
+        if amount <= quota < amount + used:
             message = (
-                f"the quota {name!r} is {quota}, of which running jobs use {used}, and the job needs {needed}; AWS refuses it"
+                f"the quota {name!r} is {quota}, of which running jobs use {used}, and the job needs {amount}; AWS refuses it"
                 " until they end, so wait or stop one"
             )
-            yield path, "quota-in-use", message
+            yield Problem(path, message, "quota-in-use")
 
 
 def _instances_in_use(subject: Subject) -> dict[str, int]:
@@ -143,14 +145,6 @@ def _instances_in_use(subject: Subject) -> dict[str, int]:
                 held[f"{each['InstanceType']} for {kind} usage"] += int(each.get("InstanceCount", 0))
                 held[f"{_TOTAL} {kind}s"] += int(each.get("InstanceCount", 0))
     return held
-
-
-IN_USE = Check("quotas in use", _ask_rest)
-
-
-USES = ("training job usage", "spot training job usage", "training warm pool usage", "processing job usage")
-_TABLE = Path(__file__).parents[2] / "data" / "quota_codes.json"
-_SERVICE = {"ServiceCode": "sagemaker"}
 
 
 def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:

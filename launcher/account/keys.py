@@ -8,15 +8,18 @@ makes the data it encrypted unreadable, whatever the role may do. What you may n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from launcher.account.check import Check, Finding, Subject
-from launcher.account.uses import place_of, prefixes_read
+from launcher.account.check import Subject
+from launcher.account.listing import first_keys
+from launcher.account.places import place_of, prefixes_read
 from launcher.aws.threads import concurrently
-from launcher.errors import SpecPath
+from launcher.errors import Problem, SpecPath
 from launcher.s3.uri import S3Location
 
+OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
+_KMS = ("aws:kms", "aws:kms:dsse")
 _STATES = {
     "Disabled": ("is disabled", "run aws kms enable-key --key-id {key}"),
     "PendingDeletion": ("is scheduled for deletion", "name another, or run aws kms cancel-key-deletion --key-id {key}"),
@@ -29,45 +32,40 @@ _STATES = {
 def named_keys(subject: Subject) -> list[tuple[SpecPath, str]]:
     """Return the keys that the request names, each with its path in the spec."""
     named = (
-        (("output_data_config", "kms_key_id"), subject.draft.get("OutputDataConfig.KmsKeyId")),
+        (OUTPUT_KEY, subject.draft.get("OutputDataConfig.KmsKeyId")),
         (("resource_config", "volume_kms_key_id"), subject.draft.get("ResourceConfig.VolumeKmsKeyId")),
     )
     return [(path, key) for path, key in named if key]
 
 
-def unusable(subject: Subject, answer: dict[str, Any]) -> str | None:
-    """Return why the key in DescribeKey's answer cannot be used now, and what to do; None if it can."""
-    known = answer["KeyMetadata"]
-    wrong, remedy = _STATES.get(known.get("KeyState", ""), ("", ""))
-    return f"{wrong}; {remedy.format(key=known['KeyId'] + subject.account.options)}" if wrong else None
-
-
-def _ask_named(subject: Subject, path: SpecPath, key: str) -> Iterator[Finding]:
+def keys(subject: Subject, path: SpecPath, key: str) -> Iterator[Problem]:
+    """Does each KMS key that the spec names exist, and can it encrypt?"""
     here, elsewhere = subject.account.region, re.match(r"arn:[^:]*:kms:([^:]+):", key)
     if elsewhere and elsewhere[1] != here:
-        yield path, "key-region", f"is in {elsewhere[1]}, but the job runs in {here}; name a key in {here}"
+        message = f"is in {elsewhere[1]}, but the job runs in {here}; name a key in {here}"
+        yield Problem(path, message, "key-region")
         return
     answer = subject.find("kms", "describe_key", KeyId=key)
     if answer is None:
         message = (
             f"this account has no key {key!r} in {here}; `aws kms list-aliases{subject.account.options}` lists its keys"
         )
-        yield path, "key-missing", message
+        yield Problem(path, message, "key-missing")
         return
-    if wrong := unusable(subject, answer):
-        yield path, "key-disabled", f"{key!r} {wrong}"
+    if wrong := _unusable(subject, answer):
+        yield Problem(path, f"{key!r} {wrong}", "key-disabled")
     known = answer["KeyMetadata"]
     usage, spec = known.get("KeyUsage", "ENCRYPT_DECRYPT"), known.get("KeySpec", "SYMMETRIC_DEFAULT")
     if (usage, spec) != ("ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT"):
         message = f"{key!r} is a {spec} key for {usage}; name a SYMMETRIC_DEFAULT key for ENCRYPT_DECRYPT"
-        yield path, "key-kind", message
+        yield Problem(path, message, "key-kind")
 
 
-CHECK = Check("keys", _ask_named, named_keys)
-
-
-OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
-_KMS = ("aws:kms", "aws:kms:dsse")
+def _unusable(subject: Subject, answer: dict[str, Any]) -> str | None:
+    """Return why the key in DescribeKey's answer cannot be used now, and what to do; None if it can."""
+    known = answer["KeyMetadata"]
+    wrong, remedy = _STATES.get(known.get("KeyState", ""), ("", ""))
+    return f"{wrong}; {remedy.format(key=known['KeyId'] + subject.account.options)}" if wrong else None
 
 
 def keys_of_data(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
@@ -75,6 +73,12 @@ def keys_of_data(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
     for (path, _), outcome in concurrently(lambda read: _key_of_object(subject, read[1]), prefixes_read(subject)):
         if arn := outcome.result():
             yield path, arn
+
+
+def _key_of_object(subject: Subject, place: S3Location) -> str | None:
+    found = first_keys(subject.try_to_ask, place)
+    head = subject.try_to_ask("s3", "head_object", Bucket=place.bucket, Key=found[0]) if found else {}
+    return visible_arn(subject, head.get("SSEKMSKeyId")) if head.get("ServerSideEncryption") in _KMS else None
 
 
 def default_keys(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
@@ -88,25 +92,6 @@ def default_keys(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
             yield path, arn
 
 
-def first_keys(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
-    """Return the keys of some objects below a prefix, without folder markers; `ask` is a subject's `ask` or `try_to_ask`."""
-    page = ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, MaxKeys=10)
-    return [each["Key"] for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
-
-
-def visible_arn(subject: Subject, key: str | None) -> str | None:
-    """Return the ARN of a key; None if there is no such key, or if you may not see it."""
-    known = subject.try_to_ask("kms", "describe_key", KeyId=key) if key else {}
-    arn: str | None = known.get("KeyMetadata", {}).get("Arn")
-    return arn
-
-
-def _key_of_object(subject: Subject, place: S3Location) -> str | None:
-    keys = first_keys(subject.try_to_ask, place)
-    head = subject.try_to_ask("s3", "head_object", Bucket=place.bucket, Key=keys[0]) if keys else {}
-    return visible_arn(subject, head.get("SSEKMSKeyId")) if head.get("ServerSideEncryption") in _KMS else None
-
-
 def _key_of_bucket(subject: Subject, bucket: str) -> str | None:
     answer = subject.try_to_ask("s3", "get_bucket_encryption", Bucket=bucket)
     for rule in answer.get("ServerSideEncryptionConfiguration", {}).get("Rules", ()):
@@ -116,14 +101,19 @@ def _key_of_bucket(subject: Subject, bucket: str) -> str | None:
     return None
 
 
-def _ask_of_data(subject: Subject) -> Iterator[Finding]:
+def visible_arn(subject: Subject, key: str | None) -> str | None:
+    """Return the ARN of a key; None if there is no such key, or if you may not see it."""
+    known = subject.try_to_ask("kms", "describe_key", KeyId=key) if key else {}
+    arn: str | None = known.get("KeyMetadata", {}).get("Arn")
+    return arn
+
+
+def keys_of_buckets(subject: Subject) -> Iterator[Problem]:
+    """Can the KMS keys of the data and of the buckets be used now?"""
     for code, what, found in (
         ("data-key-disabled", "the KMS key of the data", keys_of_data(subject)),
         ("bucket-key-disabled", "the default KMS key of the bucket", default_keys(subject)),
     ):
         for path, arn in found:
-            if wrong := unusable(subject, subject.ask("kms", "describe_key", KeyId=arn)):
-                yield path, code, f"{what}, {arn}, {wrong}"
-
-
-OF_BUCKETS = Check("keys of buckets", _ask_of_data)
+            if wrong := _unusable(subject, subject.ask("kms", "describe_key", KeyId=arn)):
+                yield Problem(path, f"{what}, {arn}, {wrong}", code)

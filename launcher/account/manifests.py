@@ -9,25 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from launcher.account.check import Check, Finding, Subject
-from launcher.account.s3.listing import near, some_bytes
-from launcher.account.s3.prefixes import REMEDY, archive_of
-from launcher.account.uses import channels, hosts_that_share, place_of
+from launcher.account.check import Subject
+from launcher.account.listing import RESTORE, archive_of, near, some_bytes
+from launcher.account.places import channels, hosts_that_share, place_of
 from launcher.aws.account import AwsError
 from launcher.aws.threads import concurrently
 from launcher.console import human_bytes
-from launcher.errors import RefusedError, SpecPath, did_you_mean
+from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean
 from launcher.request.view import Entry
 from launcher.s3.manifests import REFERENCE, read_manifest
-from launcher.s3.reading import read_object
 from launcher.s3.uri import S3Location
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
+from sagemaker_channels.fetching.items import evenly_spaced
 
 _LARGEST = 8_000_000  # bytes; larger manifests are read only with --full
 _BEGINNING = 256 * 1024  # bytes read of an augmented manifest
@@ -41,9 +36,8 @@ class _Named:
     """The known facts about the objects that a manifest names."""
 
     count: int
+    host_bytes: list[int]  # of the objects that were looked at
     looked_at: int = 0
-    bytes: int = 0  # of the objects that were looked at
-    host_bytes: list[int] = field(default_factory=list)
     missing: list[S3Location] = field(default_factory=list)
     archived: list[S3Location] = field(default_factory=list)
     refused: AwsError | None = None
@@ -58,33 +52,44 @@ class _FormError(RefusedError):
     """A manifest is not well-formed."""
 
 
-def named_objects(subject: Subject, entry: Entry, place: S3Location) -> _Named | None:
-    """Return what a ManifestFile names; None if it is too large to be read, or not well-formed. Raises RefusedError."""
-    try:
-        return _named_objects(subject, entry, place)
-    except _FormError:
-        return None
-
-
-def _manifests(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3Location]]]:
+def with_manifest(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3Location]]]:
+    """Yield the channels that name a manifest."""
     for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
         yield entry.path("s3_uri"), (entry, place)
 
 
-def _ask(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Location]) -> Iterator[Finding]:
+def manifests(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Location]) -> Iterator[Problem]:
+    """Does each manifest exist, is it well-formed, and do the objects it names exist?"""
     entry, place = manifest
     look = _of_augmented if entry.get("S3DataType") == "AugmentedManifestFile" else _of_manifest
     try:
         yield from list(look(subject, entry, place))
     except _FormError as error:
-        yield path, "manifest-form", str(error)
+        yield Problem(path, str(error), "manifest-form")
     except AwsError as error:
         if error.status != 404:
             raise
         if error.code != "NoSuchBucket" and _has_bucket(subject, place):
             _, meant = near(subject, place)
             message = f"there is no object {place}{meant}; correct the URI, or upload the manifest"
-            yield path, "manifest-missing", message
+            yield Problem(path, message, "manifest-missing")
+
+
+def _has_bucket(subject: Subject, place: S3Location) -> bool:
+    """Return whether the bucket exists, so that a 404 means the object; `buckets` reports a missing bucket."""
+    try:
+        subject.ask("s3", "head_bucket", Bucket=place.bucket)
+    except AwsError as error:
+        return error.status != 404
+    return True
+
+
+def named_objects(subject: Subject, entry: Entry, place: S3Location) -> _Named | None:
+    """Return what a ManifestFile names; None if it is too large to be read, or not well-formed. Raises AwsError."""
+    try:
+        return _named_objects(subject, entry, place)
+    except _FormError:
+        return None
 
 
 def _named_objects(subject: Subject, entry: Entry, place: S3Location) -> _Named | None:
@@ -97,37 +102,23 @@ def _read(subject: Subject, place: S3Location, hosts: int) -> _Named | None:
     size = subject.ask("s3", "head_object", Bucket=place.bucket, Key=place.key)["ContentLength"]
     if size > _LARGEST and not subject.full:
         return None
+    whole = some_bytes(subject, place, "0-") if size else b""
     try:
-        places: list[S3Location] = subject.account.attempt("s3", "get_object", lambda client: _named(client, place))
-    except AwsError:
-        raise
+        (bucket, prefix), entries = read_manifest(lambda _: (each for each in [whole]), str(place))
+        places = [S3Location(bucket, prefix + entry) for entry in entries if not entry.endswith("/")]
     except RefusedError as error:
-        if _is_from_aws(error):
-            raise AwsError(str(error), call="s3:GetObject") from error
         raise _FormError(str(error)) from error
     return _look_at(subject, places, hosts, place)
 
 
-def _named(client: S3Client, place: S3Location) -> list[S3Location]:
-    (bucket, prefix), entries = read_manifest(partial(read_object, client), str(place))
-    return [S3Location(bucket, prefix + entry) for entry in entries if not entry.endswith("/")]
-
-
-def _is_from_aws(error: RefusedError) -> bool:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    return isinstance(error.__cause__, BotoCoreError | ClientError)
-
-
 def _look_at(subject: Subject, places: Sequence[S3Location], hosts: int, manifest: S3Location) -> _Named:
     """Request the metadata of all objects with --full, else of an evenly spread sample; list missing objects in manifest order."""
-    named = _Named(len(places), host_bytes=[0] * hosts)
-    chosen = range(len(places)) if subject.full else _spread(len(places), _LOOKED_AT)
+    named, missing = _Named(len(places), [0] * hosts), []
+    chosen = evenly_spaced(range(len(places)), None if subject.full else _LOOKED_AT)
 
     def head(index: int) -> dict[str, Any]:
         return subject.account.call("s3", "head_object", Bucket=places[index].bucket, Key=places[index].key)
 
-    missing = []
     for index, outcome in concurrently(head, chosen, threads=_AT_ONCE):
         try:
             found = outcome.result()
@@ -139,20 +130,14 @@ def _look_at(subject: Subject, places: Sequence[S3Location], hosts: int, manifes
         else:
             if archive_of(found):
                 named.archived.append(places[index])
-            named.bytes += found["ContentLength"]
             named.host_bytes[index % hosts] += found["ContentLength"]
         named.looked_at += 1
-        subject.answers.progress[manifest] = named.looked_at, len(chosen)
+        subject.answers.looked_at[manifest] = named.looked_at
     named.missing = [places[index] for index in sorted(missing)]
     return named
 
 
-def _spread(count: int, most: int) -> list[int]:
-    """Return at most `most` of the numbers below `count`, evenly spread, with the first and the last among them."""
-    return list(range(count)) if count <= most else [index * (count - 1) // (most - 1) for index in range(most)]
-
-
-def _of_manifest(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Finding]:
+def _of_manifest(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Problem]:
     path = entry.path("s3_uri")
     named = _named_objects(subject, entry, place)
     if named is None:
@@ -161,26 +146,26 @@ def _of_manifest(subject: Subject, entry: Entry, place: S3Location) -> Iterator[
     if named.count == 0:
         raise _FormError(f"{place} names no objects; list keys after its prefix")
     looked = f"; looked at {named.looked_at:,}, evenly spread"
-    known = f", {human_bytes(named.bytes)}" if named.is_complete else looked
+    known = f", {human_bytes(sum(named.host_bytes))}" if named.is_complete else looked
     subject.note(path, f"{named.count:,} objects in the manifest{known}")
-    yield from _missing(subject, path, named, f"{place} names")
+    yield from _unreadable(subject, path, named, f"{place} names")
 
 
-def _missing(subject: Subject, path: SpecPath, named: _Named, what: str) -> Iterator[Finding]:
+def _unreadable(subject: Subject, path: SpecPath, named: _Named, what: str) -> Iterator[Problem]:
     if named.refused is not None:
         subject.could_not_ask(path, named.refused)
     if named.missing:
         of = f"{named.looked_at:,}" if named.is_complete else f"{named.looked_at:,} looked at (of {named.count:,})"
         shown = ", ".join(map(str, named.missing[:3]))
         wrong = f"{len(named.missing):,} of the {of} objects that {what} do not exist, such as {shown}"
-        yield path, "manifest-keys-missing", f"{wrong}; upload them, or write a new manifest"
+        yield Problem(path, f"{wrong}; upload them, or write a new manifest", "manifest-keys-missing")
     if named.archived:
         shown = ", ".join(map(str, sorted(named.archived)[:3]))
         wrong = f"{len(named.archived):,} of the objects that {what} are archived, such as {shown}, and cannot be read"
-        yield path, "objects-archived", f"{wrong}; {REMEDY}"
+        yield Problem(path, f"{wrong}; {RESTORE}", "objects-archived")
 
 
-def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Finding]:
+def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Problem]:
     path = entry.path("s3_uri")
     size = subject.ask("s3", "head_object", Bucket=place.bucket, Key=place.key)["ContentLength"]
     lines = _beginning(subject, place, size) if size else []
@@ -198,7 +183,8 @@ def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Iterator
                     raise _FormError(f"{place}: line {number}: {wrong}; write s3://bucket/key")
                 references.append(reference)
     if references:
-        yield from _missing(subject, path, _look_at(subject, references, 1, place), f"the first lines of {place} name")
+        named = _look_at(subject, references, 1, place)
+        yield from _unreadable(subject, path, named, f"the first lines of {place} name")
 
 
 def _beginning(subject: Subject, place: S3Location, size: int) -> list[dict[str, Any]]:
@@ -221,25 +207,13 @@ def _object(place: S3Location, number: int, line: bytes) -> dict[str, Any]:
     return value
 
 
-def _attribute(entry: Entry, name: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _attribute(entry: Entry, name: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     path, first = entry.path("attribute_names"), f"the manifest's first {len(lines)} lines"
     lacking = [number for number, line in enumerate(lines, 1) if name not in line]
     if len(lacking) == len(lines):
         known = sorted({key for line in lines for key in line})
         meant = did_you_mean(name, known) or f"; it has {', '.join(known[:5])}"
-        yield path, "manifest-attribute", f"none of {first} has {name!r}{meant}; correct the name"
+        yield Problem(path, f"none of {first} has {name!r}{meant}; correct the name", "manifest-attribute")
     elif lacking:
         wrong = f"{name!r} is missing in {len(lacking)} of {first}, first in line {lacking[0]}"
-        yield path, "manifest-attribute-gaps", f"{wrong}; add the attribute to every line"
-
-
-def _has_bucket(subject: Subject, place: S3Location) -> bool:
-    """Return whether the bucket exists, so that a 404 means the object; `buckets` reports a missing bucket."""
-    try:
-        subject.ask("s3", "head_bucket", Bucket=place.bucket)
-    except AwsError as error:
-        return error.status != 404
-    return True
-
-
-CHECK = Check("manifests", _ask, _manifests)
+        yield Problem(path, f"{wrong}; add the attribute to every line", "manifest-attribute-gaps")

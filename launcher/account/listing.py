@@ -6,7 +6,6 @@ incomplete; with `--full` it continues to the end. All checks that look at a pre
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -15,8 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from launcher.account.check import Subject
-from launcher.account.uses import as_folder, hosts_that_share
-from launcher.aws.threads import Turns
+from launcher.account.places import as_folder, hosts_that_share
 from launcher.console import human_bytes
 from launcher.errors import did_you_mean
 from launcher.s3.uri import S3Location
@@ -24,16 +22,14 @@ from launcher.s3.uri import S3Location
 MAX_KEYS = 20_000
 MAX_SECONDS = 3.0
 _LONGEST_NAME = 255  # bytes of one part of a path on Linux
-# Of all listings together. Those with the fewest pages go first, so that each of 20 channels gets its first page.
-_PAGES_AT_ONCE = 8
 _EXAMPLES = 3
 ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # storage classes that need a restore; GLACIER_IR does not
-_TIERED = "INTELLIGENT_TIERING"  # may have archived an object, and does not list it as such
+RESTORE = "restore them (aws s3api restore-object), or copy them to S3 Standard"
 
 
 @dataclass
-class _Odd:
-    """Keys of one kind that a directory cannot hold: their number and the first few."""
+class Keys:
+    """Keys of one kind: their number and the first few."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -53,58 +49,47 @@ class Listing:
     """
 
     place: S3Location
-    host_counts: tuple[int, ...] = ()  # numbers of hosts for which shares are counted
+    shares: dict[int, list[int]] = field(default_factory=dict)  # number of hosts -> bytes of each host's share
     count: int = 0
     bytes: int = 0
     folders: int = 0  # empty objects whose key ends with '/', created by the console
-    some: list[str] = field(default_factory=list)  # keys of the first few objects that are not empty
     newest: datetime | None = None
     is_complete: bool = True
-    markers: int = 0  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
-    empty: _Odd = field(default_factory=_Odd)  # other objects of 0 bytes
-    archived: _Odd = field(default_factory=_Odd)  # by storage class; some may have been restored
-    tiered: _Odd = field(default_factory=_Odd)  # some of them may be archived
-    odd: dict[str, _Odd] = field(default_factory=lambda: defaultdict(_Odd))  # what is odd -> the keys
+    full: Keys = field(default_factory=Keys)  # objects that are not empty
+    markers: Keys = field(default_factory=Keys)  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
+    empty: Keys = field(default_factory=Keys)  # other objects of 0 bytes
+    by_class: dict[str, Keys] = field(default_factory=lambda: defaultdict(Keys))  # storage class -> the keys
+    odd: dict[str, Keys] = field(
+        default_factory=lambda: defaultdict(Keys)
+    )  # why no directory can hold them -> the keys
     # Prefixes of the last key that are keys themselves, the longest last.
     _above: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._shares = {hosts: [0] * hosts for hosts in self.host_counts}
 
     def host_bytes(self, hosts: int) -> list[int]:
         """Return the bytes that each of `hosts` hosts gets if the objects are assigned in order.
 
         SageMaker only promises about 1/n of the objects to each.
         """
-        return self._shares[hosts] if hosts > 1 else [self.bytes]
+        return self.shares[hosts] if hosts > 1 else [self.bytes]
 
     def add(self, found: Mapping[str, Any]) -> None:
         """Count one entry of a listing."""
         key, size = found["Key"], int(found["Size"])
-        rest = key[len(self.place.key) :]
         if key.endswith("/"):
             if size == 0:
                 self.folders += 1
                 return
             self.odd["hold bytes, but end with '/' like a folder"].add(key)
-        for hosts, shares in self._shares.items():
+        for hosts, shares in self.shares.items():
             shares[self.count % hosts] += size
         self.count += 1
         self.bytes += size
-        if size == 0 and (key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$")):
-            self.markers += 1
-        elif size == 0:
-            self.empty.add(key)
-        if found.get("StorageClass") in ARCHIVES:
-            self.archived.add(key)
-        elif found.get("StorageClass") == _TIERED:
-            self.tiered.add(key)
-        if size and len(self.some) < _EXAMPLES:
-            self.some.append(key)
-        when = found.get("LastModified")
-        if when is not None and (self.newest is None or when > self.newest):
+        is_marker = key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$")
+        (self.full if size else self.markers if is_marker else self.empty).add(key)
+        self.by_class[found.get("StorageClass", "STANDARD")].add(key)
+        if (when := found.get("LastModified")) and (self.newest is None or when > self.newest):
             self.newest = when
-        self._look_at(key, rest)
+        self._look_at(key, key[len(self.place.key) :])
 
     def _look_at(self, key: str, rest: str) -> None:
         parts = rest.split("/")
@@ -143,33 +128,27 @@ def listing(subject: Subject, place: S3Location) -> Listing:
 
 
 def _list(subject: Subject, place: S3Location) -> Listing:
-    host_counts = {hosts_that_share(subject, entry) for entry in subject.draft.entries}
-    turns: Turns = subject.once("turns to list", lambda: Turns(_PAGES_AT_ONCE))
-    found = Listing(place, tuple(host_counts - {1}))
-    pages = subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key)
-    for number in itertools.count():
-        with turns.take(number):
-            seconds = time.monotonic() - subject.answers.started
-            if number and not subject.full and (found.count >= MAX_KEYS or seconds > MAX_SECONDS):
-                found.is_complete = False
-                break
-            page = next(pages, None)
-        if page is None:
-            break
+    hosts = {hosts_that_share(subject, entry) for entry in subject.draft.entries}
+    found = Listing(place, {each: [0] * each for each in hosts})
+    for page in subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key):
         for each in page.get("Contents", ()):
             found.add(each)
-        if not page.get("IsTruncated"):
+        subject.answers.looked_at[place] = found.count
+        seconds = time.monotonic() - subject.answers.started
+        if page.get("IsTruncated") and not subject.full and (found.count >= MAX_KEYS or seconds > MAX_SECONDS):
+            found.is_complete = False
             break
-        subject.answers.progress[place] = found.count, None
-    subject.answers.progress[place] = found.count, found.count
     return found
 
 
-def beside(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
-    """Return the names that begin with a prefix, folders with their '/', as far as one page contains them.
+def first_keys(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
+    """Return the keys of some objects below a prefix, without folder markers; `ask` is a subject's `ask` or `try_to_ask`."""
+    page = ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, MaxKeys=10)
+    return [each["Key"] for each in page.get("Contents", ()) if not each["Key"].endswith("/")]
 
-    `ask` is a subject's `ask`, or its `try_to_ask`.
-    """
+
+def beside(ask: Callable[..., dict[str, Any]], place: S3Location) -> list[str]:
+    """Return the names that begin with a prefix, folders with their '/', as far as one page contains them."""
     page = ask("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key, Delimiter="/")
     names = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
     return names + [each["Key"] for each in page.get("Contents", ())]
@@ -187,3 +166,12 @@ def some_bytes(subject: Subject, place: S3Location, span: str) -> bytes:
     get = {"Bucket": place.bucket, "Key": place.key, "Range": f"bytes={span}"}
     data: bytes = subject.account.attempt("s3", "get_object", lambda client: client.get_object(**get)["Body"].read())
     return data
+
+
+def archive_of(head: Mapping[str, Any]) -> str | None:
+    """Return the archive that an object is in, from HeadObject's answer; None if the object can be read."""
+    if 'ongoing-request="false"' in str(head.get("Restore", "")):
+        return None
+    if head.get("ArchiveStatus"):
+        return str(head["ArchiveStatus"])
+    return str(head["StorageClass"]) if head.get("StorageClass") in ARCHIVES else None

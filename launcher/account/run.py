@@ -1,4 +1,4 @@
-"""Run all checks at the same time, within a time limit, and collect their results.
+"""Run all checks at the same time, within a time limit, and report their results.
 
 A check that AWS does not answer in time is reported as not asked and blocks nothing. Missing credentials or a missing region
 raise an error, since the submission would fail in the same way.
@@ -7,34 +7,128 @@ raise an error, since the submission would fail in the same way.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from launcher.account import CHECKS
-from launcher.account.check import Check, Finding, Note, Progress, Subject, why_not
-from launcher.account.report import CheckResult, Report
+from launcher.account.check import Check, Note, Subject, why_not
 from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.aws.bucket_owners import expect_owners
 from launcher.aws.threads import start
 from launcher.console import Console
-from launcher.errors import Problem, RefusedError, SpecPath
+from launcher.errors import Problem, RefusedError, dotted, in_file_order, place_order
 from launcher.planning import Plan
 from launcher.request.view import Draft
-from launcher.spec.names import place_of_name
 
 _POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 10.0
 DEADLINE = 5.0  # seconds, unless prefixes are listed to their ends
+Status = Literal["passed", "warning", "failed", "not-asked", "not-needed"]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The result of one check."""
+
+    check: str
+    seconds: float
+    problems: Sequence[Problem]
+    notes: Sequence[Note]
+    not_asked: Sequence[Note]  # questions without an answer, and why
+    is_needed: bool  # whether the job has anything for it to check
+
+    @property
+    def status(self) -> Status:
+        """The worst status that applies."""
+        severities = {problem.severity for problem in self.problems}
+        if severities:
+            return "failed" if "error" in severities else "warning"
+        if self.not_asked:
+            return "not-asked"
+        return "passed" if self.is_needed else "not-needed"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the result for `--json`."""
+        data: dict[str, Any] = {"check": self.check, "status": self.status, "seconds": round(self.seconds, 2)}
+        if self.problems:
+            data["codes"] = sorted({problem.code for problem in self.problems})
+        if self.not_asked:
+            data["not_asked"] = [_as_data(each) for each in self.not_asked]
+        return data
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """The results of all checks."""
+
+    results: Sequence[CheckResult]
+    seconds: float
+
+    def __repr__(self) -> str:
+        """The report's last line."""
+        return f"<Report: {self.lines()[-1]}>"
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """All problems, in the order of the spec file."""
+        return in_file_order([problem for result in self.results for problem in result.problems])
+
+    @property
+    def errors(self) -> Sequence[Problem]:
+        """Problems with which the job would surely fail; the job can be submitted if there are none."""
+        return [problem for problem in self.problems if problem.severity == "error"]
+
+    @property
+    def notes(self) -> Sequence[Note]:
+        """Facts worth knowing, each with its path in the spec."""
+        return [note for result in self.results for note in result.notes]
+
+    @property
+    def not_asked(self) -> Sequence[tuple[str, str]]:
+        """Pairs of a check's name and why one of its questions has no answer."""
+        return [(result.check, _line(each)) for result in self.results for each in result.not_asked]
+
+    def lines(self) -> list[str]:
+        """Return the notes, the unanswered questions and a summary as text lines; the caller prints the problems."""
+        lines = [_line(note) for note in self.notes]
+        for result in self.results:
+            if result.not_asked:
+                more = f" (and {len(result.not_asked) - 1} more)" if len(result.not_asked) > 1 else ""
+                lines.append(f"not asked: {result.check}: {_line(result.not_asked[0])}{more}")
+        counts = Counter(result.status for result in self.results)
+        summary = ", ".join(f"{count} {status.replace('-', ' ')}" for status, count in sorted(counts.items()))
+        return [*lines, f"{len(self.results)} checks in {self.seconds:.1f} s: {summary}"]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the report for `--json`."""
+        return {
+            "checks": [result.as_data() for result in self.results],
+            "notes": [_as_data(note) for note in self.notes],
+            "problems": [problem.as_data() for problem in self.problems],
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def _line(note: Note) -> str:
+    path, text = note
+    return f"{dotted(path)}: {text}" if path else text
+
+
+def _as_data(note: Note) -> dict[str, str]:
+    path, text = note
+    return {"path": dotted(path), "message": text}
 
 
 @dataclass
 class _Run:
-    """A check that runs in its own thread; its findings so far count even if it does not finish."""
+    """A check that runs in its own thread; its problems so far count even if it does not finish."""
 
     check: Check
     subject: Subject
-    found: list[Finding] = field(default_factory=list)
+    found: list[Problem] = field(default_factory=list)
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -43,7 +137,7 @@ class _Run:
     def _run(self) -> None:
         before = time.monotonic()
         try:
-            for each in self.check.findings(self.subject):
+            for each in self.check.problems(self.subject):
                 self.found.append(each)
         finally:
             self.seconds = time.monotonic() - before
@@ -105,24 +199,10 @@ def _wait(runs: Sequence[_Run], account: Account, deadline: float | None, consol
         seconds = time.monotonic() - began
         if deadline is not None and seconds >= deadline and (account.answered or seconds >= 2 * deadline):
             return
-        progress = runs[0].subject.answers.progress
-        if deadline is None and seconds >= due:
+        if deadline is None and seconds >= due and console is not None:
             due = seconds + PROGRESS_SECONDS
-            if console is not None and progress:
-                console.say(f"listed    {described(progress.values())}")
-
-
-def described(progress: Iterable[Progress]) -> str:
-    """Return how many objects have been looked at and, as far as known, how many are left."""
-    counts = list(progress)
-    left = sum(total - done for done, total in counts if total is not None)
-    unknown = sum(total is None for _, total in counts)
-    words = [f"{sum(done for done, _ in counts):,} objects"]
-    if left:
-        words.append(f"{left:,} more are named by manifests")
-    if unknown:
-        words.append(f"{unknown} prefixes are still being listed" if unknown > 1 else "1 prefix is still being listed")
-    return "; ".join(words)
+            looked_at = sum(runs[0].subject.answers.looked_at.copy().values())
+            console.say(f"listed    {looked_at:,} objects so far")
 
 
 def _refuse_if_none_answered(account: Account, runs: Sequence[_Run]) -> None:
@@ -142,21 +222,17 @@ def _refuse_if_none_answered(account: Account, runs: Sequence[_Run]) -> None:
 def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) -> CheckResult:
     spec, origin = plan.spec, plan.origin
 
-    def problem(path: SpecPath, code: str, message: str) -> Problem:
-        place = origin.place_of_key(path)
-        location = spec.locate(place)
-        if code == "name-taken":
-            _, location = place_of_name(plan.request["TrainingJobName"], spec)
-        return Problem(
-            place, _printable(spec.variables.masked(message, place)), code, run.check.codes[code][0], location
-        )
+    def placed(problem: Problem) -> Problem:
+        place = origin.place_of_key(problem.path)
+        message = _printable(spec.variables.masked(problem.message, place))
+        return problem._replace(path=place, message=message, location=problem.location or spec.locate(place))
 
-    def in_order(notes: list[Note]) -> list[Note]:
+    def in_order(notes: Sequence[Note]) -> list[Note]:
         placed = [(origin.place_of_key(path), _printable(text)) for path, text in list(notes)]
-        return sorted(placed, key=lambda each: (at.line, at.column) if (at := spec.locate(each[0])) else (0, 0))
+        return sorted(placed, key=lambda note: place_order(spec.locate(note[0])))
 
     # The lists are copied first, since a check that has not ended may still append to them.
-    problems = [problem(*each) for each in list(run.found) if each[1] not in ignored]
+    problems = [placed(each) for each in list(run.found) if each.code not in ignored]
     not_asked, seconds = in_order(run.subject.not_asked), run.seconds
     if not run.future.done() and deadline is not None:
         not_asked.append(((), f"no answer in {deadline:g} s"))

@@ -1,1 +1,0 @@
-"""Checks of permissions: the role and its policies, bucket policies, KMS keys."""

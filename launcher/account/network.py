@@ -1,0 +1,256 @@
+"""The job's network: its subnets, in one of which SageMaker creates interfaces for its machines, their zones, and security groups.
+
+IDs are passed as filters: the answer then contains those that exist, while a call that names them fails at the first missing one.
+Rules of security groups only ever allow, so several groups allow what any of them does. A rule that cannot be judged alone, such as
+a prefix list, counts as allowing: a check that reports `closed` must be right.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from launcher.account.check import Subject, joined
+from launcher.account.machines import Machines, alternatives
+from launcher.aws.account import AwsError
+from launcher.errors import Problem, SpecPath
+
+SUBNETS: SpecPath = ("vpc_config", "subnets")
+GROUPS: SpecPath = ("vpc_config", "security_group_ids")
+_EPHEMERAL = (32768, 60999)  # the ends of Linux's ephemeral ports, which gloo and NCCL listen on
+Described = Mapping[str, Any]  # one resource in an answer of EC2
+
+
+def described(subject: Subject, kind: str, name: str, values: Iterable[str], **more: Any) -> list[Described]:
+    """Return what EC2 describes; nothing if there are no values to filter by. Raises AwsError.
+
+    `kind` is the resources in the plural, such as `route_tables` for DescribeRouteTables, `name` that of a filter, such as
+    `vpc-id`; values of no resource are ignored.
+    """
+    wanted = sorted(set(values))
+    if not wanted:
+        return []
+    answer = subject.ask("ec2", f"describe_{kind}", Filters=[{"Name": name, "Values": wanted}], **more)
+    return list(answer.get(kind.title().replace("_", ""), ()))
+
+
+def group_ids(subject: Subject) -> Sequence[str]:
+    """Return the security groups that the request names."""
+    return tuple(subject.draft.get("VpcConfig.SecurityGroupIds") or ())
+
+
+def known_subnets(subject: Subject) -> list[Described]:
+    """Return those of the job's subnets that exist. Raises AwsError."""
+    return described(subject, "subnets", "subnet-id", subject.draft.get("VpcConfig.Subnets") or ())
+
+
+def known_groups(subject: Subject) -> list[Described]:
+    """Return those of the job's security groups that exist. Raises AwsError."""
+    return described(subject, "security_groups", "group-id", group_ids(subject))
+
+
+def vpc_id(subject: Subject) -> str | None:
+    """Return the VPC of the job's subnets; None if they are in several, or unknown. Raises AwsError."""
+    ids = {subnet["VpcId"] for subnet in known_subnets(subject)}
+    return ids.pop() if len(ids) == 1 else None
+
+
+def zone(resource: Described) -> str:
+    """Return the ID of its zone, such as `euw1-az1`, which is the same in every account; the zone's name if it has no ID."""
+    return str(resource.get("AvailabilityZoneId") or resource.get("AvailabilityZone"))
+
+
+def subnets(subject: Subject) -> Iterator[Problem]:
+    """Do the subnets exist, in one VPC, with addresses for all machines?"""
+    known = {subnet["SubnetId"]: subnet for subnet in known_subnets(subject)}
+    for index, name in enumerate(subject.draft.get("VpcConfig.Subnets") or ()):
+        if name not in known:
+            message = f"{name} does not exist in {subject.account.region}; name a subnet in the job's region"
+            yield Problem((*SUBNETS, index), message, "subnet-missing")
+    vpcs = {name: subnet["VpcId"] for name, subnet in known.items()}
+    if len(set(vpcs.values())) > 1:
+        shown = joined(f"{name} in {vpc}" for name, vpc in vpcs.items())
+        message = f"are in several VPCs: {shown}; name subnets of one VPC"
+        yield Problem(SUBNETS, message, "subnets-of-several-vpcs")
+    free = {name: int(subnet.get("AvailableIpAddressCount", 1 << 30)) for name, subnet in known.items()}
+    need, why = _addresses(subject)
+    if not free or max(free.values()) >= need:
+        return
+    shown = joined(f"{name} has {count}" for name, count in free.items())
+    if sum(free.values()) < need:
+        message = f"have too few free addresses: {shown}, and the job needs {need} ({why}); name a larger subnet"
+        yield Problem(SUBNETS, message, "subnet-full")
+    else:
+        remedy = "the machines may not fit into one zone, so name a larger subnet"
+        yield Problem(SUBNETS, f"none has {need} free addresses ({why}): {shown}; {remedy}", "subnet-tight")
+
+
+def _addresses(subject: Subject) -> tuple[int, str]:
+    """Return the free addresses that the job needs at least, and how they add up."""
+    sums = []
+    for choice in alternatives(subject.draft):
+        words = [f"{each.instances} x {each.addresses // each.instances}" for each in choice if each.instances]
+        sums.append((sum(each.addresses for each in choice), " + ".join(words)))
+    return min(sums, default=(0, ""))
+
+
+def zones(subject: Subject) -> Iterator[Problem]:
+    """Does EC2 offer the instance type in a zone of the subnets?"""
+    ours = {zone(subnet) for subnet in known_subnets(subject)}
+    if not ours:
+        return
+    lacking = []
+    for choice in alternatives(subject.draft):
+        offers = [(each.instance_type, _offered(subject, each)) for each in choice]
+        # SageMaker may have types that EC2 does not know, so a type that is offered nowhere is not reported.
+        lacking.append([(name, offered) for name, offered in offers if offered and not offered & ours])
+    for name, offered in [each for choice in lacking for each in choice] if all(lacking) else ():
+        remedy = f"name a subnet in {joined(sorted(offered))}"
+        message = f"are in {joined(sorted(ours))}, where EC2 has no {name}; {remedy}"
+        yield Problem(SUBNETS, message, "zone-lacks-type")
+
+
+def _offered(subject: Subject, machines: Machines) -> set[str]:
+    """Return the IDs of the region's zones in which EC2 offers an instance type."""
+    name = machines.instance_type.removeprefix("ml.")
+    by_zone = {"LocationType": "availability-zone-id"}
+    offerings = described(subject, "instance_type_offerings", "instance-type", [name], **by_zone)
+    return {each["Location"] for each in offerings}
+
+
+def security_groups(subject: Subject) -> Iterator[Problem]:
+    """Do the security groups exist, in the subnets' VPC, and let the job's hosts talk to each other?"""
+    own = group_ids(subject)
+    known = {group["GroupId"]: group for group in known_groups(subject)}
+    vpc = vpc_id(subject)
+    for index, name in enumerate(own):
+        path = (*GROUPS, index)
+        if name not in known:
+            where = f"does not exist in {subject.account.region}"
+            message = f"{name} {where}; name a group in {vpc or 'the VPC of the subnets'}"
+            yield Problem(path, message, "security-group-missing")
+            continue
+        its = known[name].get("VpcId")
+        if vpc is not None and its not in (vpc, None) and not _is_associated(subject, name, vpc):
+            message = f"{name} is in {its}, but the subnets are in {vpc}; name a group in {vpc}"
+            yield Problem(path, message, "security-group-vpc")
+    if own and len(known) == len(set(own)):
+        yield from _hosts_talk(subject)
+
+
+def _is_associated(subject: Subject, group: str, vpc: str) -> bool:
+    """Return whether a group of another VPC is associated with this one; not if you may not ask."""
+    filters = [{"Name": "group-id", "Values": [group]}, {"Name": "vpc-id", "Values": [vpc]}]
+    try:
+        answer = subject.ask("ec2", "describe_security_group_vpc_associations", Filters=filters)
+    except AwsError as error:
+        subject.could_not_ask(GROUPS, error)
+        return False
+    return any(each.get("State") == "associated" for each in answer.get("SecurityGroupVpcAssociations", ()))
+
+
+def _hosts_talk(subject: Subject) -> Iterator[Problem]:
+    """Find groups that do not let the job's hosts in from, or out to, each other."""
+    most = max(alternatives(subject.draft), key=lambda choice: sum(each.instances for each in choice), default=[])
+    if sum(each.instances for each in most) < 2:
+        return
+    own, members = group_ids(subject), known_groups(subject)
+    cidrs = _ranges(known_subnets(subject))
+    has_efa = any(each.has_efa for each in most)
+    ports: tuple[int | None, ...] = (None,) if has_efa else _EPHEMERAL
+    what = "all traffic, as EFA needs," if has_efa else "TCP"
+    for way, peer in (("in", "from"), ("out", "to")):
+        if not all(admits(members, port, own, cidrs, outbound=way == "out") for port in ports):
+            rule = f"an {way}bound rule to {own[0]}: all traffic {peer} {own[0]}"
+            wrong = f"do not let {what} {way} {peer} the job's other hosts, so distributed training will hang"
+            yield Problem(GROUPS, f"{wrong}; add {rule}", "hosts-cannot-talk")
+
+
+def _ranges(subnets: Iterable[Described]) -> list[str]:
+    """Return the address ranges of subnets."""
+    found = []
+    for subnet in subnets:
+        sixth = [each.get("Ipv6CidrBlock") for each in subnet.get("Ipv6CidrBlockAssociationSet", ())]
+        found += [cidr for cidr in (subnet.get("CidrBlock"), *sixth) if cidr]
+    return found
+
+
+def closed(
+    subject: Subject, what: str, its_groups: Collection[str], port: int, addresses: Sequence[str] = ()
+) -> str | None:
+    """Return why the job cannot reach `what`, and what to do; None if it can, or if that is not known. Raises AwsError.
+
+    It can if the job's security groups and those that protect the resource have its TCP port open.
+    """
+    theirs, ours = described(subject, "security_groups", "group-id", its_groups), known_groups(subject)
+    own, its = group_ids(subject), next(iter(its_groups))
+    if len(theirs) == len(set(its_groups)) and not admits(theirs, port, own, _ranges(known_subnets(subject))):
+        return (
+            f"the security groups of {what} ({', '.join(its_groups)}) do not let the job in on TCP {port}; add an inbound"
+            f" rule to {its}: TCP {port} from {own[0]}"
+        )
+    targets = [f"{address}/32" for address in addresses if ":" not in address]
+    is_known = len(ours) == len(set(own)) and bool(targets)
+    if is_known and not admits(ours, port, its_groups, targets, outbound=True):
+        return (
+            f"the job's security groups ({', '.join(own)}) do not let the job out to {what} on TCP {port}; add an outbound rule"
+            f" to {own[0]}: TCP {port} to {its}"
+        )
+    return None
+
+
+def admits(
+    groups: Iterable[Described],
+    port: int | None,
+    peer_groups: Collection[str],
+    peer_cidrs: Collection[str] = (),
+    *,
+    outbound: bool = False,
+) -> bool:
+    """Return whether security groups, as DescribeSecurityGroups returns them, let TCP in from a peer, or out to it.
+
+    No port means all protocols and ports. `peer_cidrs` contain the peer's address: a rule for a part of a range counts, since the
+    address may be in it.
+    """
+    direction = "IpPermissionsEgress" if outbound else "IpPermissions"
+    return any(
+        _is_for(rule, port) and _names(rule, peer_groups, peer_cidrs)
+        for group in groups
+        for rule in group.get(direction, ())
+    )
+
+
+def _is_for(rule: Described, port: int | None) -> bool:
+    protocol = str(rule.get("IpProtocol", ""))
+    if protocol == "-1":  # all of them
+        return True
+    if port is None or protocol not in ("tcp", "6"):
+        return False
+    first, last = rule.get("FromPort", -1), rule.get("ToPort", -1)
+    return bool(first == -1 or first <= port <= last)
+
+
+def _names(rule: Described, groups: Collection[str], cidrs: Collection[str]) -> bool:
+    if rule.get("PrefixListIds"):
+        return True  # its ranges are unknown here
+    if any(pair.get("GroupId") in groups for pair in rule.get("UserIdGroupPairs", ())):
+        return True
+    return any(_overlap(allowed, cidr) for allowed in _cidrs(rule) for cidr in cidrs)
+
+
+def _cidrs(rule: Described) -> list[str]:
+    fourth = [each["CidrIp"] for each in rule.get("IpRanges", ()) if "CidrIp" in each]
+    return fourth + [each["CidrIpv6"] for each in rule.get("Ipv6Ranges", ()) if "CidrIpv6" in each]
+
+
+def _overlap(one: str, other: str) -> bool:
+    first, second = (ipaddress.ip_network(cidr, strict=False) for cidr in (one, other))
+    return first.version == second.version and first.overlaps(second)
+
+
+def egress_targets(groups: Iterable[Described], port: int) -> list[str]:
+    """Return where TCP on `port` may go: CIDR ranges and prefix lists, without other groups."""
+    rules = [rule for group in groups for rule in group.get("IpPermissionsEgress", ()) if _is_for(rule, port)]
+    lists = [str(each.get("PrefixListId")) for rule in rules for each in rule.get("PrefixListIds", ())]
+    return [*(cidr for rule in rules for cidr in _cidrs(rule)), *lists]

@@ -1,0 +1,252 @@
+"""What the job's role and the caller may do, as simulated by IAM: allowed, denied, or unknown.
+
+A simulation knows neither the policies of buckets, keys and repositories, which can allow what the role's own policies do not,
+nor the context that conditions depend on. So a refusal counts only if no condition is open (IAM lists the context keys it
+lacked) and the resource's own policy, if there is one, does not name the role. Everything else is not reported.
+
+The caller needs CreateTrainingJob, AddTags if there are tags, and iam:PassRole on the job's role; AWS would refuse the job only
+after the code has been uploaded. Keys of conditions that the request decides are part of the question. IAM does not evaluate
+conditions of service control policies (SCPs), so their denial is a warning. Session policies are not simulated at all.
+
+Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon SageMaker AI" and "... for AWS IAM".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from launcher.account.check import Subject, joined
+from launcher.account.listing import first_keys
+from launcher.account.machines import alternatives
+from launcher.account.places import as_folder
+from launcher.account.policies import is_granted
+from launcher.account.role import ROLE, Need, described_role, needs, own_role
+from launcher.account.statements import may_name, statements
+from launcher.aws.account import AwsError
+from launcher.aws.threads import concurrently
+from launcher.errors import Problem, RefusedError, SpecPath
+from launcher.s3.uri import S3Location
+from launcher.spec.names import place_of_name
+
+_TAG = "s3:ExistingObjectTag/"
+_NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
+_NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
+_ASSUMED_ROLE = re.compile(r"arn:[^:]+:sts::\d{12}:assumed-role/([^/]+)/")
+# Keys of conditions on CreateTrainingJob: name, type, and the request's member that decides them.
+_KEYS = (
+    ("sagemaker:NetworkIsolation", "boolean", "EnableNetworkIsolation"),
+    ("sagemaker:InterContainerTrafficEncryption", "boolean", "EnableInterContainerTrafficEncryption"),
+    ("sagemaker:MaxRuntimeInSeconds", "numeric", "StoppingCondition.MaxRuntimeInSeconds"),
+    ("sagemaker:VolumeKmsKey", "string", "ResourceConfig.VolumeKmsKeyId"),
+    ("sagemaker:OutputKmsKey", "string", "OutputDataConfig.KmsKeyId"),
+    ("sagemaker:VpcSubnets", "stringList", "VpcConfig.Subnets"),
+    ("sagemaker:VpcSecurityGroupIds", "stringList", "VpcConfig.SecurityGroupIds"),
+)
+_Context = tuple[tuple[str, str, tuple[str, ...]], ...]  # keys of conditions: name, type and values
+_ORGANIZATION = "organization"  # counts as missing: the conditions of an organization's policies are not simulated
+
+
+class Verdict(NamedTuple):
+    """IAM's decision on one action on one resource."""
+
+    decision: str  # allowed, implicitDeny or explicitDeny
+    missing: tuple[str, ...] = ()  # context keys of conditions that are unknown
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether it is denied under all circumstances."""
+        return self.decision != "allowed" and not self.missing
+
+
+_UNKNOWN = Verdict("implicitDeny", ("?",))
+
+
+def permissions(subject: Subject) -> Iterator[Problem]:
+    """Do the role's policies allow what the job needs?"""
+    parts = own_role(subject)
+    if parts is None or described_role(subject, parts["name"]) is None:
+        return  # reported by `role`
+    role = parts["name"]
+    wanted = list(dict.fromkeys(needs(subject, parts["partition"], parts["account"])))
+    verdicts = _simulated(subject, wanted)
+
+    def look(_: SpecPath, need: Need) -> list[Need]:
+        return [need] if _is_denied(subject, role, need, verdicts[need.action, need.resource]) else []
+
+    suspects = [(need.path, need) for need in wanted if verdicts[need.action, need.resource].decision != "allowed"]
+    denied: dict[tuple[SpecPath, str, str], list[str]] = {}
+    for need in subject.each(suspects, look):
+        code = "role-denied" if need.is_vital else "role-lacks"
+        denied.setdefault((need.path, code, need.shown), []).append(need.action)
+    for (path, code, resource), actions in denied.items():
+        missing = joined(sorted(actions), 5)
+        message = f"the role {role!r} is not allowed {missing} on {resource}; allow it in the role's policies"
+        yield Problem(path, message, code)
+
+
+def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], Verdict]:
+    """Return IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
+    resources: dict[str, set[str]] = {}
+    for need in wanted:
+        resources.setdefault(need.action, set()).add(need.resource)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for action, names in resources.items():
+        together.setdefault(tuple(sorted(names)), []).append(action)
+    questions = [(actions, names) for names, actions in together.items()]
+    verdicts = {(need.action, need.resource): _UNKNOWN for need in wanted}
+    role = str(subject.draft.get("RoleArn"))
+    for _, outcome in concurrently(lambda question: _simulate(subject, role, *question), questions):
+        verdicts.update(outcome.result())
+    return verdicts
+
+
+def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> bool:
+    """Return whether the need is still denied when simulated with a real key, its tags and the key's policy. Raises AwsError."""
+    if need.place is not None:
+        verdict = _with_real_key(subject, need, need.place, verdict)
+    if not verdict.is_denied:
+        return False
+    return verdict.decision == "explicitDeny" or not _may_be_granted(subject, role, need)
+
+
+def _with_real_key(subject: Subject, need: Need, place: S3Location, verdict: Verdict) -> Verdict:
+    """Simulate again with the prefix that is listed, or with an existing key and its tags."""
+    arn = str(subject.draft.get("RoleArn"))
+
+    def again(resource: str, *context: tuple[str, str, tuple[str, ...]]) -> Verdict:
+        return _simulate(subject, arn, [need.action], [resource], context).get((need.action, resource), _UNKNOWN)
+
+    if need.action == "s3:ListBucket":
+        prefix = ("s3:prefix", "string", (as_folder(place.key),))
+        return verdict if verdict.is_denied else again(need.resource, prefix)
+    keys = first_keys(subject.ask, place)
+    if not keys:
+        return _UNKNOWN  # other checks report an empty prefix
+    real = f"{need.resource.partition('/')[0]}/{keys[0]}"
+    verdict = again(real)
+    # AmazonSageMakerFullAccess lets the role read what has a tag.
+    if verdict.missing and all(name.startswith(_TAG) for name in verdict.missing):
+        answer = subject.ask("s3", "get_object_tagging", Bucket=place.bucket, Key=keys[0])
+        tags = {tag["Key"]: tag["Value"] for tag in answer.get("TagSet", ())}
+        return again(real, *((name, "string", (tags.get(name.removeprefix(_TAG), ""),)) for name in verdict.missing))
+    return verdict
+
+
+def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
+    """Return whether the resource's policy, or a grant of its key, may allow what the role's policies do not. Raises AwsError."""
+    service, _, _ = need.action.partition(":")
+    name = need.resource.split(":", 5)[-1]
+    try:
+        if service in ("s3", "s3express"):
+            bucket = name.removeprefix("bucket/" if service == "s3express" else "").partition("/")[0]
+            policy = subject.ask("s3", "get_bucket_policy", Bucket=bucket)["Policy"]
+        elif service == "kms":
+            policy = subject.ask("kms", "get_key_policy", KeyId=need.resource, PolicyName="default")["Policy"]
+            if is_granted(subject, need.resource, role):
+                return True
+        elif service == "ecr" and need.resource != "*":
+            registry, repository = need.resource.split(":")[4], name.removeprefix("repository/")
+            answer = subject.ask("ecr", "get_repository_policy", registryId=registry, repositoryName=repository)
+            policy = answer["policyText"]
+        else:
+            return False
+    except AwsError as error:
+        if error.code in _NO_POLICY:
+            return False
+        if error.code in _NO_RESOURCE:
+            return True
+        raise
+    return may_name(statements(policy), role)
+
+
+def _simulate(
+    subject: Subject, principal: str, actions: Sequence[str], resources: Sequence[str], context: _Context = ()
+) -> dict[tuple[str, str], Verdict]:
+    """Return IAM's verdicts on whether a role or user may do the actions, each on all resources. Raises AwsError."""
+    question: dict[str, Any] = {"ActionNames": list(actions), "ResourceArns": list(resources)}
+    if context:
+        question["ContextEntries"] = [
+            {"ContextKeyName": name, "ContextKeyValues": list(values), "ContextKeyType": kind}
+            for name, kind, values in context
+        ]
+    answer = subject.ask("iam", "simulate_principal_policy", PolicySourceArn=principal, **question)
+    found = {}
+    for result in answer.get("EvaluationResults", ()):
+        action = next((each for each in actions if each.lower() == result["EvalActionName"].lower()), "")
+        for resource in resources:
+            found[action, resource] = _verdict(result, resource, len(resources))
+    return found
+
+
+def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
+    """Return one resource's part of an EvaluationResult, which has a part per resource if the question had several."""
+    missing = list(result.get("MissingContextValues", ()))
+    if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
+        missing.append(_ORGANIZATION)
+    for each in result.get("ResourceSpecificResults", ()):
+        if each.get("EvalResourceName") == resource:
+            return Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
+    decision = result["EvalDecision"]
+    if asked == 1 or decision == "allowed" or result.get("EvalResourceName") == resource:
+        return Verdict(decision, tuple(missing))
+    return _UNKNOWN
+
+
+def caller(subject: Subject) -> Iterator[Problem]:
+    """Are you allowed to create the job, to tag it, and to pass it its role?"""
+    role = own_role(subject)
+    principal = _principal(subject)
+    if role is None or principal is None:
+        return  # a role of another account is reported by `role`
+    name = subject.draft.request["TrainingJobName"]
+    path, _ = place_of_name(name, subject.draft.spec)
+    job = f"arn:{role['partition']}:sagemaker:{subject.account.region}:{subject.own_account}:training-job/{name}"
+    passed: _Context = (("iam:PassedToService", "string", ("sagemaker.amazonaws.com",)),)
+    wanted: list[tuple[SpecPath, str, str, _Context]] = [
+        (path, "sagemaker:CreateTrainingJob", job, _context(subject)),
+        (ROLE, "iam:PassRole", str(subject.draft.get("RoleArn")), passed),
+    ]
+    if subject.draft.get("Tags"):
+        wanted.append((("tags",), "sagemaker:AddTags", job, _context(subject)))
+    for place, action, resource, context in wanted:
+        verdict = _simulate(subject, principal, [action], [resource], context)[action, resource]
+        if verdict.is_denied:
+            message = (
+                f"your policies do not allow you ({principal}) {action} on {resource}; ask your administrator for it"
+            )
+            yield Problem(place, message, "caller-denied")
+        elif verdict.decision != "allowed" and verdict.missing == (_ORGANIZATION,):
+            message = (
+                f"a service control policy of your organization denies you ({principal}) {action} on {resource}, unless one"
+                " of its conditions exempts this job; ask the organization's administrator"
+            )
+            yield Problem(place, message, "caller-denied-by-organization")
+
+
+def _principal(subject: Subject) -> str | None:
+    """Return the ARN of the calling user or role; None for others, whose policies IAM does not simulate. Raises AwsError."""
+    arn = str(subject.ask("sts", "get_caller_identity")["Arn"])
+    if assumed := _ASSUMED_ROLE.match(arn):
+        return str(subject.ask("iam", "get_role", RoleName=assumed[1])["Role"]["Arn"])  # it may have a path
+    if ":user/" in arn:
+        return arn
+    if not arn.endswith(":root"):  # which may do everything in its account
+        subject.could_not_ask((), RefusedError(f"IAM does not simulate the permissions of {arn}"))
+    return None
+
+
+def _context(subject: Subject) -> _Context:
+    """Return the keys of conditions that the request decides."""
+    found: list[tuple[str, str, Any]] = [("aws:RequestedRegion", "string", [subject.account.region])]
+    for name, kind, member in _KEYS:
+        value = subject.draft.get(member)
+        if value not in (None, "", []):
+            text = str(value).lower() if kind == "boolean" else value
+            found.append((name, kind, value if isinstance(value, list) else [text]))
+    types = {each.instance_type for choice in alternatives(subject.draft) for each in choice}
+    tags = {str(tag["Key"]): str(tag["Value"]) for tag in subject.draft.get("Tags") or ()}
+    found += [("sagemaker:InstanceTypes", "stringList", sorted(types)), ("aws:TagKeys", "stringList", [*tags])]
+    found += [(f"aws:RequestTag/{key}", "string", [value]) for key, value in tags.items()]
+    return tuple((name, kind, tuple(map(str, values))) for name, kind, values in found if values)

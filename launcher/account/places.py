@@ -1,0 +1,163 @@
+"""Every place in S3 that the job reads or writes, and whether its bucket exists, in the job's region, and is accessible.
+
+One question per bucket (HeadBucket). The answer is an existing bucket's region, 404 if there is no such bucket, or 403 if you
+may not look at it. None of this concerns the job's role, which `permissions` covers. But a bucket that is not even among the
+account's own belongs to another account, and then its name is often misspelt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+from launcher.account.check import Subject, joined
+from launcher.aws.account import AwsError
+from launcher.checks.channels.uris import uris
+from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean, dotted
+from launcher.request.view import Entry
+from launcher.s3.uri import S3Location, parse_s3_uri
+from sagemaker_channels import contract
+
+
+class Use(NamedTuple):
+    """One place in S3 that the job uses."""
+
+    path: SpecPath
+    place: S3Location
+    by: Literal["SageMaker", "script"]  # which of them reads or writes it
+
+
+def uses(subject: Subject) -> Iterable[Use]:
+    """Return what the job reads or writes, once for each path in the spec."""
+    found = {path: Use(path, place, "script") for path, place in connectors(subject)}
+    code: list[tuple[SpecPath, str]] = [(code_path(subject), subject.code_uri)] if subject.code_uri else []
+    code_channel = ("channels", contract.CODE_CHANNEL, "s3_uri")
+    for path, uri in (*code, *uris(subject.draft)):
+        if (place := place_of(uri)) and not (code and path == code_channel):
+            found.setdefault(path, Use(path, place, "SageMaker"))
+    return found.values()
+
+
+def place_of(uri: str | None) -> S3Location | None:
+    """Return the bucket (or the ARN of an access point) and the key of a URI; None if it is not one, which a rule reports."""
+    try:
+        place = parse_s3_uri(uri or "")
+    except RefusedError:
+        return None
+    if place.bucket.startswith("arn:"):
+        name, _, key = place.key.partition("/")
+        return S3Location(f"{place.bucket}/{name}", key)
+    return place
+
+
+def as_folder(key: str) -> str:
+    """Return a key with a '/' at its end; an empty key, which means the whole bucket, as it is."""
+    return key if not key or key.endswith("/") else f"{key}/"
+
+
+def code_path(subject: Subject) -> SpecPath:
+    """Return the path in the spec that sets where the code is stored."""
+    code = subject.draft.spec.code
+    return ("code", "s3_uri") if code is not None and code.s3_uri is not None else ("code",)
+
+
+def channels(subject: Subject, *data_types: str) -> Iterator[tuple[Entry, S3Location]]:
+    """Yield the channels of some S3DataTypes that SageMaker reads; not the code channel, whose objects are uploaded later."""
+    for entry in subject.draft.entries:
+        place = place_of(entry.get("S3Uri"))
+        is_code = subject.code_uri is not None and entry.name == contract.CODE_CHANNEL
+        if place and entry.get("S3DataType") in data_types and not is_code:
+            yield entry, place
+
+
+def connectors(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
+    """Yield the channels that the script reads itself."""
+    for name, channel in subject.draft.spec.all_channels.items():
+        if place := place_of((channel.connector(name) or {}).get(contract.CONNECTOR_S3_URI)):
+            yield ("channels", name, "s3_uri"), place
+
+
+def prefixes_read(subject: Subject) -> list[tuple[SpecPath, S3Location]]:
+    """Return the prefixes that SageMaker or the script reads."""
+    return [(entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")] + [*connectors(subject)]
+
+
+def hosts_that_share(subject: Subject, entry: Entry) -> int:
+    """Return the number of hosts that a channel's objects are divided among; 1 if each host gets all."""
+    return (subject.draft.hosts_of(entry) or 1) if entry.is_sharded else 1
+
+
+def by_bucket(subject: Subject) -> Iterable[tuple[SpecPath, list[Use]]]:
+    """Return the uses of each bucket, at the first path in the spec that names it."""
+    found: dict[str, list[Use]] = {}
+    for use in uses(subject):
+        found.setdefault(use.place.bucket, []).append(use)
+    return [(used[0].path, used) for used in found.values()]
+
+
+def buckets(subject: Subject, path: SpecPath, used: list[Use]) -> Iterator[Problem]:
+    """Does every bucket exist, in the job's region, and may you look at it?"""
+    bucket = used[0].place.bucket
+    try:
+        answer = subject.ask("s3", "head_bucket", Bucket=bucket)
+    except AwsError as error:
+        # ListBuckets leaves directory buckets out, so whose they are is unknown.
+        if error.status == 404 or (error.status == 403 and not bucket.endswith(contract.DIRECTORY_BUCKET)):
+            yield from _refused(subject, bucket, error, used)
+        else:
+            subject.could_not_ask(path, error)
+    else:
+        yield from _in_region(subject, bucket, answer, used)
+
+
+def _in_region(subject: Subject, bucket: str, answer: dict[str, Any], used: list[Use]) -> Iterator[Problem]:
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    region = answer.get("BucketRegion") or headers.get("x-amz-bucket-region")
+    ours = subject.account.region
+    if not region or region == ours:
+        return  # S3-compatible stores name no region
+    by_service = [use for use in used if use.by == "SageMaker"]
+    where = f"bucket {bucket!r} is in {region}, but the job in {ours}"
+    if by_service:
+        message = (
+            f"{where}, and SageMaker reads and writes in its own region only; run the job in {region}, or copy the data to a"
+            f" bucket in {ours}{_also(by_service)}"
+        )
+        yield Problem(by_service[0].path, message, "bucket-region")
+    else:
+        message = (
+            f"{where}; the script must name {region} to its client, and the transfer is billed; a bucket in the job's region"
+            f" needs neither{_also(used)}"
+        )
+        yield Problem(used[0].path, message, "bucket-region-connector")
+
+
+def _refused(subject: Subject, bucket: str, error: AwsError, used: list[Use]) -> Iterator[Problem]:
+    path, owner = used[0].path, subject.account.bucket_owners.get(bucket)
+    if error.status == 403 and owner and subject.try_to_ask("s3", "head_bucket", Bucket=bucket, ExpectedBucketOwner=""):
+        message = (
+            f"bucket {bucket!r} does not belong to account {owner}; correct the name, or if another account's is meant, name that"
+            f" account: bucket_owners: {{{bucket}: ACCOUNT}}{_also(used)}"
+        )
+        yield Problem(path, message, "bucket-owner")
+        return
+    listed = subject.try_to_ask("s3", "list_buckets").get("Buckets")
+    own = [each["Name"] for each in listed or ()]
+    if error.status == 404:
+        make = "" if bucket.endswith(contract.DIRECTORY_BUCKET) else f" (aws s3 mb s3://{bucket})"
+        remedy = f"correct the name, or create it{make}{_also(used)}"
+        yield Problem(path, f"there is no bucket {bucket!r}{did_you_mean(bucket, own)}; {remedy}", "bucket-missing")
+    elif listed is not None and bucket not in own:
+        message = (
+            f"bucket {bucket!r} belongs to another account and denies you access (403){did_you_mean(bucket, own)}; correct the"
+            f" name, or have its owner allow the job's role in the bucket policy{_also(used)}"
+        )
+        yield Problem(path, message, "bucket-forbidden")
+    else:
+        subject.could_not_ask(path, error)
+
+
+def _also(used: list[Use]) -> str:
+    """Return the other paths that name the same bucket, in brackets."""
+    others = [dotted(use.path) for use in used[1:]]
+    return f" (also {joined(others, 3)})" if others else ""

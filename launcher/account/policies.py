@@ -1,0 +1,162 @@
+"""Whether the policies of buckets, KMS keys and the VPC's endpoints for S3 let the job's role through.
+
+IAM's policies count for a key only if the key's policy admits its account (`arn:aws:iam::ACCOUNT:root`); otherwise the key's
+policy, or a grant, must name the role (KMS developer guide, "Default key policy"). An endpoint's policy is one more that must allow
+each request (AWS PrivateLink guide, "Control access to VPC endpoints using endpoint policies").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from launcher.account.check import Subject, joined
+from launcher.account.listing import first_keys
+from launcher.account.network import vpc_id
+from launcher.account.role import Need, key_needs, own_role, s3_needs
+from launcher.account.s3_route import s3_endpoints
+from launcher.account.statements import (
+    Statement,
+    as_list,
+    is_role,
+    may_allow,
+    may_name,
+    principals,
+    statements,
+    surely_denies,
+)
+from launcher.aws.account import AwsError
+from launcher.errors import Problem, SpecPath
+
+_OF_NETWORKS = ("aws:sourcevpce", "aws:sourcevpc")  # keys of conditions, in lower case
+
+
+def in_buckets(subject: Subject) -> Iterable[tuple[SpecPath, tuple[str, list[Need]]]]:
+    """Return each bucket with what the job surely needs in it, at the first path in the spec that needs something."""
+    parts = own_role(subject)
+    found: dict[str, list[Need]] = {}
+    for need in s3_needs(subject, parts["partition"]) if parts else ():
+        if need.is_vital:
+            found.setdefault(need.resource.split(":", 5)[-1].partition("/")[0], []).append(need)
+    return [(wanted[0].path, (bucket, wanted)) for bucket, wanted in found.items()]
+
+
+def bucket_policies(subject: Subject, path: SpecPath, needed: tuple[str, list[Need]]) -> Iterator[Problem]:
+    """Do the bucket policies leave the job's role the access it needs?"""
+    bucket, wanted = needed
+    known = statements((subject.find("s3", "get_bucket_policy", Bucket=bucket) or {}).get("Policy"))
+    names = [str(each.get("Sid") or f"number {number}") for number, each in enumerate(known, 1)]
+    denied: dict[tuple[SpecPath, str, str], list[str]] = {}
+    for need in wanted:
+        name = next((name for name, each in zip(names, known, strict=True) if _is_denied(subject, each, need)), None)
+        if name is not None:
+            denied.setdefault((need.path, need.shown, name), []).append(need.action)
+    for (place, what, name), actions in denied.items():
+        message = (
+            f"the policy of bucket {bucket!r} denies the role {joined(sorted(set(actions)))} on {what} (statement {name});"
+            " exempt the role, for example by a condition on aws:PrincipalArn"
+        )
+        yield Problem(place, message, "bucket-denies")
+    for name, statement in zip(names, known, strict=True):
+        admitted = _networks(statement)
+        try:
+            if not admitted or admitted & _own_networks(subject):
+                continue
+        except AwsError as error:
+            subject.could_not_ask(path, error)
+            continue
+        unconditional = {key: value for key, value in statement.items() if key != "Condition"}
+        for need in [each for each in wanted if _is_denied(subject, unconditional, each)][:1]:
+            message = (
+                f"the policy of bucket {bucket!r} admits requests only from {joined(sorted(admitted))} (statement {name}), and"
+                " the job's come from elsewhere; set vpc_config to subnets that use it, or exempt the role"
+            )
+            yield Problem(need.path, message, "bucket-denies-network")
+
+
+def _networks(statement: Statement) -> set[str]:
+    """Return the VPCs or endpoints that a Deny exempts, if nothing else decides whether it applies."""
+    conditions = [
+        (operator.removesuffix("IfExists"), key.lower(), {str(each) for each in as_list(values)})
+        for operator, keys in (statement.get("Condition") or {}).items()
+        for key, values in keys.items()
+    ]
+    if len(conditions) != 1 or statement.get("Effect") != "Deny":
+        return set()
+    operator, key, named = conditions[0]
+    is_plain = not any(char in each for each in named for char in "*?$")
+    return named if operator in ("StringNotEquals", "StringNotLike") and key in _OF_NETWORKS and is_plain else set()
+
+
+def _own_networks(subject: Subject) -> set[str]:
+    """Return the job's VPC and the endpoints through which it reaches S3. Raises AwsError."""
+    if not subject.draft.get("VpcConfig"):
+        return set()
+    vpc = vpc_id(subject)
+    endpoints = {str(each["VpcEndpointId"]) for each in s3_endpoints(subject)}
+    return endpoints | ({vpc} if vpc else set())
+
+
+def _is_denied(subject: Subject, statement: Statement, need: Need) -> bool:
+    """Return whether a Deny applies to existing objects, or to all to come: a need's key may be made up. Raises AwsError."""
+    role = str(subject.draft.get("RoleArn"))
+    if need.place is not None and need.action != "s3:ListBucket":
+        arn = need.resource.partition("/")[0]
+        keys = first_keys(subject.ask, need.place)
+        return any(surely_denies(statement, need.action, f"{arn}/{key}", role) for key in keys)
+    if "/" in need.resource:
+        named = as_list(statement.get("Resource"))
+        whole = [each for each in named if str(each).endswith("*") or each == need.resource]
+        statement = {**statement, "Resource": whole, "NotResource": []}
+    return surely_denies(statement, need.action, need.resource, role)
+
+
+def endpoint_policies(subject: Subject) -> Iterator[Problem]:
+    """Do the policies of the S3 endpoints let the job's role through to its buckets?"""
+    parts = own_role(subject)
+    if parts is None or not subject.draft.get("VpcConfig"):
+        return
+    role = str(subject.draft.get("RoleArn"))
+    needs = [each for each in s3_needs(subject, parts["partition"]) if each.is_vital]
+    for endpoint in s3_endpoints(subject):
+        known = statements(endpoint.get("PolicyDocument"))
+        closed: dict[SpecPath, list[Need]] = {}
+        for need in needs if known else ():
+            asked = need.action, need.resource, role
+            if any(surely_denies(each, *asked) for each in known) or not any(may_allow(each, *asked) for each in known):
+                closed.setdefault(need.path, []).append(need)
+        for path, denied in closed.items():
+            message = (
+                f"the policy of the endpoint {endpoint['VpcEndpointId']}, through which the job reaches S3, does not allow"
+                f" {joined(sorted({each.action for each in denied}))} on {denied[0].shown}; allow it there"
+            )
+            yield Problem(path, message, "endpoint-policy-closed")
+
+
+def own_keys(subject: Subject) -> Iterator[tuple[SpecPath, tuple[str, str]]]:
+    """Yield each key of the caller's account that the role needs, with the role's name."""
+    role, known = own_role(subject), set[str]()
+    for need in key_needs(subject) if role else ():
+        if role and need.resource not in known and need.resource.split(":")[4] == role["account"]:
+            known.add(need.resource)
+            yield need.path, (need.resource, role["name"])
+
+
+def key_policies(subject: Subject, path: SpecPath, use: tuple[str, str]) -> Iterator[Problem]:
+    """Do the policies of the KMS keys let the job's role use them?"""
+    arn, role = use
+    known = statements(subject.ask("kms", "get_key_policy", KeyId=arn, PolicyName="default")["Policy"])
+    root = f":iam::{arn.split(':')[4]}:root"
+    allowing = [name for each in known if each.get("Effect") == "Allow" for name in principals(each)]
+    is_open = any(name.endswith(root) or name == arn.split(":")[4] for name in allowing)
+    if not is_open and not may_name(known, role) and not is_granted(subject, arn, role):
+        message = (
+            f"the policy of the KMS key {arn} names neither the role {role!r} nor the account's root, so the role cannot use"
+            " it; allow the role there, or name another key"
+        )
+        yield Problem(path, message, "key-policy-closed")
+
+
+def is_granted(subject: Subject, key: str, role: str) -> bool:
+    """Return whether a grant of a key is for the role. Raises AwsError."""
+    grants = subject.ask("kms", "list_grants", KeyId=key).get("Grants", ())
+    return any(is_role(str(grant.get("GranteePrincipal", "")), role) for grant in grants)

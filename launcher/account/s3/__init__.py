@@ -1,1 +1,0 @@
-"""Checks of the data in S3: buckets, prefixes, manifests, sizes, storage classes."""
