@@ -56,7 +56,7 @@ CHECKS: tuple[Check, ...] = (
     Check("way to package index", s3_route.way_to_package_index),
     Check("EFS", file_systems.efs, file_systems.channels_of("EFS")),
     Check("EFS mount targets", file_systems.efs_mount_targets, file_systems.channels_of("EFS mount targets")),
-    Check("EFS policies", file_systems.efs_policies, file_systems.channels_of("EFS")),
+    Check("EFS policies", file_systems.efs_policies, file_systems.channels_of("EFS policies")),
     Check("FSx", file_systems.fsx, file_systems.channels_of("FSx")),
     Check("FSx network", file_systems.fsx_network, file_systems.channels_of("FSx network")),
 )

@@ -8,7 +8,7 @@ from math import ceil
 
 from launcher.advice.constants import VALUES
 from launcher.advice.facts import Advice, Estimate, Inventory, Use
-from launcher.advice.ways import WAYS
+from launcher.advice.ways import WAYS, is_file_system
 from launcher.console import counted, duration, human_bytes
 
 _EQUAL = 1.03  # ways within 3 % of the cheapest are equal, and the simplest is best
@@ -203,7 +203,7 @@ def _people(it: _Situation) -> Iterator[str]:
     changed = changed if changed < _NEW else 0
     if changed > _OFTEN and it.best.shards:
         yield f"{changed:.0%} of the objects changed in the last 30 days: reshard again after changes"
-    elif changed > _OFTEN and use.edited_in_place is None and place not in ("EFS", "FSxLustre"):
+    elif changed > _OFTEN and use.edited_in_place is None and not is_file_system(place):
         yield f"{changed:.0%} of the objects changed in the last 30 days: if people edit them in place, EFS suits them better"
     if use.edited_in_place:
         yield "files are edited in place, which needs a file system: EFS, or FSx for Lustre if it must be fast"
@@ -214,7 +214,7 @@ def _people(it: _Situation) -> Iterator[str]:
             if _is_home(it)
             else f"{shared}: tell them where they are from now on"
         )
-    elif place in ("EFS", "FSxLustre") and it.best.way == place:
+    elif is_file_system(place) and it.best.way == place:
         yield f"the data are on {place} already, so nothing is copied"
 
 

@@ -47,6 +47,11 @@ class Way:
 WAYS: dict[str, Way] = {name: Way(name, **fields) for name, fields in read_table(__file__, "ways").items()}
 
 
+def is_file_system(place: str) -> bool:
+    """Return whether data at a place are on a file system, which the job reaches in its VPC."""
+    return place in WAYS and WAYS[place].needs_vpc
+
+
 def problems_of(found: Estimate, inventory: Inventory, use: Use, known: Mapping[str, float]) -> Iterator[str]:
     """Yield a sentence for each reason why a way cannot be used; `known` are the constants of the model."""
     way, place = WAYS[found.way], inventory.place

@@ -30,7 +30,6 @@ from sagemaker_channels.tools.results import FILE, Results, summary, table
 from sagemaker_channels.tools.ways import WAYS, step_seconds, ways_of
 
 _POSITIVE = click.IntRange(min=1)
-_FILE_SYSTEMS = {"EFS": "efs", "FSxLustre": "fsx"}  # the channel's source -> the arrival
 _DROPPED = "training_job_name checkpoint_config metric_definitions container_entrypoint container_arguments"
 
 
@@ -237,10 +236,10 @@ def _arrivals(channels: Mapping[str, BaseChannel]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, channel in channels.items():
         values = channel.model_dump(mode="json", exclude_unset=True)
-        if channel.source in _FILE_SYSTEMS:
-            more = {_FILE_SYSTEMS[channel.source]: {**values, "source": channel.source}}
-        elif values.get("s3_uri") and values.get("s3_data_type", "S3Prefix") == "S3Prefix":
+        if values.get("s3_uri") and values.get("s3_data_type", "S3Prefix") == "S3Prefix":
             more = _of_prefix(values["s3_uri"])
+        elif "s3_uri" not in type(channel).model_fields and channel.MEASURED_AS:
+            more = {each: {**values, "source": channel.source} for each in channel.MEASURED_AS}
         else:
             what = f"channel {name!r} is neither a prefix in S3 nor a file system"
             raise InputError(f"{what}; measure the prefix of its objects")

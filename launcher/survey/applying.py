@@ -25,8 +25,6 @@ from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, channels_of
 from launcher.survey.findings import Findings, reshard_command
 
-_MODES = ("File", "FastFile", "Pipe")
-_EXAMPLES = {"EFS": "efs", "FSxLustre": "fsx-lustre"}
 _Way = tuple[str, str | None]  # way, and the style that it needs
 
 
@@ -75,7 +73,8 @@ def apply(file: Path, findings: Mapping[str, Findings]) -> list[str]:
 def _advised(found: Findings) -> _Way:
     assert found.advice is not None
     way = found.advice.best.way
-    return way, "map" if way == "S3Connector" and found.use.random_access else None
+    has_style = "style" in KINDS[_kind_of(way)].model_fields
+    return way, "map" if has_style and found.use.random_access else None
 
 
 def _present(channel: Channel, wanted: _Way) -> tuple[str | None, str | None]:
@@ -96,23 +95,29 @@ def _why_not(found: Findings) -> str | None:
         return f"reshard first (`{command}`), then write s3_uri: {output} and ask for advice again"
     if best.way == "S3Express":
         return "S3Express needs a directory bucket: copy the data there, write its s3_uri, and ask for advice again"
-    if best.way in _EXAMPLES and present != best.way:
+    kind = KINDS[_kind_of(best.way)]
+    if "file_system_id" in kind.model_fields and present != best.way:
         keys = "source, file_system_id, directory_path and vpc_config"
-        return f"{best.way} needs a file system that you create; write {keys} as in `launch --example {_EXAMPLES[best.way]}`"
+        return f"{best.way} needs a file system that you create; write {keys} as in `launch --example {kind.EXAMPLE}`"
     return None
 
 
 def _edited(text: str, name: str, present: str | None, way: str) -> tuple[str, list[str]]:
     """Return the text in which a channel has another way, and the keys that it lost."""
     removed: list[str] = []
-    here, kind = ("channels", name), "S3" if way in _MODES else way
-    if kind != ("S3" if present in _MODES else present):
+    here, kind = ("channels", name), _kind_of(way)
+    if present is None or kind != _kind_of(present):
         text = set_key(text, (*here, "source"), kind)
         for key in _keys_of_others(kind):
             if (shorter := drop_key(text, (*here, key))) != text:
                 text = shorter
                 removed.append(key)
-    return (set_key(text, (*here, "input_mode"), way) if way in _MODES else text), removed
+    return (set_key(text, (*here, "input_mode"), way) if way in KINDS[kind].PROVIDERS else text), removed
+
+
+def _kind_of(way: str) -> str:
+    """Return the `source` of the channels whose data arrive in a way; S3 for a way that is a place, such as S3Express."""
+    return next((source for source, kind in KINDS.items() if way in kind.WAYS), "S3")
 
 
 def _keys_of_others(kind: str) -> Iterator[str]:

@@ -18,7 +18,6 @@ from launcher.request.view import Entry
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location
 from launcher.spec.channels import KINDS
-from launcher.spec.channels.s3_connector import S3ConnectorChannel
 from sagemaker_channels import contract
 
 
@@ -60,8 +59,8 @@ def channels_of(subject: Subject, wanted: Collection[str] = ()) -> tuple[list[Ch
     for path, place in connectors(subject):
         name = str(path[1])
         written = (subject.draft.spec.channels or {})[name]
-        style = written.style if isinstance(written, S3ConnectorChannel) else None
-        found[name] = Channel(name, place, present="S3Connector", instances=hosts, style=style)
+        style = getattr(written, "style", None)
+        found[name] = Channel(name, place, present=written.WAYS[0], instances=hosts, style=style)
     if not found:
         raise InputError("the spec has no channels; add one: `channels: {train: s3://bucket/prefix/}`")
     for name in wanted:

@@ -1,7 +1,7 @@
 """The card of a storage kind: one class below `BaseChannel` in a file of its own, and one row of `KINDS`.
 
-The card holds everything that differs between kinds: its keys, its entry in a request, how a local run delivers it, and which
-account checks look at it. Request, schema, README, import, local run and account checks read the card; none of them names a kind.
+The card holds everything that differs between kinds: its keys, its entry in a request, how a local run delivers it, and what the
+account checks, `launch advise` and `launch measure` know of it. These read the card; none of them names a kind.
 tests/launcher/spec/test_channel_cards.py names what a new card lacks.
 """
 
@@ -27,6 +27,12 @@ class BaseChannel(Section, ABC):
     """Input mode -> the module in `launcher.local.providers` that delivers the channel in a local run."""
     ACCOUNT_CHECKS: ClassVar[tuple[str, ...]] = ()
     """Names of the account checks that look at the data."""
+    WAYS: ClassVar[tuple[str, ...]] = ()
+    """Ways in which the data can arrive, as `launch advise` compares them (`launcher.advice.ways`)."""
+    MEASURED_AS: ClassVar[tuple[str, ...]] = ()
+    """Channels of `launch measure` that read the data (`ARRIVALS` of `sagemaker_channels.tools.card`)."""
+    EXAMPLE: ClassVar[str] = ""
+    """The bundled spec that shows this kind: `launch --example NAME`."""
     WITHOUT: ClassVar[Mapping[str, str]] = {}
     """Name of an attribute above that is empty on purpose -> the reason."""
 

@@ -14,7 +14,10 @@ class DatasetChannel(BaseChannel):
         "DATA": "only SageMaker can read a dataset resource",
         "PROVIDERS": "only SageMaker can read a dataset resource",
         "ACCOUNT_CHECKS": "no check asks SageMaker about dataset resources",
+        "WAYS": "SageMaker reads it in its own way, so there is nothing to choose",
+        "MEASURED_AS": "only SageMaker can read a dataset resource",
     }
+    EXAMPLE = "serverless-dataset"
 
     source: Literal["Dataset"]
     dataset_arn: Text | None = None

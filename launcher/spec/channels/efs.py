@@ -32,6 +32,9 @@ class EFSChannel(FileSystemChannel):
     """A directory of an EFS file system."""
 
     DATA = "efs/<fs-id>/"
-    ACCOUNT_CHECKS = ("EFS", "EFS mount targets")
+    ACCOUNT_CHECKS = ("EFS", "EFS mount targets", "EFS policies")
+    WAYS = ("EFS",)
+    MEASURED_AS = ("efs",)
+    EXAMPLE = "efs"
 
     source: Literal["EFS"]

@@ -10,5 +10,8 @@ class FSxLustreChannel(FileSystemChannel):
 
     DATA = "fsx/<fs-id>/"
     ACCOUNT_CHECKS = ("FSx", "FSx network")
+    WAYS = ("FSxLustre",)
+    MEASURED_AS = ("fsx",)
+    EXAMPLE = "fsx-lustre"
 
     source: Literal["FSxLustre"]

@@ -35,6 +35,9 @@ class S3Channel(BaseChannel):
     DATA = "s3/<bucket>/..."
     PROVIDERS: ClassVar = {"File": "copied", "FastFile": "mounted", "Pipe": "fifo"}
     ACCOUNT_CHECKS = ("buckets", "prefixes", "manifests")
+    WAYS = tuple(PROVIDERS)
+    MEASURED_AS = ("file", "fast_file", "pipe")
+    EXAMPLE = "s3-file"
 
     source: Literal["S3"] = "S3"
     s3_uri: Text | None = None

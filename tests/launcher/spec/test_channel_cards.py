@@ -10,22 +10,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import channel_specs
 import launcher
+from account_world import CHANNELS
+from account_worlds import GOOD
 from launcher.account import CHECKS
 from launcher.account.run import subject_of
+from launcher.advice.ways import WAYS
 from launcher.aws.account import Account, AwsError
-from launcher.errors import SpecPath
+from launcher.errors import InputError, SpecPath
 from launcher.importing import from_request
 from launcher.parsing.parser import parse_spec
 from launcher.request.aws_model import shapes
-from launcher.spec.channels import KINDS, source_of_entry
+from launcher.spec.channels import KINDS, source_of, source_of_entry
 from launcher.spec.channels.base import BaseChannel
+from launcher.survey.channels import channels_of
+from launching import launch
 from sagemaker_channels import contract
+from sagemaker_channels.tools.card import ARRIVALS
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-CARD = ("MEMBER", "DATA", "PROVIDERS", "ACCOUNT_CHECKS")
+CARD = ("MEMBER", "DATA", "PROVIDERS", "ACCOUNT_CHECKS", "WAYS", "MEASURED_AS", "EXAMPLE")
 OF_ENTRY = set(shapes()["Channel"]["members"])
 every_kind = pytest.mark.parametrize("source", KINDS)
 
@@ -125,6 +132,42 @@ def test_every_named_account_check_asks_about_the_channel(source: str) -> None:
             asked |= {path[:2] for path, _ in subject.not_asked}
         names = {("channels", name) for _, name, _ in examples(source)}
         assert asked & names, f"{source}: the check {check!r} asks AWS nothing about a channel of this kind"
+
+
+@every_kind
+def test_good_world_of_the_account_checks_has_a_channel_of_the_kind(source: str) -> None:
+    """Those worlds must have no problem, and each check of the kind must have asked (tests/launcher/account)."""
+    if KINDS[source].ACCOUNT_CHECKS:
+        worlds = yaml.safe_load(GOOD)["channels"] | yaml.safe_load(CHANNELS.format(efs="fs-1", fsx="fs-2"))["channels"]
+        assert source in map(source_of, worlds.values()), f"add a channel of {source} to CHANNELS of account_world.py"
+
+
+@every_kind
+def test_advise_knows_the_kind(source: str) -> None:
+    kind = KINDS[source]
+    assert set(kind.WAYS) <= set(WAYS), f"add a row for each of {kind.WAYS} to launcher/advice/ways.yaml"
+    subject = subject_of(plan_of(kind.EXAMPLE), DeniedAccount(region="us-east-1"))
+    names = [name for spec, name, _ in examples(source) if spec == kind.EXAMPLE]
+    assert names, f"{source}: {kind.EXAMPLE} has no channel of this kind"
+    if kind.WAYS:
+        advised, _ = channels_of(subject, names)
+        assert {each.present for each in advised} <= set(kind.WAYS)
+    else:
+        with pytest.raises(InputError, match=kind.WITHOUT["WAYS"]):
+            channels_of(subject, names)
+
+
+@every_kind
+def test_measure_takes_the_kind(source: str) -> None:
+    kind = KINDS[source]
+    assert set(kind.MEASURED_AS) <= set(ARRIVALS), "launch measure reads the channels in ARRIVALS only"
+    name = next(name for spec, name, _ in examples(source) if spec == kind.EXAMPLE)
+    measured = launch("measure", str(channel_specs.path(kind.EXAMPLE)), name, "--dry-run", "--json")
+    if kind.MEASURED_AS:
+        assert measured.returncode == 0, measured.stderr
+        assert any(f'"{each}"' in measured.stdout.replace("\\", "") for each in kind.MEASURED_AS)
+    else:
+        assert f"channel {name!r} is neither a prefix in S3 nor a file system" in measured.stderr
 
 
 @every_kind
