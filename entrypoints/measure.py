@@ -2,7 +2,7 @@
 
     python entrypoints/measure.py --ways file,fast-file [--format tar] [--rounds 3] [--step 20ms]
 
-`launch measure` fills in the channels by which the samples arrive (sagemaker_channels/tools/card.py). Round 0 compares digests; the
+`launch measure` fills in the channels by which the samples arrive (sagemaker_channels/tools/ways.py). Round 0 compares digests; the
 others interleave the ways, so that a slow minute of the machine or the store meets all of them. After each run
 `output/data/measure.json` has what was measured so far. A way that is not installed or fails has the reason there. The options can
 be hyperparameters.
@@ -32,9 +32,8 @@ from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.formats import SHORT_NAMES, format_of
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.readers import mounted, s3
-from sagemaker_channels.tools.card import ARRIVALS, Source, Way
 from sagemaker_channels.tools.results import FILE, Results, mark_different, table
-from sagemaker_channels.tools.ways import WAYS, ways_of
+from sagemaker_channels.tools.ways import ARRIVALS, WAYS, Source, Way, ways_of
 
 _LOOK_SECONDS = 0.2  # between two looks at the memory of a run
 _MOST_SECONDS = 7200  # that a run may take: some libraries hang when their workers fork

@@ -25,9 +25,8 @@ from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.formats import SHORT_NAMES, format_of
-from sagemaker_channels.tools.card import Way
 from sagemaker_channels.tools.results import FILE, Results, summary, table
-from sagemaker_channels.tools.ways import WAYS, step_seconds, ways_of
+from sagemaker_channels.tools.ways import WAYS, Way, step_seconds, ways_of
 
 _POSITIVE = click.IntRange(min=1)
 _DROPPED = "training_job_name checkpoint_config metric_definitions container_entrypoint container_arguments"
@@ -209,7 +208,7 @@ def _check_step(step: str | None) -> None:
 
 
 def _of_prefix(uri: str) -> dict[str, dict[str, Any]]:
-    """Return the channels by which a prefix can arrive, by their names in sagemaker_channels.tools.card.ARRIVALS."""
+    """Return the channels by which a prefix can arrive, by their names in sagemaker_channels.tools.ways.ARRIVALS."""
     modes = {"file": "File", "fast_file": "FastFile", "pipe": "Pipe"}
     return {
         **{name: {"s3_uri": uri, "input_mode": mode} for name, mode in modes.items()},

@@ -22,7 +22,6 @@ from launcher.console import say
 from launcher.errors import InputError, RefusedError
 from launcher.quantities import bytes_of
 from launcher.s3.uri import parse_s3_uri
-from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import format_of
 
@@ -176,6 +175,7 @@ def _between_folders(
     source: str, output: str, shards: SimpleNamespace, content_type: str | None, *, as_json: bool
 ) -> int:
     """Write the shards of a folder in this process, without a job."""
+    from sagemaker_channels.epoch.channel import find_channel
     from sagemaker_channels.job.environment import load_environment
     from sagemaker_channels.tools.reshard_channel import reason, reshard
 
@@ -186,15 +186,12 @@ def _between_folders(
     wanted = Namespace(output=output, format=shards.format, shard_bytes=shards.shard_size, source=source)
     wanted.sidecars, wanted.seed = shards.sidecars or "", shards.shuffle_seed
     with TemporaryDirectory(prefix="launch-") as root:
-        config = Path(root, contract.CONFIG_DIR, contract.INPUT_DATA_CONFIG_FILE)
-        config.parent.mkdir(parents=True)
-        config.write_text(json.dumps({name: {"ContentType": content_type} for name in folders}))
-        Path(root, contract.DATA_DIR).mkdir(parents=True)
-        for name, folder in folders.items():
-            Path(root, contract.DATA_DIR, name).symlink_to(folder)
+        empty = load_environment(root, {})
+        found = {name: find_channel(empty, folder) for name, folder in folders.items()}
+        channels = {name: replace(each, name=name, content_type=content_type) for name, each in found.items()}
         try:
             with redirect_stdout(sys.stderr) if as_json else nullcontext():
-                reshard(wanted, load_environment(root, {}))
+                reshard(wanted, replace(empty, channels=channels))
         except (ChannelError, ImportError, OSError) as error:
             raise RefusedError(reason(error, output)) from None
     if as_json:

@@ -23,8 +23,18 @@ from typing import Any
 
 import measure
 from launcher.local.mounts.programs import TOOLS, MountFailedError, View, mounted
-from sagemaker_channels.tools.card import FOLDERS, Need, Source, Way
-from sagemaker_channels.tools.ways import CONNECTOR, WAYS, WEBDATASET, Opener, plain_files, web_dataset
+from sagemaker_channels.tools.ways import (
+    CONNECTOR,
+    FOLDERS,
+    WAYS,
+    WEBDATASET,
+    Need,
+    Opener,
+    Source,
+    Way,
+    plain_files,
+    web_dataset,
+)
 
 BOTO3 = Need("boto3", "pip install boto3")
 S3FS = Need("s3fs", "pip install s3fs")

@@ -32,10 +32,9 @@ import channel_specs
 from launcher.code.archive import SCRIPTS
 from sagemaker_channels import contract
 from sagemaker_channels.formats import format_of
-from sagemaker_channels.tools.card import plain
 from sagemaker_channels.tools.results import FILE as RESULTS
 from sagemaker_channels.tools.results import summary
-from sagemaker_channels.tools.ways import REMOVED
+from sagemaker_channels.tools.ways import REMOVED, plain
 
 FILE = Path(__file__).with_name("ways.json")
 BEGIN, END = "<!-- ways: made by `make measure` -->\n", "<!-- end of the ways -->"

@@ -1,4 +1,4 @@
-"""Where checkpoints are stored: a folder, or a prefix in S3. Both have the same methods, and names are relative to them.
+"""Where checkpoints and shards are stored: a folder, or a prefix in S3. Both have the same methods, and names are relative to them.
 
 A file or object appears whole: SageMaker copies the files of /opt/ml/checkpoints also while they are written.
 """
@@ -42,6 +42,13 @@ class Folder:
     def open(self, name: str) -> Any:
         """Return a context of a file to seek and read in. Raises FileNotFoundError."""
         return (self._path / name).open("rb")
+
+    def content(self, name: str) -> bytes | None:
+        """Return the bytes of a small file; None if there is none."""
+        try:
+            return (self._path / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def write(self, name: str, write: Callable[[Any], object]) -> None:
         """Store durably what `write` writes to its argument, a stream.
@@ -105,6 +112,13 @@ class Bucket:
                 yield SeekableFile(next(streams), None, at_once=False)
         except MissingError as error:
             raise FileNotFoundError(errno.ENOENT, f"there is no such object: {error}", f"{self}/{name}") from error
+
+    def content(self, name: str) -> bytes | None:
+        """See Folder; by one request, so all of it is of one version. Raises ChannelError."""
+        try:
+            return s3_client.content(self._bucket, self._prefix + name)
+        except MissingError:
+            return None
 
     def write(self, name: str, write: Callable[[Any], object]) -> None:
         """See Folder; `write` is called again after a transient error."""

@@ -46,6 +46,17 @@ def read_lst(file: str | os.PathLike[str]) -> dict[str, Line]:
     return lines
 
 
+def read_lists(folder: Path) -> dict[str, Line]:
+    """Return the lines of all lists below a folder, by path. Raises ChannelError also for a path in two of them."""
+    lines: dict[str, Line] = {}
+    for file in sorted(folder.rglob("*.lst")):
+        found = read_lst(file)
+        if twice := lines.keys() & found.keys():
+            raise ChannelError(f"{file}: {min(twice)!r} is in another list, too", remedy="remove one of its lines")
+        lines |= found
+    return lines
+
+
 def parse_lst(data: bytes, name: str) -> tuple[dict[str, Line], list[str]]:
     """Return the well-formed lines of a list by path, in the list's order, and a message for each of the others.
 

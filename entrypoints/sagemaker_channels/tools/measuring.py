@@ -19,8 +19,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.samples.digest import Tally
-from sagemaker_channels.tools.card import Source, Way, plain
-from sagemaker_channels.tools.ways import Opener, step_seconds
+from sagemaker_channels.tools.ways import Opener, Source, Way, plain, step_seconds
 
 Step = Callable[[Any], object]
 

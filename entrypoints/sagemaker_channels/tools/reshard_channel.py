@@ -26,7 +26,7 @@ from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.readers import mounted, reader_of, s3
-from sagemaker_channels.samples.lst import Line, parse_lst
+from sagemaker_channels.samples.lst import read_lists
 from sagemaker_channels.tools.fitting import LABELLED, NAMED
 from sagemaker_channels.tools.resharding import Target, finish, write_host
 from sagemaker_channels.tools.sidecars import FORMAT, Sidecars
@@ -52,7 +52,10 @@ def reshard(options: argparse.Namespace, environment: Environment) -> None:
         ChannelError: Something cannot be read or written.
     """
     channel = find_channel(environment, "data")
-    lines, digests = _labels(environment.channels.get("labels"))
+    labels = environment.channels.get("labels")
+    lines = None if labels is None else read_lists(labels.path)
+    lists = [] if labels is None else sorted(labels.path.rglob("*.lst"))
+    digests = {f"labels {file.name}": sha256(file.read_bytes()).hexdigest()[:16] for file in lists}
     read = format_of(channel.content_type).name
     endings = frozenset(filter(None, re.split(r"[\s,.]+", options.sidecars)))
     labelled = lines is not None or endings or read in LABELLED.values()
@@ -88,25 +91,6 @@ def _listed(channel: Channel, source: str) -> Sequence[Listed]:
         return s3.objects(replace(channel, s3_uri=source))
     found = [(path, (channel.path / path).stat()) for path in mounted.objects(channel)]
     return [Listed(path, state.st_size, state.st_mtime_ns) for path, state in found]
-
-
-def _labels(channel: Channel | None) -> tuple[dict[str, Line] | None, dict[str, str]]:
-    """Return the lines of all lists, and the lists' digests. Raises ChannelError if two lists have the same image."""
-    if channel is None:
-        return None, {}
-    lines: dict[str, Line] = {}
-    digests = {}
-    for name in mounted.objects(channel):
-        if name.endswith(".lst"):
-            data = (channel.path / name).read_bytes()
-            found, problems = parse_lst(data, name)
-            if problems:
-                raise ChannelError(problems[0])
-            if twice := lines.keys() & found.keys():
-                raise ChannelError(f"{name}: {min(twice)!r} is in another list, too", remedy="remove one of its lines")
-            lines |= found
-            digests[f"labels {name}"] = sha256(data).hexdigest()[:16]
-    return lines, digests
 
 
 def _joined(channel: Channel, endings: frozenset[str], placement: Placement, reading: Reading) -> Samples:

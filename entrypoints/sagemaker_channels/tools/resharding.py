@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from sagemaker_channels.checkpointing.place import Bucket, Folder
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.fetching.background import in_background
@@ -35,7 +36,6 @@ from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.samples.digest import MODULUS, Tally
 from sagemaker_channels.samples.lst import Line, line_of
 from sagemaker_channels.tools.fitting import fitted
-from sagemaker_channels.tools.shard_store import Folder, Prefix, store_of
 
 _REPORT_SECONDS = 30.0  # between lines about an incomplete shard
 
@@ -56,18 +56,13 @@ class Target:
     objects: Callable[[], Sequence[Listed]] | None = None  # lists the channel's objects, those of other hosts too
 
     @property
-    def store(self) -> Prefix | Folder:
+    def store(self) -> Bucket | Folder:
         """What is at `uri`."""
-        return store_of(self.uri)
+        return Bucket(self.uri) if self.uri.startswith("s3://") else Folder(self.uri)
 
-    @property
-    def progress(self) -> str:
-        """The name of this host's progress."""
-        return _progress_of(self.host)
-
-    def read(self, name: str) -> Any:
-        """Return the value of a JSON object; None if there is none."""
-        data = self.store.content(name)
+    def read(self, host: int) -> Any:
+        """Return the progress of a host; None if there is none."""
+        data = self.store.content(_progress_of(host))
         return None if data is None else json.loads(data)
 
     def write(self, name: str, value: Any) -> None:
@@ -75,9 +70,14 @@ class Target:
         data = (json.dumps(value, indent=1) + "\n").encode()
         self.store.write(name, lambda stream: stream.write(data))
 
+    def save(self, progress: Progress) -> None:
+        """Replace the progress of this host."""
+        self.write(_progress_of(self.host), asdict(progress))
+
     def shards(self) -> dict[str, int]:
-        """Return the sizes of all objects below `shards/`, by name."""
-        return self.store.sizes("shards")
+        """Return the sizes of the shards by name, without those that an interrupted run has left unfinished."""
+        found = ((*path.partition("shards/"), size) for path, size in self.store.sizes().items())
+        return {name: size for folder, below, name, size in found if below and not folder and name[0] != "."}
 
 
 @dataclass
@@ -130,14 +130,14 @@ def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | Non
                 storing.result()
             if not first:
                 progress.complete, progress.state = True, state
-                target.write(target.progress, asdict(progress))
+                target.save(progress)
                 return
             storing = in_background(partial(_store, file, name, tally, state, target, progress), "shard")
 
 
 def _begin(samples: Samples, target: Target) -> Progress:
     """Return the progress of an earlier run, at which the samples then continue, or that of a new run."""
-    found = target.read(target.progress)
+    found = target.read(target.host)
     remedy = "write to an empty prefix, or remove everything below this one"
     # A list that the earlier run did not have may have the labels of further objects.
     for name, value in found["settings"].items() if found else ():
@@ -162,7 +162,7 @@ def _begin(samples: Samples, target: Target) -> Progress:
         samples.load_state_dict(progress.state)
         say(f"{target.uri}: continues after {_counted(len(progress.shards))} of an earlier run")
     else:
-        target.write(target.progress, asdict(progress))  # S3 refuses now what it would refuse later
+        target.save(progress)  # S3 refuses now what it would refuse later
     return progress
 
 
@@ -185,7 +185,7 @@ def _store(file: Path, shard: str, tally: Tally, state: dict[str, Any], target: 
 
     target.store.write(f"shards/{name}", write)
     stored = Tally()
-    with target.store.opened(f"shards/{name}") as stream:
+    with target.store.open(f"shards/{name}") as stream:
         for sample in writer_of(target.format).split(stream, f"shards/{name}"):
             stored.add(sample)
     if stored != tally:
@@ -197,7 +197,7 @@ def _store(file: Path, shard: str, tally: Tally, state: dict[str, Any], target: 
     size = file.stat().st_size
     progress.shards.append({"name": name, "count": tally.count, "bytes": size, "digest": tally.hex})
     progress.state = state
-    target.write(target.progress, asdict(progress))
+    target.save(progress)
     say(f"shards/{name}: {tally.count:,} samples, {size / 1e6:,.1f} MB, digest {tally.hex[:16]}")
 
 
@@ -207,7 +207,7 @@ def finish(target: Target) -> dict[str, Any] | None:
     Raises:
         ChannelError: The objects below `shards/` are not those that the hosts wrote.
     """
-    found = [target.read(_progress_of(host)) for host in range(target.hosts)]
+    found = [target.read(host) for host in range(target.hosts)]
     if not all(each and each["complete"] for each in found):
         say(f"{target.uri}: this host is complete; the last one writes the index")
         return None

@@ -30,7 +30,7 @@ class BaseChannel(Section, ABC):
     WAYS: ClassVar[tuple[str, ...]] = ()
     """Ways in which the data can arrive, as `launch advise` compares them (`launcher.advice.ways`)."""
     MEASURED_AS: ClassVar[tuple[str, ...]] = ()
-    """Channels of `launch measure` that read the data (`ARRIVALS` of `sagemaker_channels.tools.card`)."""
+    """Channels of `launch measure` that read the data (`ARRIVALS` of `sagemaker_channels.tools.ways`)."""
     EXAMPLE: ClassVar[str] = ""
     """The bundled spec that shows this kind: `launch --example NAME`."""
     WITHOUT: ClassVar[Mapping[str, str]] = {}

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from delivered_channels import job
 from measure import main, progress
 from sagemaker_channels.errors import ConfigError
-from sagemaker_channels.tools.card import Need, Source, Way
 from sagemaker_channels.tools.measuring import intervals, measure, step_of
 from sagemaker_channels.tools.results import mark_different, summary, table
-from sagemaker_channels.tools.ways import WAYS, ways_of
+from sagemaker_channels.tools.ways import WAYS, Need, Source, Way, ways_of
 
 
 def run(name: str, seconds: float, samples: int = 100) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from delivered_channels import CHANNELS, PAIRS, feed, recordio_of, tally, tar_of
 from delivered_channels import config as write_config
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.tools.card import ARRIVALS, Source, Way
 from sagemaker_channels.tools.measuring import batches_of, digest
-from sagemaker_channels.tools.ways import REMOVED, WAYS
+from sagemaker_channels.tools.ways import ARRIVALS, REMOVED, WAYS, Source, Way
 from served_bucket import served_bucket
 
 EVERY = {**WAYS, **FURTHER}

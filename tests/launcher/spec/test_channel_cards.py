@@ -29,7 +29,7 @@ from launcher.spec.channels.base import BaseChannel
 from launcher.survey.channels import channels_of
 from launching import launch
 from sagemaker_channels import contract
-from sagemaker_channels.tools.card import ARRIVALS
+from sagemaker_channels.tools.ways import ARRIVALS
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CARD = ("MEMBER", "DATA", "PROVIDERS", "ACCOUNT_CHECKS", "WAYS", "MEASURED_AS", "EXAMPLE")
