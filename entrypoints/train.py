@@ -72,7 +72,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--image-mode", default="RGB", choices=["L", "RGB"], help="L: grey")
     add("--image-size", type=positive, help="pixels of width and height; default: each image keeps its size")
     add("--model", metavar="MODULE:FACTORY", help="returns the module to train for num_classes; default: a small CNN")
-    add("--lines-without-image", default="error", choices=["error", "ignore"], help="ignore: to try some images")
     add("--compare-channel", help="a channel that must hold the same samples as train, by digest")
     return parser.parse_args([re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), x) for x in arguments])
 
@@ -87,14 +86,13 @@ class Training:
 
     def __init__(self, options: argparse.Namespace, environment: Environment, device: torch.device) -> None:
         self.options, self.environment, self.device = options, environment, device
-        self.lists: dict[str, parts.Reads] = {}  # by channel
-        self.compared: dict[str, parts.Reads] = {}
+        self.compared: dict[str, parts.Reads] = {}  # by channel
         shuffle = {"seed": options.seed, "block": options.shuffle_block} if options.shuffle_block else {}
         form = parts.Form(options.image_mode, options.image_size)
         self.channels = {}
         for name in ("train", "validation", "test"):
             if name == "train" or name in environment.channels:
-                lines, self.lists[f"{name}_lst"] = parts.read_lines(environment, f"{name}_lst")
+                lines = parts.read_lines(environment, f"{name}_lst")
                 loading = {"batch_size": options.batch_size, "threads": options.num_workers}
                 loading |= shuffle if name == "train" else {}
                 self.channels[name] = parts.ImageChannel(environment, name, lines, form, **loading)
@@ -238,16 +236,14 @@ class Training:
         every: Score = total(score)
         lines, images = len(self.channels[name].lines), every.read.count
         # A local run on some of each channel's objects has lists with more lines.
-        is_part = self.options.lines_without_image == "ignore" or SAMPLE_VARIABLE in os.environ
-        if images > lines or (images < lines and not is_part):
+        if images > lines or (images < lines and SAMPLE_VARIABLE not in os.environ):
             what = f"channel {name!r} has {images:,} images, and its list '{name}_lst' {lines:,} lines"
             raise ChannelError(what, remedy="correct the list or the images: `launch lst check` names them")
         return every
 
     def write(self, tested: Mapping[str, float]) -> None:
         """Write the model and the metrics, and print what was read of each channel."""
-        images = {name: channel.reads for name, channel in self.channels.items()}
-        reads = {**images, **self.compared, **self.lists}
+        reads = {name: channel.reads for name, channel in self.channels.items()} | self.compared
         metrics = {"epochs": self.history, "test": tested, "channels": parts.table(self.environment, reads)}
         if rank() != 0:
             return

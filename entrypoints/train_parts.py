@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from io import BytesIO
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from sagemaker_channels import ChannelDataset, ChannelError, Environment, Thread
 from sagemaker_channels.epoch.channel import find_channel
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.samples.digest import Tally
-from sagemaker_channels.samples.lst import Line, line_of, read_lst, sample_paths
+from sagemaker_channels.samples.lst import Line, line_of, read_lists, sample_paths
 
 stop = threading.Event()  # set by SIGTERM, with which SageMaker stops a job or takes a spot instance back in 120 s
 # Images (n, bands, height, width) from 0 to 1, their classes (n,), and what was read for them.
@@ -142,34 +142,26 @@ class Form:
         return len(self.mode)
 
 
-def read_lines(environment: Environment, name: str) -> tuple[dict[str, Line], Reads]:
-    """Return the lines of all `.lst` files of a channel by the path of the image, and what was read; each line has one class.
+def read_lines(environment: Environment, name: str) -> dict[str, Line]:
+    """Return the lines of all `.lst` files of a channel by the path of the image; each line has one class.
 
     Raises:
         ChannelError: The channel does not arrive as files or has no lines, a label is not a class, or a path is listed twice.
     """
-    channel, lines, size = find_channel(environment, name), dict[str, Line](), 0
+    channel = find_channel(environment, name)
     if channel.mode not in ("File", "FastFile"):
         what = f"channel {name!r} has input_mode {channel.mode}, but lists are read as files"
         raise ChannelError(what, remedy="use input_mode: File, EFS or FSx")
-    for file in sorted(channel.path.rglob("*.lst")):
-        found = read_lst(file)
-        if twice := lines.keys() & found.keys():
-            what = f"{min(twice)!r} is in another list of channel {name!r}, too"
-            raise ChannelError(f"{file}: {what}", remedy="remove one line")
-        for line in found.values():
-            if len(line.labels) != 1 or line.labels[0] < 0 or line.labels[0] % 1:
-                shown = ", ".join(f"{label:g}" for label in line.labels)
-                raise ChannelError(
-                    f"{file}: the label of {line.path!r} is {shown}", remedy="expected one class, an integer >= 0"
-                )
-        lines |= found
-        size += file.stat().st_size
+    lines = read_lists(channel.path)
+    for line in lines.values():
+        if len(line.labels) != 1 or line.labels[0] < 0 or line.labels[0] % 1:
+            shown = ", ".join(f"{label:g}" for label in line.labels)
+            what, remedy = f"the label of {line.path!r} is {shown}", "expected one class, an integer >= 0"
+            raise ChannelError(what, channel=name, remedy=remedy)
     if not lines:
-        raise ChannelError(
-            f"no .lst file in {channel.path} has lines", channel=name, remedy="name the folder of the list"
-        )
-    return lines, Reads(Tally(len(lines), size) if rank() == 0 else Tally(), passes=1)  # all ranks read the same
+        what = f"no .lst file in {channel.path} has lines"
+        raise ChannelError(what, channel=name, remedy="name the folder of the list")
+    return lines
 
 
 class ImageChannel:
@@ -186,12 +178,12 @@ class ImageChannel:
     def __init__(
         self, environment: Environment, name: str, lines: Mapping[str, Line], form: Form, **loading: int
     ) -> None:
-        self.channel, self.lines, self.reads = find_channel(environment, name), lines, Reads()
+        self.channel, self.lines, self.form, self.reads = find_channel(environment, name), lines, form, Reads()
         size, threads = loading.pop("batch_size"), loading.pop("threads")
         order: Any = loading
         dataset = ChannelDataset(name, environment=environment, **order)
         # Decoders release the GIL, so threads are faster than worker processes.
-        self.loader = ThreadLoader(dataset, size, num_workers=threads, collate_fn=Collate(name, lines, form))
+        self.loader = ThreadLoader(dataset, size, num_workers=threads, collate_fn=self.batch_of)
 
     @property
     def classes(self) -> int:
@@ -213,22 +205,14 @@ class ImageChannel:
         finally:
             reads.seconds += time.monotonic() - began
 
-
-@dataclass(frozen=True)
-class Collate:
-    """Make a batch of samples of a channel: join the labels, decode the images, count what was read."""
-
-    channel: str
-    lines: Mapping[str, Line]
-    form: Form
-
-    def __call__(self, samples: Sequence[Sample]) -> Batch:
-        tally, images, classes = Tally(), [], []
+    def batch_of(self, samples: Sequence[Sample]) -> Batch:
+        """Return samples as a batch: join the labels, decode the images, count what was read."""
+        name, tally, images, classes = self.channel.name, Tally(), [], []
         for sample in samples:
             try:
                 line = line_of(sample, self.lines)
             except ChannelError as error:
-                raise ChannelError(f"channel {self.channel!r} and its list '{self.channel}_lst': {error}") from None
+                raise ChannelError(f"channel {name!r} and its list '{name}_lst': {error}") from None
             fields = [field for field in sample if field != KEY]  # of a tar's group, the list names one
             images.append(self._decoded(sample[fields[sample_paths(sample).index(line.path)]], line.path))
             classes.append(int(line.labels[0]))
@@ -236,7 +220,7 @@ class Collate:
             if images[-1].shape != images[0].shape:
                 height, width = images[-1].shape[1:]
                 what = f"image {line.path!r} has {width} x {height} pixels, unlike others of its batch; set image-size"
-                raise ChannelError(what, channel=self.channel)
+                raise ChannelError(what, channel=name)
         return torch.stack(images), torch.tensor(classes), tally
 
     def _decoded(self, data: bytes, path: str) -> torch.Tensor:
@@ -245,7 +229,7 @@ class Collate:
                 image = file.convert(self.form.mode)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             what = f"image {path!r} of {len(data)} bytes cannot be decoded: {error}"
-            raise ChannelError(what, channel=self.channel) from None
+            raise ChannelError(what, channel=self.channel.name) from None
         if self.form.size is not None:
             image = image.resize((self.form.size, self.form.size), Image.Resampling.BILINEAR)
         pixels = np.asarray(image, dtype=np.float32) / 255
@@ -272,9 +256,10 @@ def build_model(factory: str | None, bands: int, classes: int) -> nn.Module:
     """
     if factory is None:
         return small_cnn(bands, classes)
-    module, _, name = factory.partition(":")
     try:
-        make: Any = getattr(importlib.import_module(module), name)
+        make: Any = resolve_name(factory)
+        if ":" not in factory:
+            raise ValueError("has no function")
     except (ImportError, AttributeError, ValueError) as error:
         remedy = "write package.module:function, from your code or an installed package"
         raise ImportError(f"model {factory!r}: {error}; {remedy}") from error

@@ -57,7 +57,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
 
 
 def channel_of(environment: Environment, form: Form = GREY, name: str = "train", **loading: int) -> ImageChannel:
-    lines, _ = read_lines(environment, "tar_lst" if name == "tar" else "lst")
+    lines = read_lines(environment, "tar_lst" if name == "tar" else "lst")
     return ImageChannel(environment, name, lines, form, **{"batch_size": 16, "threads": 1, **loading})
 
 

@@ -46,7 +46,7 @@ def test_training_learns_and_writes_model_and_metrics(
         *_, last = re.findall(str(definition.regex), log)
         value = {**metrics["epochs"][-1], **metrics["test"]}[name]
         assert float(last) == pytest.approx(value, abs=1e-4), name
-    for channel, count in (("train", 90), ("validation", 30), ("test", 20), ("validation_lst", 30)):
+    for channel, count in (("train", 90), ("validation", 30), ("test", 20)):
         assert re.search(rf"^  {channel} +File +{count} ", log, re.MULTILINE), log
 
 

@@ -28,9 +28,8 @@ def test_several_lists_are_read_as_one(environment: Environment) -> None:
     write(environment, "b.lst", "0\t3.0\tb/1.png\n")
     write(environment, "more/a.lst", "7\t0\ta.png\n8\t11\t./c.png\n")
     write(environment, "notes.txt", "no list")
-    lines, reads = read_lines(environment, "lists")
+    lines = read_lines(environment, "lists")
     assert {path: line.labels for path, line in lines.items()} == {"b/1.png": (3,), "a.png": (0,), "c.png": (11,)}
-    assert (reads.last.count, reads.last.bytes) == (3, 14 + 10 + 13)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_list_without_one_class_per_image_is_refused(environment: Environment, t
 def test_path_in_two_lists_is_refused(environment: Environment) -> None:
     write(environment, "a.lst", "1\t1\tx.png\n")
     write(environment, "b.lst", "1\t2\tx.png\n")
-    with pytest.raises(ChannelError, match=r"b.lst: 'x.png' is in another list of channel 'lists', too"):
+    with pytest.raises(ChannelError, match=r"b.lst: 'x.png' is in another list, too"):
         read_lines(environment, "lists")
 
 
