@@ -35,7 +35,6 @@ class Inventory:
     changed: float | None = None  # share of the objects changed in the last 30 days: 0 to 1
     storage_classes: Mapping[str, int] = field(default_factory=dict)  # objects by class: STANDARD, GLACIER, ...
     place: str = "S3"  # where the data is now: S3, S3Express, EFS or FSxLustre
-    region: str | None = None
     is_complete: bool = True  # False: the listing ended early, and the numbers are the least there is
     unknown: tuple[str, ...] = ()
     """Facts that could not be found, each a sentence that says how to find out."""
@@ -107,7 +106,7 @@ class Estimate:
     requests: int  # GET and LIST of the whole job, all instances
     requests_usd: float | None
     instance_usd: float | None  # of the job
-    storage_usd_month: float | None  # beyond what the data cost where they are now; None if a price is unknown
+    storage_usd_month: float  # beyond what the data cost where they are now
     prepare_s: float = 0.0  # once, before the first job: resharding, importing metadata
     break_even_jobs: float | None = None
     """Jobs (a month, for storage that costs; in all, for what is prepared once) from which the way pays, against the faster of

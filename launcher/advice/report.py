@@ -1,16 +1,13 @@
-"""Advice as text, as data for programs and as a picture."""
+"""Advice as text, and as data for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from launcher.advice.facts import Advice, Estimate, Inventory, Use
-from launcher.advice.ways import WAYS
 from launcher.console import counted, duration, human_bytes
-from launcher.plot import new_figure, save
 
 _TITLES = ("way", "start", "first batch", "epoch", "waits", "whole job", "disk", "memory", "requests", "job", "a month")
 _SHOWN_WAYS = 12
@@ -28,8 +25,6 @@ def advice_as_text(advice: Advice, command: str | None) -> Iterator[str]:
     for problems in dict.fromkeys(each.problems for each in advice.estimates if each.problems):
         names = ", ".join(each.name.replace(",", "") for each in advice.estimates if each.problems == problems)
         yield f"  not {names}: {'; '.join(problems)}"
-    for name in dict.fromkeys(each.way for each in shown if not WAYS[each.way].is_advised):
-        yield f"  {name} is shown to compare, never advised: nothing is published about it with SageMaker"
     yield f"advice: {described(advice.best)}"
     yield from [f"  first: {command}"] if command else []
     yield from (f"  {each}" for each in advice.reasons)
@@ -52,13 +47,9 @@ def _row(found: Estimate) -> tuple[str, ...]:
     start, first, epoch, job = map(duration, (found.start_s, found.first_batch_s, found.epoch_s, found.job_s))
     waits = "?" if found.wait_share is None else f"{found.wait_share:.0%}"
     disk, memory = (human_bytes(each) if each else "-" for each in (found.disk_bytes, found.memory_bytes))
-    usd = None if found.instance_usd is None else found.instance_usd + (found.requests_usd or 0)
-    prices = _dollars(usd), _dollars(found.storage_usd_month)
-    return (found.name, start, first, epoch, waits, job, disk, memory, f"{found.requests:,}", *prices)
-
-
-def _dollars(usd: float | None) -> str:
-    return "?" if usd is None else f"${usd:,.2f}" if usd else "-"
+    usd = "?" if found.instance_usd is None else f"${found.instance_usd + (found.requests_usd or 0):,.2f}"
+    month = f"${found.storage_usd_month:,.2f}" if found.storage_usd_month else "-"
+    return (found.name, start, first, epoch, waits, job, disk, memory, f"{found.requests:,}", usd, month)
 
 
 def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
@@ -73,8 +64,7 @@ def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
         when = f"{inventory.oldest:%Y-%m-%d} to {inventory.newest:%Y-%m-%d}"
         yield f"  changed: {when}, {inventory.changed:.0%} in the last 30 days"
     classes = ", ".join(f"{name} {count:,}" for name, count in inventory.storage_classes.items())
-    place = " in ".join(each for each in (inventory.place, inventory.region) if each)
-    yield f"  stored: {place}{f' ({classes})' if classes else ''}"
+    yield f"  stored: {inventory.place}{f' ({classes})' if classes else ''}"
     share = inventory.bytes / (use.instances if use.sharded else 1)
     for what, room in (("disk", use.disk_bytes), ("memory", use.memory_bytes)):
         if room:
@@ -85,35 +75,10 @@ def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
 def advice_as_data(advice: Advice) -> dict[str, Any]:
     """Return advice for `--json`."""
     estimates = [_as_data(each) for each in advice.estimates]
-    about = {
-        "is_present_good_enough": advice.is_present_good_enough,
-        "reasons": advice.reasons,
-        "unknown": advice.unknown,
-    }
     runner_up = None if advice.runner_up is None else _as_data(advice.runner_up)
+    about = {name: getattr(advice, name) for name in ("is_present_good_enough", "reasons", "unknown")}
     return {"best": _as_data(advice.best), "runner_up": runner_up, **about, "estimates": estimates}
 
 
 def _as_data(found: Estimate) -> dict[str, Any]:
     return {"name": found.name, **asdict(found), "shards": found.shards and found.shards._asdict()}
-
-
-def draw(advice: Mapping[str, Advice], file: Path) -> None:
-    """Draw a bar for each way of each channel: start, first batch and epochs. Raises RefusedError if that cannot be written."""
-    shown = {name: [way for way in each.estimates if not way.problems][:_SHOWN_WAYS] for name, each in advice.items()}
-    heights = [len(ways) + 2 for ways in shown.values()]
-    figure = new_figure(9, 1 + 0.35 * sum(heights))
-    panels = figure.subplots(len(shown), squeeze=False, height_ratios=heights).ravel()
-    for axes, (name, ways) in zip(panels, shown.items(), strict=True):
-        names = [each.name for each in ways]
-        starts, firsts = [each.start_s for each in ways], [each.start_s + each.first_batch_s for each in ways]
-        axes.barh(names, starts, label="start")
-        axes.barh(names, [each.first_batch_s for each in ways], left=starts, label="first batch")
-        axes.barh(
-            names, [max(each.job_s - at, 0) for each, at in zip(ways, firsts, strict=True)], left=firsts, label="epochs"
-        )
-        axes.invert_yaxis()
-        axes.set_title(f"{name}: the advice is {advice[name].best.name}")
-        axes.set_xlabel("seconds of a job, by estimate")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
-    save(figure, file)

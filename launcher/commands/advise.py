@@ -11,7 +11,7 @@ import click
 
 from launcher.advice.facts import ANSWERS, Observed, Use
 from launcher.commands import options
-from launcher.console import Console, print_line, say, shown_path
+from launcher.console import Console, print_line, say
 from launcher.errors import InputError, RefusedError
 from launcher.lists.files import is_s3
 from launcher.s3.uri import S3Location, parse_s3_uri
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from launcher.aws.account import Account
     from launcher.survey.channels import Channel
     from launcher.survey.findings import Findings
-
-_INTERRUPTED = 130
 
 
 @options.command("advise", "advise job.yaml --use epochs=10")
@@ -65,8 +63,6 @@ _INTERRUPTED = 130
         metavar="NAME=PATH",
         help="With --local: the folder that a channel reads; without --data, only these are looked at. Repeatable.",
     ),
-    options.flag("--apply", help="Write the advice into SPEC; its comments and formatting stay."),
-    options.plot_option("Draw the ways"),
     options.json_option,
 )
 @options.spec_options
@@ -77,11 +73,9 @@ def advise(asked: SimpleNamespace, reading: options.SpecOptions, where: options.
     The ways are File, FastFile, Pipe, EFS, FSx and the S3 Connector. This looks at the data of each CHANNEL of SPEC (all by
     default), of s3://bucket/prefix or of a folder of this machine, and at the jobs of the last 90 days that read them; estimates
     what each way would take (start, first batch, epoch, whole job, disk, memory, requests, price), also after resharding; and
-    recommends one, with reasons. Times and prices are estimates. Nothing is changed, except SPEC by --apply.
+    recommends one, with reasons. Times and prices are estimates, and nothing is changed.
     """
     _check(asked, reading)
-    from launcher.advice.report import draw
-
     found, errors = _look(asked, reading, where)
     if asked.as_json:
         data = {each.channel.name: each.as_data() for each in found}
@@ -89,21 +83,7 @@ def advise(asked: SimpleNamespace, reading: options.SpecOptions, where: options.
         options.print_json(data)
     for error in errors.values():
         say(f"error: {error}", "red")
-    advice = {each.channel.name: each.advice for each in found if each.advice}
-    if asked.plot and advice:
-        draw(advice, asked.plot)
-        say(f"plot {shown_path(asked.plot)}")
-    if found and found[-1].is_interrupted:
-        say("interrupted; the advice is based on what was read until then")
-        return _INTERRUPTED
-    if errors:
-        return RefusedError.exit_code
-    if asked.apply:
-        from launcher.survey.applying import apply
-
-        changes = apply(Path(asked.spec), {each.channel.name: each for each in found})
-        say(f"{asked.spec}: {', '.join(changes) or 'has the advised ways already'}")
-    return None
+    return RefusedError.exit_code if errors else None
 
 
 def _look(
@@ -137,8 +117,6 @@ def _look(
         if not asked.as_json:
             first, *lines = each.as_text()
             print_line("\n  ".join([first, *lines]) + "\n")
-        if each.is_interrupted:
-            break
     return found, errors
 
 
@@ -176,12 +154,8 @@ def _check(asked: SimpleNamespace, reading: options.SpecOptions) -> None:
         raise InputError(f"--data {asked.data}: {what}")
     if options.is_folder(asked.spec) and asked.local:
         raise click.UsageError(f"{asked.spec} is a folder of this machine; leave out --local, --data and --channel")
-    if (is_s3(asked.spec) or options.is_folder(asked.spec)) and (
-        reading.sets or asked.chosen or asked.channels or asked.apply
-    ):
-        raise click.UsageError("--set, CHANNEL, --channel and --apply need a spec; pass job.yaml instead")
-    if asked.apply and (reading.sets or asked.spec == "-"):
-        raise click.UsageError("--apply changes SPEC, so it works neither with --set nor with -; edit SPEC first")
+    if (is_s3(asked.spec) or options.is_folder(asked.spec)) and (reading.sets or asked.chosen or asked.channels):
+        raise click.UsageError("--set, CHANNEL and --channel need a spec; pass job.yaml instead")
     with_answers(Use(), asked.use)
 
 

@@ -7,21 +7,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from launcher.account.check import Subject, why_not
+from launcher.account.check import Subject
 from launcher.advice.facts import Advice, Inventory, Observed, Shards, Use
 from launcher.advice.model import predict
 from launcher.advice.recommendation import recommend
 from launcher.advice.report import advice_as_data, advice_as_text, inventory_as_text
-from launcher.aws.account import Account, AwsError
-from launcher.console import Console, counted, duration, human_bytes
+from launcher.aws.account import Account
+from launcher.console import Console, counted
 from launcher.errors import RefusedError
 from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, named_keys, objects_of
 from launcher.survey.inventory import MAX_KEYS, take_inventory
-from launcher.survey.observed import Probe
+from launcher.survey.observed import probe
 from launcher.survey.use import DAYS, PastJob, observed_in, past_jobs, use_of, with_answers
 
 
@@ -49,7 +48,6 @@ class Findings:
     notes: tuple[str, ...]
     inventory: Inventory | None = None
     advice: Advice | None = None
-    is_interrupted: bool = False  # whether Ctrl-C ended the probe
 
     def as_text(self) -> Iterator[str]:
         """Yield the lines of the channel's section."""
@@ -63,8 +61,26 @@ class Findings:
             yield f"observed: {self.observed.source}"
         yield from self.notes
         if self.advice is not None:
-            shards = self.advice.best.shards
-            yield from advice_as_text(self.advice, reshard_command(self.channel, shards) if shards else None)
+            yield from advice_as_text(self.advice, self._first())
+
+    def _first(self) -> str | None:
+        """Return what to do first: the command that makes the shards, or the keys to write; None if nothing is to change."""
+        assert self.advice is not None
+        best, present = self.advice.best, self.channel.present
+        if best.shards:
+            return reshard_command(self.channel, best.shards)
+        source, kind = next((name, kind) for name, kind in KINDS.items() if best.way in kind.WAYS)
+        style = ["style: map"] * ("style" in kind.model_fields and bool(self.use.random_access))
+        if present is None or (best.way == present and not (style and self.channel.style != "map")):
+            return None
+        keys = [f"source: {source}"] * (present not in kind.WAYS) + style
+        keys += [f"input_mode: {best.way}"] * (best.way in kind.PROVIDERS)
+        see = (
+            f", and the other keys of `launch --example {kind.EXAMPLE}`"
+            if "file_system_id" in kind.model_fields
+            else ""
+        )
+        return f"write {', '.join(keys)} below channels.{self.channel.name}{see}"
 
     def as_data(self) -> dict[str, Any]:
         """Return the findings for `--json`."""
@@ -88,13 +104,8 @@ def reshard_command(channel: Channel, shards: Shards) -> str:
 
 def _in_words(past: Sequence[PastJob]) -> str:
     ways = ", ".join(f"{count} by {way}" for way, count in Counter(each.way for each in past).most_common())
-    times = {
-        "copied": [each.download_s for each in past if each.way == "File" and each.download_s],
-        "trained": [each.training_s for each in past if each.training_s],
-    }
-    medians = ", ".join(f"{what} {duration(median(seconds))}" for what, seconds in times.items() if seconds)
     count = f"{counted(len(past), 'job') if past else 'no jobs'} in the last {DAYS} days"
-    return f"{count} ({ways}{'; median: ' * bool(medians)}{medians}), the latest {past[0].name}" if past else count
+    return f"{count} ({ways}), the latest {past[0].name}" if past else count
 
 
 def look_at(
@@ -113,7 +124,9 @@ def look_at(
         note = "style: iterable, which does not read samples by index; S3Connector does with style: map"
         found = replace(found, use=use, notes=(note,))
     if channel.storage != "S3" and not is_here:
-        return replace(found, notes=tuple(known_of(account, channel)))
+        folder = f"DIR/{KINDS[channel.storage].data_folder()}/{channel.place.bucket}"
+        note = f"unknown: its files; mount it on a machine as {folder} and run this there with --local --data DIR"
+        return replace(found, notes=(*found.notes, note))
     with objects_of(channel, account, question.data) as (objects, place):
         with console.progress(f"listing {channel.shown}", counted=False):
             prefix, named = named_keys(channel, objects) or (place, None)
@@ -121,45 +134,10 @@ def look_at(
             inventory, sample = take_inventory(objects, prefix, channel.storage, named=named, most=most)
         if question.probe and sample:
             with console.progress(f"reading from {channel.shown}", counted=False):
-                probe = Probe(objects, sample, question.probe)
                 try:
-                    found = replace(found, observed=probe.run(found.observed), is_interrupted=probe.interrupted)
+                    found = replace(found, observed=probe(objects, sample, question.probe, found.observed))
                 except RefusedError as error:
                     found = replace(found, notes=(*found.notes, f"unknown: how fast the data can be read: {error}"))
-    inventory = replace(inventory, region=None if is_here else _region(account, place.bucket))
     observed = observed_in(past or (), inventory, use, found.observed)
     advice = recommend(predict(inventory, use, observed), inventory, use)
     return replace(found, inventory=inventory, observed=observed, advice=advice)
-
-
-def _region(account: Account, bucket: str) -> str | None:
-    try:
-        region: str | None = account.call("s3", "head_bucket", Bucket=bucket).get("BucketRegion")
-    except AwsError:  # what can be listed can be advised on
-        return None
-    return region
-
-
-def known_of(account: Account, channel: Channel) -> Iterator[str]:
-    """Yield what is known of a channel's file system, whose files cannot be listed from here, and how to find out more.
-
-    Raises:
-        AwsError: AWS does not accept the credentials.
-    """
-    name = channel.place.bucket
-    try:
-        if channel.storage == "EFS":
-            (found,) = account.call("efs", "describe_file_systems", FileSystemId=name)["FileSystems"]
-            used = human_bytes(found["SizeInBytes"]["Value"])
-            yield f"there: {used} on the whole file system, {found['PerformanceMode']}, {found.get('ThroughputMode')}"
-        else:
-            (found,) = account.call("fsx", "describe_file_systems", FileSystemIds=[name])["FileSystems"]
-            lustre, size = found.get("LustreConfiguration", {}), human_bytes(found.get("StorageCapacity", 0) * 2**30)
-            speed = lustre.get("PerUnitStorageThroughput")
-            yield f"there: space for {size}, {lustre.get('DeploymentType')}" + f", {speed} MB/s per TiB" * bool(speed)
-    except AwsError as error:
-        if error.is_unauthenticated:
-            raise
-        yield f"unknown: {why_not(error)}"
-    folder = f"DIR/{KINDS[channel.storage].data_folder()}/{name}"
-    yield f"unknown: its files; mount it on a machine as {folder} and run this there with --local --data DIR"

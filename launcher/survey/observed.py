@@ -11,15 +11,14 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import wait
 from dataclasses import replace
 from datetime import datetime, timezone
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from launcher.advice.constants import VALUES
 from launcher.advice.facts import Observed
+from launcher.advice.ways import WAYS
 from launcher.aws.threads import start
 from launcher.errors import InputError
 from launcher.local.data.object_stores import Objects
@@ -29,76 +28,57 @@ from sagemaker_channels.tools.results import FILE, summary
 STREAMS = 16
 _LARGE = 1 << 20  # bytes; a request for less takes longer than its bytes
 _NOT_S3 = ("file", "plain-file", "efs", "fsx")  # ways that read a disk or a file system
-_PARTS = 4
 
 
-class Probe:
-    """Measurements that share the time equally. Ctrl-C ends them, and what was seen is kept."""
+def probe(objects: Objects, sample: Sequence[Sampled], seconds: float, before: Observed) -> Observed:
+    """Read objects of a sample for some seconds, and return what was seen, in place of what was seen before.
 
-    def __init__(self, objects: Objects, sample: Sequence[Sampled], seconds: float) -> None:
-        self.interrupted = False
-        self._objects, self._sample, self._seconds = objects, sample, seconds
-        self._large = [each for each in sample if each.bytes >= _LARGE]
-        self._end = 0.0  # of the measurement that runs
+    Raises RefusedError if the objects cannot be read.
+    """
+    part, large = seconds / 4, [each for each in sample if each.bytes >= _LARGE]
 
-    def run(self, before: Observed) -> Observed:
-        """Return what was seen, which replaces what was seen before. Raises RefusedError if the objects cannot be read."""
-        began, seen = time.monotonic(), dict[str, float]()
-        heads, _ = self._repeat(1, self._first_byte, self._sample)
-        latency = statistics.median(seconds for seconds, _ in heads) if heads else None
-        if not self.interrupted:
-            heads, elapsed = self._repeat(STREAMS, self._first_byte, self._sample)
-            seen["requests_per_s"] = len(heads) / elapsed
-        for name, streams in (("stream_bytes_per_s", 1), ("bytes_per_s", STREAMS)):
-            if self._large and not self.interrupted:
-                read, elapsed = self._repeat(streams, self._whole, self._large)
-                waited = (latency or 0) * len(read) / streams
-                seen[name] = sum(count for _, count in read) / max(elapsed - waited, elapsed / 10)
-        seconds, today = time.monotonic() - began, datetime.now(timezone.utc).date()
-        source = f"a probe of {seconds:.0f} s on {today} from this machine, which is not the job's instance"
-        sources = "; ".join(each for each in (before.source, source) if each)
-        return replace(
-            before,
-            latency_s=latency,
-            streams=STREAMS,
-            source=sources,
-            **{name: rate for name, rate in seen.items() if rate},
-        )
+    def first_byte(each: Sampled, end: float) -> int:
+        return len(objects.head(each.place, 1))
 
-    def _repeat(
-        self, streams: int, work: Callable[[Sampled], int], sample: Sequence[Sampled]
-    ) -> tuple[list[tuple[float, int]], float]:
-        """Read the sample in turn; return seconds and bytes of each object, and the seconds of all."""
-        done: list[tuple[float, int]] = []
-        numbers = itertools.count()
-        began = time.monotonic()
-        self._end = began + self._seconds / _PARTS
-
-        def repeat() -> None:
-            while not done or time.monotonic() < self._end:
-                before = time.monotonic()
-                count = work(sample[next(numbers) % len(sample)])
-                done.append((time.monotonic() - before, count))
-
-        try:
-            futures = [start(repeat) for _ in range(streams)]
-            wait(futures)
-            for each in futures:
-                each.result()
-        except KeyboardInterrupt:
-            self.interrupted, self._end = True, 0.0
-        return done.copy(), time.monotonic() - began
-
-    def _first_byte(self, each: Sampled) -> int:
-        return len(self._objects.head(each.place, 1))
-
-    def _whole(self, each: Sampled) -> int:
+    def whole(each: Sampled, end: float) -> int:
         count = 0
-        for chunk in self._objects.read(each.place):
+        for chunk in objects.read(each.place):
             count += len(chunk)
-            if time.monotonic() > self._end:
+            if time.monotonic() > end:
                 break
         return count
+
+    heads, _ = _repeated(first_byte, sample, 1, part)
+    latency, seen = statistics.median(took for took, _ in heads), dict[str, float]()
+    heads, elapsed = _repeated(first_byte, sample, STREAMS, part)
+    seen["requests_per_s"] = len(heads) / elapsed
+    for name, streams in (("stream_bytes_per_s", 1), ("bytes_per_s", STREAMS)) if large else ():
+        read, elapsed = _repeated(whole, large, streams, part)
+        waited = latency * len(read) / streams
+        seen[name] = sum(count for _, count in read) / max(elapsed - waited, elapsed / 10)
+    today = datetime.now(timezone.utc).date()
+    source = f"a probe of {seconds:.0f} s on {today} from this machine, which is not the job's instance"
+    sources = "; ".join(filter(None, (before.source, source)))
+    return replace(before, latency_s=latency, streams=STREAMS, source=sources, **seen)
+
+
+def _repeated(
+    work: Callable[[Sampled, float], int], sample: Sequence[Sampled], streams: int, seconds: float
+) -> tuple[list[tuple[float, int]], float]:
+    """Read the sample in turn for some seconds; return seconds and bytes of each object, and the seconds of all."""
+    done: list[tuple[float, int]] = []
+    numbers, began = itertools.count(), time.monotonic()
+    end = began + seconds
+
+    def repeat() -> None:
+        while not done or time.monotonic() < end:
+            before = time.monotonic()
+            count = work(sample[next(numbers) % len(sample)], end)
+            done.append((time.monotonic() - before, count))
+
+    for each in [start(repeat) for _ in range(streams)]:
+        each.result()
+    return done, time.monotonic() - began
 
 
 def read_measured(file: Path) -> Observed:
@@ -124,14 +104,13 @@ def read_measured(file: Path) -> Observed:
         raise InputError(
             f"--measured {file}: no way that reads S3 was measured; measure fast-file or connector-iterable"
         )
-    seen: dict[str, float] = {}
+    seen: dict[str, float] = {"samples_per_s": batch / statistics.median(steps)} if steps else {}
     streams = 0
-    if steps:
-        seen["samples_per_s"] = batch / statistics.median(steps)
     if is_empty and form == "objects" and statistics.median(sizes) < _LARGE:
         if "fast-file" in rows:  # each worker reads one object at a time
             seen["latency_s"] = workers / rows["fast-file"]["samples_per_second"]
     elif is_empty:
         name, rate = max(((name, row["megabytes_per_second"] * 1e6) for name, row in rows.items()), key=itemgetter(1))
-        seen["bytes_per_s"], streams = rate, workers if name == "fast-file" else int(VALUES["reader_streams"])
+        seen["bytes_per_s"] = rate
+        streams = workers if name == "fast-file" else int(WAYS["S3Connector"].streams or 0)
     return Observed(source=f"{file}, measured on {date}", streams=streams, **seen)

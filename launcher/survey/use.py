@@ -12,8 +12,8 @@ from typing import Any
 
 from launcher.account.check import Subject, why_not
 from launcher.account.disk import disk_space
-from launcher.advice.constants import VALUES
 from launcher.advice.facts import ANSWERS, Inventory, Observed, Use
+from launcher.advice.ways import WAYS
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.cost.estimate import estimate
@@ -153,14 +153,15 @@ def use_of(channel: Channel, subject: Subject | None, past: Sequence[PastJob] | 
 
 def observed_in(past: Sequence[PastJob], inventory: Inventory, use: Use, observed: Observed) -> Observed:
     """Add what the latest completed job that copied just these data shows: time per object, and speed of the training."""
+    copy = WAYS["File"]
     for job in past:
         unchanged = inventory.newest is not None and inventory.newest < job.created
         if not (unchanged and job.is_alone and job.status == "Completed" and job.way == "File"):
             continue
         seen: dict[str, Any] = {}
-        copying = (job.download_s or 0.0) - VALUES["mount_s"]
-        if observed.latency_s is None and copying > 2 * inventory.bytes / VALUES["copy_bytes_per_s"]:
-            seen["latency_s"] = copying * VALUES["copy_streams"] / inventory.objects
+        copying = (job.download_s or 0.0) - copy.set_up_s
+        if observed.latency_s is None and copying > 2 * inventory.bytes / copy.bytes_per_s:
+            seen["latency_s"] = copying * (copy.streams or 1) / inventory.objects
         if observed.samples_per_s is None and job.epochs and job.training_s:
             seen["samples_per_s"] = (use.samples or inventory.objects) * job.epochs / job.training_s
         if seen:

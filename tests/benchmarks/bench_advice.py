@@ -28,10 +28,10 @@ from typing import Any
 from far_store import connector_channel, far_store
 from local_job import mounted_job
 
-from launcher.advice.constants import VALUES
 from launcher.advice.facts import Estimate, Inventory, Quantiles, Use
 from launcher.advice.model import predict
 from launcher.advice.recommendation import cost_s, recommend
+from launcher.advice.ways import CONSTANTS, WAYS, Way
 from launcher.local.data.delivery import Delivery, Store
 from launcher.local.data.object_stores import RemoteObjects
 from launcher.local.providers import copied, fifo, mounted
@@ -43,11 +43,10 @@ DOUBTFUL = 0.05  # a loss above which both ways are run three times more, in tur
 AGAIN = 20  # data sets between two calibrations
 PROVIDERS: dict[str, Any] = {"File": copied.provide, "FastFile": mounted.provide, "Pipe": fifo.provide}
 # What is set up here otherwise than on SageMaker: no instance, image or framework; 8 copies and 3 pipe streams at a time; shards
-# in proportion to data that are read in seconds. The other constants are measured by `calibrated`.
-HERE = VALUES | {
-    "instance_s": 0, "image_s": 0, "warm_up_s": 0, "mount_s": 0, "list_per_s": 1e9, "copy_streams": 8, "pipe_streams": 3,
-    "shard_least_bytes": 1e6, "shard_most_bytes": 1e7, "small_bytes": 5e6, "s3_get_usd": 0, "s3_list_usd": 0,
-}  # fmt: skip
+# in proportion to data that are read in seconds. How fast the ways are is measured by `calibrated`.
+HERE = {**CONSTANTS, "instance_s": 0, "image_s": 0, "warm_up_s": 0, "list_per_s": 1e9, "get_usd": 0, "list_usd": 0}
+HERE |= {"shard_bytes": 1e6, "small_bytes": 5e6}
+STREAMS = {"File": 8, "Pipe": 3}
 
 
 @dataclass(frozen=True)
@@ -182,12 +181,12 @@ def use_of(data: DataSet) -> Use:
     )
 
 
-def estimates(data: DataSet, known: dict[str, float]) -> list[Estimate]:
+def estimates(data: DataSet, known: dict[str, Way]) -> tuple[Estimate, ...]:
     """Return the estimates of the ways that exist here."""
-    return [each for each in predict(inventory_of(data), use_of(data), None, known) if each.way in SPEEDS]
+    return predict(inventory_of(data), use_of(data), None, HERE, known)
 
 
-def measured(site: Site, data: DataSet, known: dict[str, float]) -> dict[str, Any]:
+def measured(site: Site, data: DataSet, known: dict[str, Way]) -> dict[str, Any]:
     """Run every way of a data set, and return what was advised, predicted and taken."""
     store = site.folder / "s3/bucket"
     data.fill(store / data.name)
@@ -245,7 +244,7 @@ def main(file: Path, count: str = "200", seed: str = "1", latencies: str = "0.1,
                 for number in range(int(count)):
                     if number % AGAIN == 0:
                         known = calibrated(site)
-                        print({name: round(value, 3) for name, value in known.items() if "/" in name}, flush=True)
+                        print(*known.values(), sep="\n", flush=True)
                     row = measured(site, generated(number, f"{seed}/{latency}"), known)
                     found.append(row)
                     lines.write(json.dumps(row) + "\n")
@@ -255,40 +254,39 @@ def main(file: Path, count: str = "200", seed: str = "1", latencies: str = "0.1,
     print(f"{len(losses)} data sets: loss {statistics.median(losses):.1%} (median), {losses[-1]:.1%} (worst)")
 
 
-# For each way: its constants for objects and for bytes per second, which the calibration finds.
-SPEEDS = {
-    "File": ("requests_per_s", "copy_bytes_per_s"),
-    "FastFile": ("requests_per_s", "network_bytes_per_s"),
-    "Pipe": ("requests_per_s", "copy_bytes_per_s"),
-    "S3Connector": ("reader_objects_per_s", "reader_bytes_per_s"),
-}
-
-
-def calibrated(site: Site) -> dict[str, float]:
-    """Return the constants of this machine and store, from four jobs by each way: few objects, three epochs, many, and large."""
+def calibrated(site: Site) -> dict[str, Way]:
+    """Return the ways on this machine and store, from four jobs by each: few objects, three epochs, many, and large."""
     few, many, large = (
         DataSet(*row, 1, 0, 1) for row in (("few", 8, 1000, 1), ("many", 400, 1000, 1), ("large", 10, 4_000_000, 1))
     )
     jobs = (few, replace(few, epochs=3), many, large)
-    known = HERE | {"s3_latency_s": site.latency}
+    known = {}
     for each in (few, many, large):
         if not (folder := site.folder / "s3/bucket" / each.name).exists():
             each.fill(folder)
-    for way, (objects, size) in SPEEDS.items():
-        site.run(way, few.name, few, None, 60)  # the first of a process imports
-        rounds = [[site.run(way, each.name, each, None, 60) for each in jobs] for _ in range(2)]
+    for name in ("File", "FastFile", "Pipe", "S3Connector"):
+        site.run(name, few.name, few, None, 60)  # the first of a process imports
+        rounds = [[site.run(name, each.name, each, None, 60) for each in jobs] for _ in range(2)]
         taken = [statistics.mean(each) for each in zip(*rounds, strict=True)]
-        free = known | {f"{way}/{name}": 1e12 for name in (objects, size)}
-        expected = [next(e for e in estimates(each, free) if e.name == way).job_s for each in jobs]
-        if way != "File":  # whose epochs read the disk
+        way = replace(
+            WAYS[name],
+            latency_s=site.latency,
+            streams=STREAMS.get(name, WAYS[name].streams),
+            set_up_s=0,
+            objects_per_s=1e12,
+            bytes_per_s=1e12,
+        )
+        expected = [next(e for e in estimates(each, {name: way}) if e.name == name).job_s for each in jobs]
+        if name != "File":  # whose epochs read the disk
             ratio = (taken[1] - taken[0]) / (expected[1] - expected[0])
-            known[f"{way}/s3_latency_s"] = site.latency * max(ratio, 1)
-        if way != "S3Connector":
-            known[f"{way}/mount_s"] = max(taken[0] - expected[0], 0)
-        once = taken[0] - site.latency * (way == "File")  # before objects and bytes count
-        for job, amount, name in ((2, many.objects, objects), (3, large.total, size)):
+            way = replace(way, latency_s=site.latency * max(ratio, 1))
+        if name != "S3Connector":
+            way = replace(way, set_up_s=max(taken[0] - expected[0], 0))
+        once = taken[0] - site.latency * (name == "File")  # before objects and bytes count
+        for job, amount, field in ((2, many.objects, "objects_per_s"), (3, large.total, "bytes_per_s")):
             is_slower = taken[job] - taken[0] > 1.1 * (expected[job] - expected[0])
-            known[f"{way}/{name}"] = amount / (taken[job] - once) if is_slower else 1e9
+            way = replace(way, **{field: amount / (taken[job] - once) if is_slower else 1e9})
+        known[name] = way
     return known
 
 

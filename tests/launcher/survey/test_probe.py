@@ -1,12 +1,9 @@
-"""Probes of the local S3 server, and what Ctrl-C leaves of them."""
+"""Probes of the local S3 server."""
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,7 @@ from launcher.errors import RefusedError
 from launcher.local.data.object_stores import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.inventory import Sampled
-from launcher.survey.observed import Probe
+from launcher.survey.observed import probe
 from served_bucket import served_bucket
 
 SECONDS = 0.1
@@ -32,7 +29,7 @@ def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Sam
 
 def test_probe_sees_latency_and_rates(sample: list[Sampled]) -> None:
     before = Observed(samples_per_s=7.0, source="a measurement")
-    found = Probe(RemoteObjects(Account().client("s3")), sample, SECONDS).run(before)
+    found = probe(RemoteObjects(Account().client("s3")), sample, SECONDS, before)
     assert found.latency_s and found.requests_per_s and found.stream_bytes_per_s and found.bytes_per_s
     assert found.samples_per_s == 7.0
     assert found.source.startswith("a measurement; a probe of ")
@@ -41,36 +38,12 @@ def test_probe_sees_latency_and_rates(sample: list[Sampled]) -> None:
 
 def test_probe_of_small_objects_leaves_bandwidth_unknown(sample: list[Sampled]) -> None:
     small = [Sampled(sample[0].place, 1000)]
-    found = Probe(RemoteObjects(Account().client("s3")), small, SECONDS).run(Observed())
+    found = probe(RemoteObjects(Account().client("s3")), small, SECONDS, Observed())
     assert found.latency_s
     assert (found.stream_bytes_per_s, found.bytes_per_s) == (None, None)
-
-
-class Interrupting:
-    """Objects whose first whole one is interrupted by Ctrl-C."""
-
-    def __init__(self, objects: Any) -> None:
-        self._objects = objects
-        self.head = objects.head
-        self.signals = [signal.SIGINT]
-
-    def read(self, place: S3Location) -> Iterator[bytes]:
-        for each in self.signals[:]:
-            self.signals.clear()
-            os.kill(os.getpid(), each)
-        yield from self._objects.read(place)
-
-
-def test_ctrl_c_keeps_what_was_seen(sample: list[Sampled]) -> None:
-    objects: Any = Interrupting(RemoteObjects(Account().client("s3")))
-    probe = Probe(objects, sample, SECONDS)
-    found = probe.run(Observed())
-    assert probe.interrupted
-    assert found.latency_s and found.requests_per_s
-    assert found.bytes_per_s is None
 
 
 def test_probe_of_a_vanished_object_is_refused(sample: list[Sampled]) -> None:
     gone = [Sampled(S3Location("bucket", "b"), LARGE)]
     with pytest.raises(RefusedError, match=r"s3://bucket/b at .*: there is no such object"):
-        Probe(RemoteObjects(Account().client("s3")), gone, SECONDS).run(Observed())
+        probe(RemoteObjects(Account().client("s3")), gone, SECONDS, Observed())

@@ -13,8 +13,8 @@ import launcher
 from aws_stand_in import StandIn
 from launcher.account.check import Subject
 from launcher.account.run import subject_of
-from launcher.advice.constants import VALUES
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
+from launcher.advice.ways import WAYS
 from launcher.aws.account import Account
 from launcher.checks.examples import laid_over_base
 from launcher.errors import InputError, RefusedError
@@ -108,7 +108,7 @@ hyperparameters: {max_epochs: 6}
 
 def test_completed_copy_shows_time_per_object_and_speed_of_the_training() -> None:
     found = observed_in([SMALL], INVENTORY, Use(), Observed(source="a probe"))
-    assert found.latency_s == pytest.approx(1000 * VALUES["copy_streams"] / OBJECTS)
+    assert found.latency_s == pytest.approx(1000 * 6.24 / OBJECTS)
     assert found.samples_per_s == OBJECTS * 4 / 2000
     assert found.source == "a probe; the copy and training of job job-1"
 
@@ -121,7 +121,7 @@ def test_other_jobs_show_nothing_of_the_data(change: dict[str, Any]) -> None:
 
 
 def test_copy_that_is_bound_by_bytes_shows_no_time_per_object() -> None:
-    inventory = replace(INVENTORY, bytes=int(1000 * VALUES["copy_bytes_per_s"]))
+    inventory = replace(INVENTORY, bytes=int(1000 * WAYS["File"].bytes_per_s))
     assert observed_in([SMALL], inventory, Use(), Observed()).latency_s is None
 
 
