@@ -3,87 +3,63 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from launcher.lists.classes import IN_WORDS, as_classes, columns
 from launcher.lists.files import Lines
 from sagemaker_channels.samples.lst import Line
 
-CLOSE_GAPS = "`launch lst merge-classes` closes such a gap"
+CLOSE_GAPS = "`launch lst edit --set NUMBER=CLASS` closes such a gap"
+Changes = dict[str, list[tuple[Line | None, Line | None]]]  # by kind: the old and the new line, None for no line
 Problem = tuple[str, Sequence[str]]  # what is wrong, and each line, path or class for which it is
 
 
-class Changes(NamedTuple):
-    """What changed from one list to another, as pairs of the old and the new line; None for no line."""
-
-    added: list[tuple[None, Line]]
-    removed: list[tuple[Line, None]]
-    relabelled: list[tuple[Line, Line]]  # other labels, the same path
-    moved: list[tuple[Line, Line]]  # the same file name and labels in another folder, if both are the only ones
-    renumbered: list[tuple[Line, Line]]  # another row number, the same path and labels
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of changes of each kind."""
-        return {kind: len(pairs) for kind, pairs in self._asdict().items()}
-
-    def by_class(self, old_width: int, new_width: int) -> dict[str, dict[str, int]]:
-        """Return the number of changes of each class; a relabelled line counts for the classes that it lost and gained.
-
-        The widths are the `columns` of the lists.
-        """
-        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for kind, pairs in self._asdict().items():
-            alike = Counter((old and old.labels, new and new.labels) for old, new in pairs)
-            for labels, count in alike.items():
-                pairs_of = zip(labels, (old_width, new_width), strict=True)
-                before, after = (set(keys(each, width)) if each else set() for each, width in pairs_of)
-                for key in before ^ after if kind == "relabelled" else before | after:
-                    counts[key][("gained", "lost")[key in before] if kind == "relabelled" else kind] += count
-        order = (*self._fields, "gained", "lost")
-        return {
-            key: {kind: counts[key][kind] for kind in order if counts[key][kind]}
-            for key in sorted(counts, key=_in_order)
-        }
-
-
-def keys(labels: tuple[float, ...], width: int) -> Iterable[str]:
-    """Return the classes that labels name, or the labels if they are not classes."""
-    classes = as_classes(labels, width)
-    return map(str, classes) if classes is not None else (f"{label:g}" for label in labels)
-
-
-def _in_order(key: str) -> tuple[bool, int, str]:
-    return (not key.isdecimal(), int(key) if key.isdecimal() else 0, key)
-
-
 def compare(old: Mapping[str, Line], new: Mapping[str, Line]) -> Changes:
-    """Return the changes from `old` to `new`."""
-    changes = Changes([], [], [], [], [])
-    gone: defaultdict[tuple[str, tuple[float, ...]], list[Line]] = defaultdict(list)
-    come: defaultdict[tuple[str, tuple[float, ...]], list[Line]] = defaultdict(list)
+    """Return the changes from `old` to `new`, by kind.
+
+    `relabelled`: other labels; `renumbered`: another row number; `moved`: the only removed and the only added line of a file name
+    and labels.
+    """
+    changes: Changes = {kind: [] for kind in ("added", "removed", "relabelled", "moved", "renumbered")}
+    gone, come = (defaultdict[tuple[str, tuple[float, ...]], list[Line]](list) for _ in range(2))
     for path, line in old.items():
         other = new.get(path)
-        if other is line:
-            continue
         if other is None:
             gone[path.rpartition("/")[2], line.labels].append(line)
-        elif other.labels != line.labels:
-            changes.relabelled.append((line, other))
-        elif other.index != line.index:
-            changes.renumbered.append((line, other))
+        elif other != line:
+            changes["relabelled" if other.labels != line.labels else "renumbered"].append((line, other))
     for path, line in new.items():
-        if path not in old and gone:
+        if path not in old:
             come[path.rpartition("/")[2], line.labels].append(line)
-        elif path not in old:
-            changes.added.append((None, line))
     for name, lines in gone.items():
         if len(lines) == len(come.get(name, ())) == 1:
-            changes.moved.append((lines[0], come.pop(name)[0]))
+            changes["moved"].append((lines[0], come.pop(name)[0]))
         else:
-            changes.removed.extend((line, None) for line in lines)
-    changes.added.extend((None, line) for lines in come.values() for line in lines)
+            changes["removed"] += [(line, None) for line in lines]
+    changes["added"] += [(None, line) for lines in come.values() for line in lines]
     return changes
+
+
+def counts(changes: Changes) -> dict[str, int]:
+    """Return the number of changes of each kind."""
+    return {kind: len(pairs) for kind, pairs in changes.items()}
+
+
+def by_class(changes: Changes, old_width: int, new_width: int) -> dict[str, dict[str, int]]:
+    """Return the number of lines that each class gained and lost; the widths are the `columns` of the lists."""
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for old, new in (pair for pairs in changes.values() for pair in pairs):
+        before, after = (_names(old, old_width) if old else set(), _names(new, new_width) if new else set())
+        for kind, names in (("gained", after - before), ("lost", before - after)):
+            for name in names:
+                found[name][kind] = found[name].get(kind, 0) + 1
+    return {name: found[name] for name in sorted(found, key=lambda name: (len(name), name))}
+
+
+def _names(line: Line, width: int) -> set[str]:
+    """Return the classes that a line's labels name, or the labels if they are not classes."""
+    classes = as_classes(line.labels, width)
+    return set(map(str, classes)) if classes is not None else {f"{label:g}" for label in line.labels}
 
 
 def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | None) -> list[Problem]:
@@ -97,25 +73,21 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
     homes: dict[str, str] = {}
     for name, lines in lists.items():
         rows = Counter(line.index for line in lines.values())
-        if len(rows) < len(lines):
-            again = [f"{row} {line.path}" for row, line in _repeated(lines.values(), rows)]
-            found.append((f"{name}: row numbers are repeated; they must be unique", again))
-        if homes:
-            both = [f"{path} ({homes[path]})" for path in lines if path in homes]
-            found.append((f"{name}: images are in another list, too; an image belongs to one list", both))
+        again = [f"{line.index} {line.path}" for line in lines.values() if rows[line.index] > 1]
+        found.append((f"{name}: row numbers are repeated; they must be unique", again))
+        both = [f"{path} ({homes[path]})" for path in lines if path in homes]
+        found.append((f"{name}: images are in another list, too; an image belongs to one list", both))
         homes |= dict.fromkeys(lines, name)
     outside = [path for path in homes if _leads_out(path)]
     found.append(("paths lead out of the images' folder; write them relative to it", outside))
     width = columns(lists.values())
     used: set[int] = set()
     wrong = []
-    for lines in lists.values():
-        for path, line in lines.items():
-            classes = as_classes(line.labels, width)
-            if classes is None:
-                wrong.append(f"{path} {' '.join(f'{label:g}' for label in line.labels)}")
-            else:
-                used.update(classes)
+    for line in (line for lines in lists.values() for line in lines.values()):
+        if (classes := as_classes(line.labels, width)) is None:
+            wrong.append(f"{line.path} {' '.join(f'{label:g}' for label in line.labels)}")
+        else:
+            used.update(classes)
     found.append((f"labels are not {IN_WORDS}", wrong))
     found.append((f"classes have no line, but higher ones do; {CLOSE_GAPS}", gaps(used, width)))
     unnamed = [str(number) for number in sorted(used) if number >= len(names) > 0]
@@ -124,7 +96,7 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
 
 
 def _leads_out(path: str) -> bool:
-    return path.startswith("/") or (".." in path and ".." in path.split("/"))
+    return path.startswith("/") or ".." in path.split("/")
 
 
 def gaps(used: Collection[int], width: int) -> list[str]:
@@ -132,24 +104,21 @@ def gaps(used: Collection[int], width: int) -> list[str]:
     return [str(number) for number in range(width or max(used, default=-1) + 1) if number not in used]
 
 
-def _repeated(lines: Iterable[Line], rows: Counter[int]) -> Iterable[tuple[int, Line]]:
-    return ((line.index, line) for line in lines if rows[line.index] > 1)
-
-
-def problems_with_images(lists: Iterable[Lines], images: Iterable[str]) -> list[Problem]:
-    """Return the images without a line, and the lines without an image."""
+def problems_with_images(lists: Iterable[Lines], images: Iterable[str]) -> Iterator[Problem]:
+    """Yield the images without a line, and the lines without an image."""
     listed = {path for lines in lists for path in lines if not _leads_out(path)}
     there = set(images)
     lost, unlisted = sorted(listed - there), sorted(there - listed)
-    hint = _folder_hint(lost, there) if lost and unlisted else ""
-    found: list[Problem] = [(f"lines have no image{hint}", lost), ("images have no line", unlisted)]
-    return [problem for problem in found if problem[1]]
+    if lost:
+        yield f"lines have no image{_folder_hint(lost[0], there)}", lost
+    if unlisted:
+        yield "images have no line", unlisted
 
 
-def _folder_hint(lost: Sequence[str], images: set[str]) -> str:
+def _folder_hint(lost: str, images: set[str]) -> str:
     """Return a hint if the paths begin at another folder than the one searched, a frequent cause of many lost images."""
-    folder, _, rest = lost[0].partition("/")
+    folder, _, rest = lost.partition("/")
     if rest in images:
         return f"; the list's paths begin with {folder}/, so name the folder above"
-    above = next((path.partition("/")[0] for path in images if path.partition("/")[2] == lost[0]), "")
+    above = next((path.partition("/")[0] for path in images if path.partition("/")[2] == lost), "")
     return f"; the list's paths begin inside {above}/, so name that folder" if above else ""

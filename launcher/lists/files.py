@@ -1,27 +1,26 @@
-"""Lists and class files on disk: read with the place of each error, and replaced whole or not at all."""
+"""Lists, class files, maps and images: read from disk or S3 with the place of each error, and lists written whole or not at all."""
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.console import say, shown_path
+from launcher.console import counted
 from launcher.errors import InputError, RefusedError, did_you_mean_path
 from launcher.s3.uri import parse_s3_uri
-from sagemaker_channels.job.process_identity import start_time
 from sagemaker_channels.samples.lst import Line, parse_lst, write_lst
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
 
 Lines = dict[str, Line]  # by path, in the order of their list
-Stamp = tuple[int, int, int] | None  # of a file's content; None for no file
-_READY = ".launch-lst"  # the folder of new files that replace those beside it
+ENDINGS = (".jpeg", ".jpg", ".png")  # im2rec's; the built-in image classification reads no others
 
 
 def is_s3(place: str) -> bool:
@@ -30,7 +29,7 @@ def is_s3(place: str) -> bool:
 
 
 @contextmanager
-def named(uri: str) -> Iterator[None]:
+def _named(uri: str) -> Iterator[None]:
     """Name the object or the prefix in what AWS refuses."""
     try:
         yield
@@ -42,12 +41,11 @@ def read_bytes(place: str, account: Callable[[], Account]) -> bytes:
     """Return the content of a file or an object. Raises InputError or AwsError."""
     if is_s3(place):
         bucket, key = parse_s3_uri(place)
-        with named(place):
+        with _named(place):
             content: bytes = account().attempt(
                 "s3", "get_object", lambda client: client.get_object(Bucket=bucket, Key=key)["Body"].read()
             )
         return content
-    complete(Path(place))
     try:
         return Path(place).read_bytes()
     except OSError as error:
@@ -64,146 +62,122 @@ def read_list(place: str, account: Callable[[], Account]) -> Lines:
     return lines
 
 
+def _rows(place: str, account: Callable[[], Account]) -> list[list[str]]:
+    """Return the cells of each line of a file, which tabs separate, without the mark with which Windows begins UTF-8."""
+    try:
+        text = read_bytes(place, account).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    rows = csv.reader(text.rstrip().splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return [[cell.strip() for cell in row] for row in rows]
+
+
 def read_names(place: str | None, account: Callable[[], Account]) -> list[str]:
-    """Return the names of a class file, if there is one, the class 0 first. Raises InputError for a line without a name."""
-    if place is None:
-        return []
-    names = [line.strip() for line in _text(place, account).rstrip().split("\n")]
-    first: dict[str, int] = {}
-    for number, name in enumerate(names):
-        where = f"{place}:{number + 1}: class {number}"
+    """Return the names of a class file, if there is one, class 0 first. Raises InputError for a line without a name."""
+    names: dict[str, int] = {}
+    for number, cells in enumerate(_rows(place, account) if place else ()):
+        where, name = f"{place}:{number + 1}: class {number}", "\t".join(cells)
         if not name:
             raise InputError(f"{where} has no name, and classes have no gaps; write one, or remove the line")
-        if "\t" in name:
+        if cells[1:]:
             raise InputError(
                 f"{where} is {name!r}; a line is one name, and its place is the class's number: remove the tab"
             )
-        if first.setdefault(name, number) != number:
-            raise InputError(f"{where}, {name!r}, is class {first[name]} as well; remove one of the lines")
-    return names
+        if names.setdefault(name, number) != number:
+            raise InputError(f"{where}, {name!r}, is class {names[name]} as well; remove one of the lines")
+    return list(names)
 
 
-def read_map(file: str, account: Callable[[], Account]) -> dict[str, tuple[str, ...]]:
-    """Return what each line of a map assigns: `key<TAB>value[<TAB>value...]`. Raises InputError."""
-    found: dict[str, tuple[str, ...]] = {}
-    for number, line in enumerate(_text(file, account).split("\n"), start=1):
-        key, *values = (part.strip() for part in line.split("\t"))
-        if not line.strip():
-            continue
-        if not key or not values or "" in values:
-            raise InputError(f"{file}:{number}: expected a key and its value(s), separated by tabs, got {line!r}")
-        if found.setdefault(key, tuple(values)) != tuple(values):
-            raise InputError(f"{file}:{number}: {key!r} has another value above; remove one of the lines")
-    if not found:
-        raise InputError(f"{file}: is empty; write a key and its value in each line, separated by a tab")
+def read_map(file: str, account: Callable[[], Account]) -> list[tuple[str, str]]:
+    """Return the key and the value of each line `key<TAB>value` of a map; several values are joined by commas."""
+    found = []
+    for number, cells in enumerate(_rows(file, account), start=1):
+        if len(cells) == 1 or "" in cells:
+            raise InputError(f"{file}:{number}: expected a key and its value(s), separated by tabs, got {cells}")
+        if cells:
+            found.append((cells[0], ",".join(cells[1:])))
     return found
 
 
-def _text(place: str, account: Callable[[], Account]) -> str:
-    """Return the text of a file or an object, without the mark with which Windows begins UTF-8."""
-    try:
-        return read_bytes(place, account).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{place}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+def replace_files(lists: Mapping[Path, Lines], names: Mapping[Path, Sequence[str]]) -> None:
+    """Write lists and class files beside the old ones, and replace those once all are written.
 
-
-def stamp(file: Path) -> Stamp:
-    """Return what changes if another process writes the file, after completing an interrupted change of its folder."""
-    complete(file)
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def replace_files(
-    lists: Mapping[Path, Lines], names: Mapping[Path, Sequence[str]], stamps: Mapping[Path, Stamp]
-) -> None:
-    """Write lists and class files to a hidden folder beside them; once every one is on the disk, replace all.
-
-    From when that folder is renamed to `_READY`, a change of one folder's files is certain: if the process is killed before it has
-    moved all of them, `complete` moves the others. Ctrl-C has no effect in these milliseconds.
-
-    Raises RefusedError if a file cannot be written, or has another `stamp` than when it was read; then all are as they were.
+    Raises RefusedError if a file cannot be written.
     """
-    written: set[Path] = set()  # the folders of new files
-    usual = signal.getsignal(signal.SIGINT)
+    parts: dict[Path, Path] = {}
     try:
         for file in (*lists, *names):
             target = Path(os.path.realpath(file))  # a link to a list remains one
-            part = target.parent / f"{_READY}.{os.getpid()}-{start_time(os.getpid())}" / target.name
-            with _refusals(file):
-                part.parent.mkdir(parents=True, exist_ok=True)
-                _remove_leftovers(target.parent)
-                written.add(part.parent)
-                if file in lists:
-                    write_lst(part, lists[file].values())
-                else:
-                    part.write_text("".join(f"{name}\n" for name in names[file]), encoding="utf-8")
-                if target.exists():
-                    shutil.copymode(target, part)
-                _sync(part)
-                _sync(part.parent)
-        for file, before in stamps.items():
-            if stamp(file) != before:
-                raise RefusedError(f"{file}: another process has changed it meanwhile; nothing is replaced, run again")
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for folder in written:
-            with _refusals(folder.parent):
-                folder.rename(folder.with_name(_READY))
-                _sync(folder.parent)
-        for folder in written:
-            _move(folder.with_name(_READY))
-    finally:
-        for folder in written:
-            shutil.rmtree(folder, ignore_errors=True)
-        signal.signal(signal.SIGINT, usual)
-
-
-def complete(file: Path) -> None:
-    """Complete a change of the files in a file's folder if it was interrupted after all of them had been written."""
-    ready = Path(os.path.realpath(file)).with_name(_READY)
-    if moved := _move(ready):
-        say(f"{shown_path(ready.parent)}: completed an interrupted change of {', '.join(moved)}")
-
-
-def _move(ready: Path) -> list[str]:
-    """Move the files of a folder to the one above, where they replace others; return their names."""
-    if not ready.is_dir():
-        return []
-    try:
-        parts = sorted(ready.iterdir())
-        for part in parts:
-            with suppress(FileNotFoundError):  # another process completes the same change
-                part.replace(ready.parent / part.name)
-        _sync(ready.parent)
-        with suppress(FileNotFoundError):
-            ready.rmdir()
-    except OSError as error:
-        raise RefusedError(f"{ready}: holds new files, which cannot be moved out of it: {error.strerror}") from None
-    return [part.name for part in parts]
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove the new files of processes that were killed before they had written all of theirs."""
-    for part in folder.glob(f"{_READY}.*"):
-        process, _, started = part.name.removeprefix(f"{_READY}.").partition("-")
-        if process.isdigit() and started != start_time(int(process)):
-            shutil.rmtree(part, ignore_errors=True)
-
-
-@contextmanager
-def _refusals(file: Path) -> Iterator[None]:
-    try:
-        yield
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = parts[target] = target.with_name(f".{target.name}.part")
+            if file in lists:
+                write_lst(part, lists[file].values())
+            else:
+                part.write_text("".join(f"{name}\n" for name in names[file]), "utf-8", "surrogateescape")
+            if target.exists():
+                shutil.copymode(target, part)
+        for target, part in parts.items():
+            part.replace(target)
     except OSError as error:
         raise RefusedError(f"{file}: cannot be written: {error.strerror}; no file is changed") from None
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+
+
+def find_images(place: str, endings: Collection[str], account: Callable[[], Account]) -> tuple[list[str], Counter[str]]:
+    """Return the relative paths of the images below a folder or prefix, and the number of other files by ending.
+
+    Raises:
+        InputError: There is no such folder, or no image in it.
+        AwsError: AWS refuses the listing.
+    """
+    paths, skipped = [], Counter[str]()
+    for path in _keys(place, account) if is_s3(place) else _files(place):
+        ending = ending_of(path)
+        if path.startswith(".") or "/." in path:
+            skipped["hidden"] += 1
+        elif ending in endings:
+            paths.append(path)
+        else:
+            skipped[ending or "no ending"] += 1
+    if not paths:
+        others = f", only {described(skipped)}" if skipped else ""
+        remedy = ", or pass --ending to `launch lst make`" if skipped else ""
+        raise InputError(
+            f"{place}: no images below it{others}; name the folder that holds the classes' folders{remedy}"
+        )
+    return paths, skipped
+
+
+def ending_of(path: str) -> str:
+    """Return `.jpg`, in lower case; empty for a name without a dot."""
+    stem, _, ending = path.rpartition("/")[2].rpartition(".")
+    return f".{ending.lower()}" if stem else ""
+
+
+def described(skipped: Counter[str]) -> str:
+    """Return `12 other files (.txt 10, hidden 2)`."""
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in skipped.most_common(5))
+    return f"{counted(skipped.total(), 'other file')} ({kinds})"
+
+
+def _files(folder: str) -> Iterator[str]:
+    from sagemaker_channels.readers.mounted import walk  # imports all readers, which `launch --help` need not wait for
+
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: there is no such folder{did_you_mean_path(folder, Path.is_dir)}")
+    try:
+        yield from map(os.fsdecode, walk(os.fsencode(os.path.realpath(folder))))
+    except OSError as error:
+        raise InputError(f"{error.filename!r}: cannot be read: {error.strerror}") from None
+
+
+def _keys(uri: str, account: Callable[[], Account]) -> Iterator[str]:
+    bucket, prefix = parse_s3_uri(uri)
+    prefix = f"{prefix.rstrip('/')}/" if prefix else ""
+    with _named(uri):
+        for page in account().pages("s3", "list_objects_v2", Bucket=bucket, Prefix=prefix):
+            for each in page.get("Contents", ()):
+                if not each["Key"].endswith("/"):  # the console's markers of empty folders
+                    yield each["Key"][len(prefix) :]

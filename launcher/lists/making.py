@@ -1,10 +1,10 @@
-"""Lines for the images of a folder per class, and their division into lists by a seed."""
+"""Lines for the images of a folder per class, divided into lists by a seed; and several lists joined into one."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from launcher.console import counted
@@ -13,24 +13,15 @@ from launcher.lists.classes import as_labels
 from launcher.lists.files import Lines
 from sagemaker_channels.samples.lst import Line
 
-LISTS = ("train", "validation", "test")  # the names of up to three lists, as SageMaker's channels are named
-
 
 def class_names(paths: Iterable[str], place: str) -> list[str]:
-    """Return the first folders of paths, sorted. Raises InputError for an image in no folder, or a name not in UTF-8."""
-    folders = {path.partition("/")[0] if "/" in path else "" for path in paths}
-    if "" in folders:
-        outside = [path for path in paths if "/" not in path]
+    """Return the first folders of paths, sorted. Raises InputError for an image in no folder."""
+    if outside := [path for path in paths if "/" not in path]:
         raise InputError(
             f"{place}: {counted(len(outside), 'image')} in no folder, first {outside[0]!r}; the class is the first folder of the"
             " path: move each image into its class's folder, or name the folder above"
         )
-    for folder in folders:
-        try:
-            folder.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"{place}: the name of folder {folder!r} is not UTF-8; rename it") from None
-    return sorted(folders)
+    return sorted({path.partition("/")[0] for path in paths})
 
 
 def check_names(names: Sequence[str], folders: Sequence[str], file: str, others: bool) -> list[str]:
@@ -38,12 +29,11 @@ def check_names(names: Sequence[str], folders: Sequence[str], file: str, others:
 
     Names without a folder are an error, too, unless `others` states that other lists may have images of them.
     """
-    known, there = set(names), set(folders)
+    unused = [name for name in names if name not in folders]
     for folder in folders:
-        if folder not in known:
-            near = did_you_mean(folder, known - there)
+        if folder not in names:
+            near = did_you_mean(folder, unused)
             raise InputError(f"{file}: folder {folder!r} has images and no line{near}; add it, or move the folder away")
-    unused = [name for name in names if name not in there]
     if unused and not others:
         where = f"{file}:{names.index(unused[0]) + 1}: class {unused[0]!r}"
         raise InputError(f"{where} has no image; remove the line, or add images: classes have no gaps")
@@ -54,15 +44,14 @@ def make_lines(paths: Iterable[str], names: Sequence[str], *, one_hot: bool) -> 
     """Return a line for each path, numbered from 0. Raises InputError for a path that no line can hold."""
     if one_hot and len(names) == 1:
         raise InputError(f"the only class is {names[0]!r}, and a one-hot list needs at least two; leave out --one-hot")
-    numbers = {name: number for number, name in enumerate(names)}
-    labels = [as_labels((number,), len(names) * one_hot) for number in range(len(names))]
+    labels = {name: as_labels((number,), len(names) * one_hot) for number, name in enumerate(names)}
     lines = []
     for index, path in enumerate(paths):
-        if "\t" in path or "\n" in path or "\r" in path or path != path.strip():
+        if path != path.strip() or set(path) & set("\t\r\n"):
             raise InputError(
                 f"{path!r}: a list cannot hold a path with a tab, a line end or blanks around it; rename it"
             )
-        lines.append(Line(index, labels[numbers[path.partition("/")[0]]], path))
+        lines.append(Line(index, labels[path.partition("/")[0]], path))
     return lines
 
 
@@ -110,33 +99,33 @@ def by_path(lines: Iterable[Line]) -> Lines:
     return {line.path: line for line in lines}
 
 
-def merge(lists: Sequence[tuple[str, Lines]], keep: str | None) -> tuple[Lines, Counter[str]]:
+def join(lists: Mapping[str, Lines], keep: str | None) -> tuple[Lines, Counter[str]]:
     """Return the lines of all lists as one, and how many of each list were left out because another has the path.
 
     A line keeps its row number unless an earlier one has it. `keep` is `first` or `last`: whose labels a path gets that two lists
     label differently; with None, InputError refuses it.
     """
-    merged: Lines = {}
+    joined: Lines = {}
     left_out: Counter[str] = Counter()
     homes: dict[str, str] = {}
-    for name, lines in lists:
+    for name, lines in lists.items():
         for path, line in lines.items():
-            other = merged.get(path)
-            if other is None:
-                merged[path], homes[path] = line, name
+            other = joined.setdefault(path, line)
+            home = homes.setdefault(path, name)
+            if home == name:
                 continue
             if other.labels != line.labels and keep is None:
                 raise InputError(
-                    f"{name}: {path!r} has other labels in {homes[path]}; correct one, or pass --keep first or --keep last"
+                    f"{name}: {path!r} has other labels in {home}; correct one, or pass --keep first or --keep last"
                 )
-            left_out[homes[path] if keep == "last" else name] += 1
+            left_out[home if keep == "last" else name] += 1
             if keep == "last":
-                merged[path], homes[path] = Line(other.index, line.labels, path), name
+                joined[path], homes[path] = Line(other.index, line.labels, path), name
     taken: set[int] = set()
-    free = max((line.index for line in merged.values()), default=-1) + 1
-    for path, line in merged.items():
+    free = max((line.index for line in joined.values()), default=-1) + 1
+    for path, line in joined.items():
         if line.index in taken:
-            merged[path] = Line(free, line.labels, path)
+            joined[path] = Line(free, line.labels, path)
             free += 1
-        taken.add(merged[path].index)
-    return merged, left_out
+        taken.add(joined[path].index)
+    return joined, left_out

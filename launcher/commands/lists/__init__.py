@@ -1,20 +1,13 @@
-"""`launch lst`: the commands on `.lst` lists, and what they share."""
+"""`launch lst`: the commands on `.lst` lists of images and labels."""
 
 from __future__ import annotations
 
 import click
 
-from launcher.commands.lists import edit, look, make
+from launcher.commands.lists.edit import edit
+from launcher.commands.lists.look import check, diff
+from launcher.commands.lists.make import make
 
-lst = click.Group("lst", help="Make, check, compare and change `.lst` lists of images and labels.")
-for name, card in {
-    "make": make.Make,
-    "check": look.Check,
-    "diff": look.DiffLists,
-    "merge": make.Merge,
-    "split-class": edit.SplitClass,
-    "merge-classes": edit.MergeClasses,
-    "relabel": edit.Relabel,
-    "stats": look.Stats,
-}.items():
-    lst.add_command(card.as_click(name))
+lst = click.Group(
+    "lst", [make, check, diff, edit], help="Make, check, compare and edit `.lst` lists of images and labels."
+)

@@ -1,115 +1,123 @@
-"""Questions about lists that change nothing: `launch lst check`, `diff` and `stats`."""
+"""Questions about lists that change nothing: `launch lst check` and `diff`."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
-from launcher.commands.card import argument, option
+from launcher.commands import options
 from launcher.commands.lists.options import (
-    CLASSES,
-    LISTS,
-    ListCommand,
+    Tool,
     class_file,
+    classes_option,
     in_words,
+    lists_argument,
     show_classes,
     show_examples,
+    tool_options,
 )
-from launcher.commands.options import PlotFile
-from launcher.console import counted, print_line, say, shown_path
-from launcher.lists.classes import columns, counts_of
-from launcher.lists.comparing import Problem, compare, problems_of, problems_with_images
-from launcher.lists.files import Lines, read_bytes, read_names
-from launcher.lists.image_files import ENDINGS, described, ending_of, find_images
-from launcher.plot import new_figure, save
+from launcher.console import counted, print_line
+from launcher.errors import InputError
+from launcher.lists import classes as of_classes
+from launcher.lists import comparing, files
+from launcher.lists.files import ENDINGS, Lines
 from sagemaker_channels.samples.lst import Line, parse_lst
 
-_MOST_NAMES = 40  # below the bars of a picture
 
-
-class Check(ListCommand):
-    """Check lists, and compare them with their images.
+@options.command("check", "lst check train.lst --images images")
+@lists_argument
+@click.option(
+    "--images",
+    type=click.Path(),
+    metavar="PLACE",
+    help="The folder, or s3://bucket/prefix, that the paths are relative to.",
+)
+@classes_option
+@tool_options
+def check(lists: tuple[str, ...], images: str | None, classes: str | None, tool: Tool) -> int:
+    """Check lists and their images, and count the lines of each class.
 
     Check that each line of the LISTs of a data set is well-formed, that row numbers are unique, that no image is listed twice, and
-    that classes are whole numbers without gaps; with --images, that each image has a line and each line an image. The exit
-    code is 3 if something is wrong.
+    that classes are whole numbers without gaps; with --images, that each image has a line and each line an image. Then count the
+    lines of each class. The exit code is 3 if something is wrong.
     """
-
-    example = "lst check train.lst --images images"
-
-    lists: tuple[str, ...] = LISTS
-    images: str | None = option(
-        type=click.Path(), metavar="PLACE", help="The folder, or s3://bucket/prefix, that the paths are relative to."
-    )
-    classes: str | None = CLASSES
-
-    def run(self) -> int:
-        """Print each kind of problem with its number and some examples."""
-        lists: dict[str, Lines] = {}
-        problems: list[Problem] = []
-        with self.working("reading the lists"):
-            for place in self.lists:
-                lines, malformed = parse_lst(read_bytes(place, self.account), place)
-                problems += [("malformed or repeated lines", malformed)] if malformed else []
-                lists |= {place: lines} if lines or not malformed else {}
-        file = class_file(self.classes, self.lists)
-        names = read_names(file, self.account)
-        with self.working("comparing the lines"):
-            problems += problems_of(lists, names, file)
-        count = sum(map(len, lists.values()))
-        notes = counted(count, "line")
-        if self.images:
-            endings = {*ENDINGS, *(ending_of(path) for lines in lists.values() for path in lines)} - {""}
-            with self.working(f"listing {self.images}"):
-                found = find_images(self.images, endings, self.account)
-                problems += problems_with_images(lists.values(), found.paths)
-            notes += f", {counted(len(found.paths), 'image')}" + f", {described(found.skipped)}" * bool(found.skipped)
-        if self.as_json:
-            shown = [{"problem": what, "count": len(which), "examples": list(which)} for what, which in problems]
-            self.print_json({"lines": count, "problems": shown})
-        else:
-            for what, which in problems:
-                print_line(f"error: {what}: {len(which):,}", "red")
-                show_examples("", which)
-            print_line(f"{', '.join(self.lists)}: {notes}; {'the problems are above' if problems else 'no problems'}")
-        return 3 if problems else 0
+    found: dict[str, Lines] = {}
+    problems: list[comparing.Problem] = []
+    for place in lists:
+        lines, malformed = parse_lst(files.read_bytes(place, tool.account), place)
+        problems += [("malformed or repeated lines", malformed)] if malformed else []
+        found |= {place: lines} if lines or not malformed else {}
+    file = class_file(classes, lists)
+    names = files.read_names(file, tool.account)
+    with tool.working("comparing the lines"):
+        problems += comparing.problems_of(found, names, file)
+    total = sum(map(len, found.values()))
+    notes = counted(total, "line")
+    if images:
+        endings = {*ENDINGS, *(files.ending_of(path) for lines in found.values() for path in lines)} - {""}
+        with tool.working(f"listing {images}"):
+            paths, skipped = files.find_images(images, endings, tool.account)
+            problems += comparing.problems_with_images(found.values(), paths)
+        notes += f", {counted(len(paths), 'image')}" + f", {files.described(skipped)}" * bool(skipped)
+    try:
+        rows = _classes(found, names)
+    except InputError:  # a label is not a class, which is one of the problems
+        rows = []
+    if tool.as_json:
+        shown = [{"problem": what, "count": len(which), "examples": list(which)} for what, which in problems]
+        options.print_json({"lines": total, "problems": shown, "classes": rows})
+    else:
+        for what, which in problems:
+            print_line(f"error: {what}: {len(which):,}", "red")
+            show_examples(which)
+        for each in rows:
+            counts = ", ".join(f"{count:,} in {name}" for name, count in each["lists"].items())
+            print_line(f"class {each['class']} {each['name']}: {counts}")
+        print_line(f"{', '.join(lists)}: {notes}; {'the problems are above' if problems else 'no problems'}")
+    return 3 if problems else 0
 
 
-class DiffLists(ListCommand):
+def _classes(lists: Mapping[str, Lines], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return number, name and lines of each class."""
+    width = of_classes.columns(lists.values())
+    found = {name: of_classes.counts_of(lines, width) for name, lines in lists.items()}
+    size = max([width, len(names), *(number + 1 for counts in found.values() for number in counts)])
+    rows = []
+    for number in range(size):
+        counts = {name: each[number] for name, each in found.items()}
+        name = names[number] if number < len(names) else str(number)
+        rows.append({"class": number, "name": name, "total": sum(counts.values()), "lists": counts})
+    return rows
+
+
+@options.command("diff", "lst diff train.lst more.lst")
+@click.argument("a", type=click.Path(), metavar="A")
+@click.argument("b", type=click.Path(), metavar="B")
+@tool_options
+def diff(a: str, b: str, tool: Tool) -> None:
     """Compare two lists.
 
     Compare the lists A and B by path: images that were added, removed, relabelled (other labels), moved (the only one of its
     file name and labels that was removed, and the only one that was added) and renumbered (another row number). The exit code
     is 0 also if there are differences.
     """
-
-    example = "lst diff train.lst more.lst"
-
-    old: str = argument(type=click.Path(), metavar="A")
-    new: str = argument(type=click.Path(), metavar="B")
-
-    def run(self) -> int:
-        """Print the differences of each kind, and their numbers by class."""
-        old, new = (self.read([place])[place] for place in (self.old, self.new))
-        with self.working("comparing"):
-            changes = compare(old, new)
-            classes = changes.by_class(columns([old]), columns([new]))
-        if self.as_json:
-            pairs = {kind: [_as_data(*pair) for pair in found] for kind, found in changes._asdict().items()}
-            self.print_json({"counts": changes.counts(), "classes": classes, **pairs})
-            return 0
-        show_examples("+ ", [_in_words(line) for _, line in changes.added], "green")
-        show_examples("- ", [_in_words(line) for line, _ in changes.removed], "red")
-        show_examples("~ ", [f"{_in_words(old)} -> {_labels(new)}" for old, new in changes.relabelled], "yellow")
-        show_examples("> ", [f"{before.path} -> {_in_words(after)}" for before, after in changes.moved], "cyan")
-        show_classes(classes)
-        before, after = (counted(len(lines), "line") for lines in (old, new))
-        print_line(f"from {self.old} ({before}) to {self.new} ({after}): {in_words(changes)}")
-        return 0
+    old, new = (tool.read([place])[place] for place in (a, b))
+    with tool.working("comparing"):
+        changes = comparing.compare(old, new)
+        classes = comparing.by_class(changes, of_classes.columns([old]), of_classes.columns([new]))
+    if tool.as_json:
+        pairs = {kind: [_as_data(*pair) for pair in found] for kind, found in changes.items()}
+        options.print_json({"counts": comparing.counts(changes), "classes": classes, **pairs})
+        return
+    marks = {"added": "+ green", "removed": "- red", "relabelled": "~ yellow", "moved": "> cyan"}
+    for kind, (mark, colour) in ((kind, text.split()) for kind, text in marks.items()):
+        shown = [" -> ".join(_as_text(line) for line in pair if line) for pair in changes[kind]]
+        show_examples([f"{mark} {text}" for text in shown], colour)
+    show_classes(classes)
+    before, after = (counted(len(lines), "line") for lines in (old, new))
+    print_line(f"from {a} ({before}) to {b} ({after}): {in_words(changes)}")
 
 
 def _as_data(old: Line | None, new: Line | None) -> dict[str, Any]:
@@ -118,111 +126,5 @@ def _as_data(old: Line | None, new: Line | None) -> dict[str, Any]:
     return (after or before) | {f"old_{key}": value for key, value in before.items() if value != after.get(key, value)}
 
 
-def _labels(line: Line) -> str:
-    return " ".join(f"{label:g}" for label in line.labels)
-
-
-def _in_words(line: Line) -> str:
-    return f"{line.path} {_labels(line)}"
-
-
-class Stats(ListCommand):
-    """Count the lines of each class.
-
-    Count the lines of each class in the LISTs of a data set, and how many times more the largest class has than the smallest.
-    """
-
-    example = "lst stats train.lst"
-
-    lists: tuple[str, ...] = LISTS
-    classes: str | None = CLASSES
-    plot: Path | None = option(
-        type=PlotFile(dir_okay=False),
-        metavar="FILE",
-        help="Draw the classes' numbers of lines into a .png or .svg file.",
-    )
-
-    def run(self) -> int:
-        """Print a row for each class, and draw the picture."""
-        found = statistics(self.read(self.lists), read_names(class_file(self.classes, self.lists), self.account))
-        if self.as_json:
-            rows = zip(found.names, found.totals, *found.counts.values(), strict=True)
-            classes = [
-                {"class": n, "name": name, "total": total, "lists": dict(zip(found.counts, each, strict=True))}
-                for n, (name, total, *each) in enumerate(rows)
-            ]
-            self.print_json({"lines": found.lines, "classes": classes, "imbalance": found.imbalance})
-        else:
-            self._show(found)
-        if self.plot:
-            draw(found, self.plot)
-            say(f"plot {shown_path(self.plot)}")
-        return 0
-
-    def _show(self, found: Statistics) -> None:
-        rows = [("class", *self.lists)]
-        rows += [
-            (f"{n} {name}" if name != str(n) else name, *(f"{counts[n]:,}" for counts in found.counts.values()))
-            for n, name in enumerate(found.names)
-        ]
-        rows += [("all", *(f"{count:,}" for count in found.lines.values()))]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for first, *rest in rows:
-            cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-            print_line("  ".join([first.ljust(widths[0]), *cells]))
-        totals = found.totals
-        if found.imbalance == 1:
-            print_line("every class has the same number of lines")
-        elif found.imbalance:
-            largest, smallest = (each(range(len(totals)), key=totals.__getitem__) for each in (max, min))
-            print_line(f"class {largest} has {found.imbalance:.3g} times as many lines as class {smallest}")
-        for number in (n for n, total in enumerate(totals) if not total):
-            print_line(f"class {number} has no line")
-
-
-class Statistics(NamedTuple):
-    """The numbers of lines."""
-
-    lines: dict[str, int]  # of each list
-    counts: dict[str, list[int]]  # of each list, by class
-    names: list[str]  # of the classes, or their numbers
-
-    @property
-    def totals(self) -> list[int]:
-        """The lines of each class in all lists."""
-        return [sum(each) for each in zip(*self.counts.values(), strict=True)]
-
-    @property
-    def imbalance(self) -> float | None:
-        """How many times more lines the largest class has than the smallest; None if a class has none."""
-        return max(self.totals) / min(self.totals) if all(self.totals) and self.totals else None
-
-
-def statistics(lists: Mapping[str, Lines], names: Sequence[str]) -> Statistics:
-    """Count the lines of each class. Raises InputError if a label is not a class."""
-    width = columns(lists.values())
-    found: dict[str, Counter[int]] = {name: counts_of(lines, width) for name, lines in lists.items()}
-    size = max([width, len(names), *(number + 1 for counts in found.values() for number in counts)])
-    counts = {name: [each[number] for number in range(size)] for name, each in found.items()}
-    titles = [*names, *map(str, range(len(names), size))]
-    return Statistics({name: len(lines) for name, lines in lists.items()}, counts, titles)
-
-
-def draw(found: Statistics, file: Path) -> None:
-    """Draw a bar for each class, with a part for each list. Raises RefusedError if the file cannot be written."""
-    classes = range(len(found.names))
-    figure = new_figure(min(16, 4 + 0.25 * len(classes)), 4)
-    axes = figure.add_subplot()
-    below = [0] * len(classes)
-    for name, counts in found.counts.items():
-        axes.bar(classes, counts, bottom=below, label=Path(name).stem, width=0.9)
-        below = [low + count for low, count in zip(below, counts, strict=True)]
-    if len(classes) <= _MOST_NAMES:
-        axes.set_xticks(classes, found.names, rotation=45, ha="right")
-    else:
-        axes.set_xlabel("class")
-    axes.set_ylabel("lines")
-    axes.grid(axis="y", alpha=0.3)
-    if len(found.counts) > 1:
-        axes.legend(fontsize=8)
-    save(figure, file)
+def _as_text(line: Line) -> str:
+    return f"{line.path} {' '.join(f'{label:g}' for label in line.labels)}"

@@ -28,41 +28,40 @@ def test_class_file_with_a_gap_is_refused(lst: Launch, names: str, message: str)
 def test_changed_classes_are_the_same_in_all_lists(lst: Launch) -> None:
     lst("make", "photos", "--split", "0.5,0.5")
     lists, names = ("train.lst", "validation.lst"), ("--classes", "classes.txt")
-    Path("map.txt").write_text("cat/0.jpg\told\ncat/1.jpg\told\ncat/2.jpg\tnew\n")
     wrong = {
-        "owl/\tnew\n": "'owl/' of the map is neither",
-        "cat/0.jpg\ta\tb\n": "has 2 parts",
-        "cat/\ta\n": "one part only; name",
+        "owl/=dog": "'owl/' is neither a path nor a folder/",
+        "cat/=dgo": "class 'dgo' does not exist; did you mean dog?",
+        "cat/0.jpg": "expected KEY=CLASS",
     }
-    for line, message in wrong.items():
-        Path("wrong.txt").write_text(line)
-        assert message in lst("split-class", *lists, "--class", "cat", "--map", "wrong.txt", code=2)
-    assert "class 0 (cat) keeps 17 images" in lst("split-class", *lists, *names, "--class", "cat", "--map", "map.txt")
+    for rule, message in wrong.items():
+        assert message in lst("edit", *lists, "--set", rule, code=2)
+    Path("map.txt").write_text("cat/0.jpg\told\ncat/1.jpg\told\ncat/2.jpg\tnew\n")
+    assert "'cat/2.jpg' has two rules, new and old" in lst(
+        "edit", *lists, "--map", "map.txt", "--set", "cat/2.jpg=old", code=2
+    )
+    said = lst("edit", *lists, *names, "--map", "map.txt", "--new-class", "new", "--new-class", "old")
+    assert "class 0: " in said and "lost" in said
     assert Path("classes.txt").read_text() == "cat\ndog\nnew\nold\n"
     assert "no problems" in lst("check", *lists, "--images", "photos", *names)
-    said = lst("merge-classes", *lists, *names, "--class", "dog", "--into", "old", "--dry-run")
-    assert "classes 2 to 3 are now 1 to 2" in said
+    said = lst("edit", *lists, *names, "--set", "dog=old", "--dry-run")
+    assert "removed class dog; the numbers after it are one lower" in said
     assert Path("classes.txt").read_text() == "cat\ndog\nnew\nold\n"
-    said = lst("merge-classes", *lists, *names, "--class", "new", "--into", "old", "--dry-run")
-    assert "class 3 is now 2\n" in said
-    said = lst("merge-classes", *lists, *names, "--class", "old", "--into", "old", code=2)
-    assert "class 3 (old) would be merged into itself; name another class" in said
-    lst("merge-classes", *lists, *names, "--class", "dog", "--into", "old")
+    lst("edit", *lists, *names, "--set", "dog=old")
     assert Path("classes.txt").read_text() == "cat\nnew\nold\n"
-    found = lst.json("stats", *lists, *names)
+    found = lst.json("check", *lists, *names)
     assert [(each["name"], each["total"]) for each in found["classes"]] == [("cat", 17), ("new", 1), ("old", 12)]
-    assert found["imbalance"] == 17
+    assert "nothing to do" in lst("edit", *lists, code=2)
 
 
 def test_class_file_beside_the_lists_changes_with_them(lst: Launch) -> None:
     """By default, and a list of the data set that is not passed is named."""
     lst("make", "photos", "--split", "0.5,0.5")
-    said = lst("merge-classes", "train.lst", "--class", "dog", "--into", "cat")
+    said = lst("edit", "train.lst", "--set", "dog=cat")
     assert "warning: lists beside it, not passed, have the old classes: validation.lst\n" in said
     assert Path("classes.txt").read_text() == "cat\n"
-    assert "0 cat" in lst("stats", "train.lst")
+    assert "class 0 cat: 15 in train.lst" in lst("check", "train.lst")
     assert "classes have no name in classes.txt: 1" in lst("check", "validation.lst", code=3)
-    said = lst("merge-classes", "validation.lst", "--class", "1", "--into", "cat", code=2)
+    said = lst("edit", "validation.lst", "--set", "1=cat", code=2)
     assert "the lists have 2 classes, and the class file has 1" in said
 
 
@@ -87,9 +86,9 @@ def test_class_file_of_other_lists_is_not_replaced(lst: Launch) -> None:
     Path("names.txt").write_bytes(b"\xef\xbb\xbfowl\r\ndog\r\ncat\r\n")  # as Windows' editors write it
     lst("make", "photos", "-o", "out/a.lst", "--classes", "names.txt")
     assert Path("out/classes.txt").read_text() == "owl\ndog\ncat\n"
-    said = lst("merge", "photos.lst", "out/a.lst", "-o", "m.lst", "--keep", "first", code=2)
+    said = lst("edit", "photos.lst", "out/a.lst", "-o", "m.lst", "--keep", "first", code=2)
     assert (
-        "out/classes.txt: has other classes than classes.txt; make lists that you merge with the same --classes" in said
+        "out/classes.txt: has other classes than classes.txt; make lists that you join with the same --classes" in said
     )
     Path("names.txt").write_bytes(b"\xff\n")
     assert "names.txt: byte 0 is not UTF-8" in lst("make", "photos", "--classes", "names.txt", code=2)
@@ -97,14 +96,9 @@ def test_class_file_of_other_lists_is_not_replaced(lst: Launch) -> None:
 
 def test_relabelling_into_a_gap_warns(lst: Launch) -> None:
     lst("make", "photos")
-    Path("map.txt").write_text("1\t3\n")
-    assert "class 3 of the map has no name in the class file" in lst(
-        "relabel", "photos.lst", "--map", "map.txt", code=2
-    )
-    Path("classes.txt").unlink()
-    said = lst("relabel", "photos.lst", "--map", "map.txt")
-    assert "photos.lst: 30 lines, 10 relabelled" in said
-    assert (
-        "warning: classes without a line, although a higher one has some: 1, 2; `launch lst merge-classes` closes"
-        in said
-    )
+    said = lst("edit", "photos.lst", "--set", "cat/=dog")
+    assert "photos.lst: 30 lines, 20 relabelled" in said
+    assert "warning: classes without a line, although a higher one has some: 0; `launch lst edit --set" in said
+    lst("edit", "photos.lst", "--set", "0=dog")
+    assert Path("classes.txt").read_text() == "dog\n"
+    assert "no problems" in lst("check", "photos.lst", "--images", "photos")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from launcher.errors import InputError
-from launcher.lists.classes import columns
-from launcher.lists.comparing import compare
-from launcher.lists.editing import DataSet, merge_classes, relabel, split_class
+from launcher.lists.classes import columns, edit
+from launcher.lists.comparing import by_class, compare
 from launcher.lists.files import Lines
-from launcher.lists.making import by_path, divide, make_lines, merge
+from launcher.lists.making import by_path, divide, join, make_lines
 from sagemaker_channels.samples.lst import Line
 
 SHARES = st.sampled_from([(0.8, 0.1, 0.1), (0.5, 0.5), (0.7, 0.2, 0.1), (1 / 3, 1 / 3, 1 / 3), (0.05, 0.95)])
@@ -59,33 +56,34 @@ def test_division_by_folder_keeps_folders_together(seed: int) -> None:
 def test_applied_changes_turn_the_old_list_into_the_new_one(old: Lines, new: Lines) -> None:
     changes = compare(old, new)
     result = dict(old)
-    for before, after in (pair for pairs in changes for pair in pairs):
+    for before, after in (pair for pairs in changes.values() for pair in pairs):
         if before:
             del result[before.path]
         if after:
             result[after.path] = after
     assert result == new
-    assert all(before.labels == after.labels for before, after in (*changes.moved, *changes.renumbered))
-    assert not any(compare(old, old))
+    same_labels = (*changes["moved"], *changes["renumbered"])
+    assert all(before and after and before.labels == after.labels for before, after in same_labels)
+    assert not any(compare(old, old).values())
 
 
 def test_only_an_unambiguous_file_name_counts_as_moved() -> None:
     old = by_path([Line(0, (1.0,), "a/1.jpg"), Line(1, (1.0,), "a/2.jpg"), Line(2, (1.0,), "b/2.jpg")])
     new = by_path([Line(0, (1.0,), "c/1.jpg"), Line(1, (1.0,), "c/2.jpg"), Line(2, (0.0,), "d/9.jpg")])
     changes = compare(old, new)
-    assert [(before.path, after.path) for before, after in changes.moved] == [("a/1.jpg", "c/1.jpg")]
-    assert [line.path for line, _ in changes.removed] == ["a/2.jpg", "b/2.jpg"]
-    assert changes.by_class(0, 0) == {"0": {"added": 1}, "1": {"added": 1, "removed": 2, "moved": 1}}
+    assert changes["moved"] == [(old["a/1.jpg"], new["c/1.jpg"])]
+    assert changes["removed"] == [(old["a/2.jpg"], None), (old["b/2.jpg"], None)]
+    assert by_class(changes, 0, 0) == {"0": {"gained": 1}, "1": {"gained": 1, "lost": 2}}
 
 
 @given(LISTS.filter(bool), st.data())
 def test_merged_classes_have_no_gaps_and_keep_the_others_apart(lines: Lines, data: st.DataObject) -> None:
-    known = DataSet.of([lines], [])
-    into = data.draw(st.integers(0, known.size - 1))
-    merged = data.draw(st.sets(st.integers(0, known.size - 1)))
-    assume(not known.width and merged - {into})
-    (new,) = merge_classes(known, merged, into).lists
-    kept = [number for number in range(known.size) if number == into or number not in merged]
+    assume(not columns([lines]))
+    size = 1 + max(int(label) for line in lines.values() for label in line.labels)
+    into = data.draw(st.integers(0, size - 1))
+    merged = data.draw(st.sets(st.integers(0, size - 1))) - {into}
+    (new,) = edit([lines], [], {str(each): [str(into)] for each in merged}).lists
+    kept = [number for number in range(size) if number not in merged]
     for path, line in new.items():
         # A number counts the remaining classes before it, so it names one of them.
         assert {kept[int(label)] for label in line.labels} == {
@@ -94,8 +92,8 @@ def test_merged_classes_have_no_gaps_and_keep_the_others_apart(lines: Lines, dat
 
 
 @given(st.lists(LISTS, min_size=1, max_size=3))
-def test_merged_list_has_each_path_once_with_unique_rows(lists: list[Lines]) -> None:
-    found, left_out = merge([(str(number), lines) for number, lines in enumerate(lists)], "first")
+def test_joined_list_has_each_path_once_with_unique_rows(lists: list[Lines]) -> None:
+    found, left_out = join({str(number): lines for number, lines in enumerate(lists)}, "first")
     assert found.keys() == {path for lines in lists for path in lines}
     assert len({line.index for line in found.values()}) == len(found)
     assert left_out.total() == sum(map(len, lists)) - len(found)
@@ -106,39 +104,46 @@ def test_merged_list_has_each_path_once_with_unique_rows(lists: list[Lines]) -> 
 
 def test_one_hot_lists_stay_one_hot() -> None:
     lines = lines_of((1, 0, 0), (0, 1, 1), (0, 0, 1))
-    data = DataSet.of([lines], ["cat", "dog", "husky"])
+    names = ["cat", "dog", "husky"]
     assert (columns([lines]), columns([lines_of((1, 0), (3,))]), columns([lines_of((1,), (0,))])) == (3, 0, 0)
-    (merged,) = merge_classes(data, {2}, 1).lists
-    assert [line.labels for line in merged.values()] == [(1, 0), (0, 1), (0, 1)]
+    merged = edit([lines], names, {"husky": ["dog"]})
+    assert [line.labels for line in merged.lists[0].values()] == [(1, 0), (0, 1), (0, 1)]
+    assert (merged.names, merged.removed) == (["cat", "dog"], ["husky"])
     with pytest.raises(InputError, match="needs at least two classes"):
-        merge_classes(data, {0, 1, 2}, 1)
-    split = split_class(data, 2, {"x/2.jpg": ("sled",)})
+        edit([lines], names, {"husky": ["cat"], "dog": ["cat"]})
+    split = edit([lines], names, {"x/2.jpg": ["sled"]}, ["sled"])
     assert split.names == ["cat", "dog", "husky", "sled"]
     assert [line.labels for line in split.lists[0].values()] == [(1, 0, 0, 0), (0, 1, 1, 0), (0, 0, 0, 1)]
 
 
-def test_map_applies_paths_before_folders_before_classes() -> None:
+def test_rules_apply_to_paths_before_folders_before_classes() -> None:
     paths = ("a/1.jpg", "a/b/2.jpg", "a/b/3.jpg", "c/4.jpg")
     lines = by_path(Line(n, (2.0,), path) for n, path in enumerate(paths))
-    rules = {"2": ("0",), "a/": ("1",), "a/b/": ("x", "y"), "a/b/3.jpg": ("y",)}
-    (new,) = relabel(DataSet.of([lines], ["x", "y", "z"]), rules).lists
-    assert [line.labels for line in new.values()] == [(1,), (0, 1), (1,), (0,)]
+    rules = {"2": ["0"], "a/": ["1"], "a/b/": ["x", "y"], "a/b/3.jpg": ["y"]}
+    found = edit([lines], ["x", "y", "z"], rules)
+    assert [line.labels for line in found.lists[0].values()] == [(1,), (0, 1), (1,), (0,)]
+    assert (found.names, found.removed) == (["x", "y"], ["z"])
     for wrong, message in (
-        ({"d/": ("0",)}, "neither a path nor a folder"),
-        ({"9": ("0",)}, "'9' does not exist"),
-        ({"a/": ("1000000",)}, "'1000000' does not exist"),
+        ({"d/": ["0"]}, "neither a path nor a folder"),
+        ({"9": ["0"]}, "'9' does not exist"),
+        ({"a/": ["3"]}, "'3' does not exist"),
     ):
         with pytest.raises(InputError, match=message):
-            relabel(DataSet.of([lines], []), wrong)
+            edit([lines], [], wrong)
 
 
-def test_split_by_folders_gives_the_first_part_the_old_number() -> None:
-    paths = ["cat/a/1.jpg", "cat/b/x/2.jpg", "cat/b/3.jpg", "dog/4.jpg"]
-    lines = by_path(make_lines(paths, ["cat", "dog"], one_hot=False))
-    found = split_class(DataSet.of([lines], ["cat", "dog"]), 0, None)
-    assert [line.labels for line in found.lists[0].values()] == [(0,), (2,), (2,), (1,)]
-    assert found.names == ["a", "dog", "b"]
-    with pytest.raises(InputError, match="one part only; pass --map"):
-        split_class(DataSet.of([lines], []), 1, None)
-    stays = split_class(DataSet.of([lines], []), 0, {"cat/b/": ("b",)})
-    assert Counter(line.labels for line in stays.lists[0].values()) == {(0,): 1, (1,): 1, (2,): 2}
+def test_class_that_loses_its_lines_by_other_rules_keeps_its_number() -> None:
+    """Another list, which was not passed, may have lines of it."""
+    lines = by_path(make_lines(["cat/1.jpg", "cow/2.jpg", "dog/3.jpg"], ["cat", "cow", "dog"], one_hot=False))
+    found = edit([lines], ["cat", "cow", "dog"], {"cow/2.jpg": ["dog"]})
+    assert [line.labels for line in found.lists[0].values()] == [(0,), (2,), (2,)]
+    assert (found.names, found.removed) == (["cat", "cow", "dog"], [])
+
+
+def test_classes_can_be_swapped_and_new_ones_follow_the_highest() -> None:
+    lines = lines_of((0,), (1,))
+    assert [line.labels for line in edit([lines], [], {"0": ["1"], "1": ["0"]}).lists[0].values()] == [(1,), (0,)]
+    found = edit([lines], [], {"x/1.jpg": ["owl"]}, ["owl"])
+    assert [line.labels for line in found.lists[0].values()] == [(0,), (2,)]
+    with pytest.raises(InputError, match="--new-class dog: there is a class of this name"):
+        edit([lines], ["cat", "dog"], {"1": ["0"]}, ["dog"])
