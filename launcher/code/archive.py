@@ -3,13 +3,14 @@
 The archive is reproducible: the same files give the same bytes on any machine, whatever their times and owners. The digest
 covers names, modes and contents, not the compressed bytes, which differ between versions of zlib.
 
-No file is held in memory as a whole. Sizes are read by `stat`, so that too large a folder is refused before any file is read;
-contents are hashed in pieces for the digest and read again for the archive, which is refused if a file has changed.
+Sizes are read by `stat`, so that too large a folder is refused before any file is read; contents are hashed for the digest and read
+again for the archive, which is refused if a file has changed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,14 +18,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nlargest
-from itertools import chain, islice
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from launcher import errors
 from launcher.code.files import CodeError, CodeFile, FileRules, unreadable
-from launcher.code.secrets import OVERLAP, PRIVATE_KEY, is_secret_path, secrets_in
+from launcher.code.secrets import PRIVATE_KEY, is_secret_path, secrets_in
 from launcher.console import counted, human_bytes
 from launcher.errors import did_you_mean_path, first_names
 from sagemaker_channels import contract
@@ -32,8 +33,7 @@ from sagemaker_channels import contract
 MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
 MAX_FILES = 20_000
 SCRIPTS = Path(__file__).parents[2] / contract.SCRIPTS_DIR  # the bundled ones, in a checkout and in an installed wheel
-_PIECE = 1 << 22  # bytes
-_SEARCHED = 4 * _PIECE  # bytes of each file that are searched for secrets, which takes three times as long as hashing
+_SEARCHED = 1 << 24  # bytes of each file that are searched for secrets, which takes three times as long as hashing
 _BUNDLE = f"{contract.BUNDLE_DIR}/"
 _REMEDY = "put data in a channel, and leave it out here with code.exclude, .launchignore or .gitignore"
 
@@ -71,12 +71,7 @@ class CodeArchive:
     def boot(self) -> bytes:
         """Return the script that starts the container, which is uploaded beside the archive too. Raises CodeError as below."""
         name = f"{_BUNDLE}{contract.SCRIPTS_DIR}/{contract.BOOT_FILE}"
-        file = next(file for file in self.files if file.name == name)
-        with _opened(file) as opened:
-            content = opened.read()
-        if hashlib.sha256(content).hexdigest() != file.sha256:
-            raise file.changed()
-        return content
+        return _content(next(file for file in self.files if file.name == name))
 
     def write_tar_gz(self, target: BinaryIO) -> None:
         """Write the archive. Raises CodeError if a file is not what it was when the digest was made."""
@@ -90,11 +85,7 @@ class CodeArchive:
             for file in self.files:
                 member = tarfile.TarInfo(file.name)
                 member.size, member.mode = file.size, 0o755 if file.executable else 0o644
-                with _opened(file) as opened:
-                    content = _Hashed(opened, file)
-                    tar.addfile(member, content)  # type: ignore[arg-type]  # addfile calls only read
-                    if opened.read(1) or content.sha256.hexdigest() != file.sha256:
-                        raise file.changed()
+                tar.addfile(member, io.BytesIO(_content(file)))
 
     def described(self) -> str | None:
         """Return the number of the user's files and their bytes before compression, in a line; None if there are none."""
@@ -106,27 +97,13 @@ class CodeArchive:
         return f"{counted(len(sizes), 'file')}, {human_bytes(sum(sizes))}{left_out}"
 
 
-class _Hashed:
-    """A file for `tarfile` that hashes what is read. Raises CodeError at an early end."""
-
-    def __init__(self, opened: BinaryIO, file: CodeFile) -> None:
-        self._opened, self._file, self.sha256 = opened, file, hashlib.sha256()
-
-    def read(self, size: int) -> bytes:
-        content = self._opened.read(size)
-        self.sha256.update(content)
-        if len(content) < size:
-            raise self._file.changed()
-        return content
-
-
 class _Root(NamedTuple):
     """The code folder or a dependency, with its files under their names in the archive."""
 
     key: errors.SpecPath  # below the spec's `code`
     path: Path
     files: Sequence[CodeFile]
-    rules: FileRules | None = None  # None for a single file
+    rules: FileRules
 
 
 def read_code(
@@ -162,27 +139,17 @@ def read_code(
     _refuse_clashes(roots)
     _refuse_too_much(roots)
     secrets: list[str] = []
-    files: list[CodeFile] = []
+    files = list(_bundled(has_tools=entry_point in contract.TOOLS))
     for root in roots:
         with _reported_at(*root.key):
-            keys: list[str] = []
-            files += [_hashed(file, secrets if file.is_included else keys) for file in root.files]
-            _refuse_private_keys(keys)
-            secrets += keys
-    scripts = {f"{contract.SCRIPTS_DIR}/{path.name}": str(path) for path in SCRIPTS.glob("*.py")}
-    has_tools = entry_point in contract.TOOLS
-    files += [_bundled(name, path) for name, path in scripts.items() if has_tools or name not in contract.TOOLS]
-    library = str(Path(contract.__file__).parent)
-    for folder, below, names in os.walk(library):  # pathlib's rglob takes four times as long
-        if folder == library and not has_tools:
-            below.remove(contract.TOOLS_DIR)
-        within = contract.LIBRARY + folder.removeprefix(library)
-        files += [_bundled(f"{within}/{name}", f"{folder}/{name}") for name in names if name.endswith(".py")]
+            found = [_read(file) for file in root.files]
+            files += [file for file, _ in found]
+            secrets += [place for _, places in found for place in places]
+            _refuse_private_keys([place for file, places in found if not file.is_included for place in places])
     files.sort(key=lambda file: file.name)
-    rules = [root.rules for root in roots if root.rules]
-    left_out = sorted(chain.from_iterable(each.left_out for each in rules))
-    skipped = sorted(chain.from_iterable(each.skipped for each in rules))
-    own = None if directory is None else rules[0]
+    left_out = sorted(name for root in roots for name in root.rules.left_out)
+    skipped = sorted(name for root in roots for name in root.rules.skipped)
+    own = None if directory is None else roots[0].rules
     return CodeArchive(tuple(files), tuple(sorted(secrets)), tuple(left_out), tuple(skipped), own)
 
 
@@ -221,7 +188,7 @@ def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key:
     if not is_file:
         return _folder(key, path, rules)
     file = CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size, is_included=is_included)
-    return _Root(key, path, [file])
+    return _Root(key, path, [file], rules)
 
 
 def _refuse_clashes(roots: Sequence[_Root]) -> None:
@@ -257,49 +224,38 @@ def _refuse_too_much(roots: Sequence[_Root]) -> None:
     raise CodeError(f"{root.path}: {what} {', '.join(most)}; {_REMEDY}", "code-too-large", root.key)
 
 
-def _bundled(name: str, path: str) -> CodeFile:
-    return _hashed(CodeFile(_BUNDLE + name, path, False, os.stat(path).st_size), None)  # noqa: PTH116 - as above
+def _bundled(*, has_tools: bool) -> Iterator[CodeFile]:
+    """Yield the bundled scripts and the library, with or without what only the tools need."""
+    library = Path(contract.__file__).parent
+    found = {f"{contract.SCRIPTS_DIR}/{path.name}": path for path in SCRIPTS.glob("*.py")}
+    found |= {f"{contract.LIBRARY}/{path.relative_to(library).as_posix()}": path for path in library.rglob("*.py")}
+    for name, path in found.items():
+        if has_tools or (
+            name not in contract.TOOLS and not name.startswith(f"{contract.LIBRARY}/{contract.TOOLS_DIR}/")
+        ):
+            yield _read(CodeFile(_BUNDLE + name, str(path), False, path.stat().st_size))[0]
 
 
-def _hashed(found: CodeFile, secrets: list[str] | None) -> CodeFile:
-    """Return the file with its digest, and add the places of secrets in it to `secrets`."""
-    sha, size, line, before = hashlib.sha256(), 0, 0, b""
-    places: dict[str, None] = {}  # each once, since pieces overlap
-    with _opened(found) as opened:
-        while piece := _read(opened, found):
-            if secrets is not None and size < _SEARCHED:
-                text = before + piece
-                places |= {f"{found.name}:{line + at} ({what})": None for at, what in secrets_in(text)}
-                before = text[-OVERLAP:]
-                line += text.count(b"\n", 0, len(text) - len(before))
-            sha.update(piece)
-            size += len(piece)
-            if size > found.size:  # it is growing, perhaps endlessly
-                break
-    if size != found.size:
-        raise found.changed()
-    if secrets is not None:
-        secrets += places
-    return found._replace(sha256=sha.hexdigest())
+def _read(file: CodeFile) -> tuple[CodeFile, list[str]]:
+    """Return the file with its digest, and the places of secrets in it."""
+    content = _content(file)
+    places = [f"{file.name}:{line} ({what})" for line, what in secrets_in(content[:_SEARCHED])]
+    return file._replace(sha256=hashlib.sha256(content).hexdigest()), places
 
 
-def _refuse_private_keys(secrets: Sequence[str]) -> None:
-    if keys := [each for each in secrets if each.endswith(f"({PRIVATE_KEY})")]:
-        message = (
-            f"{first_names(keys)} would be sent with the code; move it elsewhere, leave its file out with code.exclude"
-        )
-        raise CodeError(f"{message}, or name the file in code.include", "code-secret-file")
+def _refuse_private_keys(places: Sequence[str]) -> None:
+    if keys := [each for each in places if each.endswith(f"({PRIVATE_KEY})")]:
+        remedy = "move it elsewhere, leave its file out with code.exclude, or name the file in code.include"
+        raise CodeError(f"{first_names(keys)} would be sent with the code; {remedy}", "code-secret-file")
 
 
-def _opened(file: CodeFile) -> BinaryIO:
+def _content(file: CodeFile) -> bytes:
+    """Return a file's content. Raises CodeError if it has changed since its size, or its digest, was read."""
     try:
-        return open(file.path, "rb", buffering=0)  # noqa: PTH123 - a Path takes as long as the reading
+        with Path(file.path).open("rb") as opened:
+            content = opened.read(file.size + 1)  # no more: it may grow endlessly
     except OSError as error:
         raise unreadable(file.path, error) from None
-
-
-def _read(opened: BinaryIO, file: CodeFile) -> bytes:
-    try:
-        return opened.read(_PIECE)
-    except OSError as error:
-        raise unreadable(file.path, error) from None
+    if len(content) != file.size or file.sha256 not in ("", hashlib.sha256(content).hexdigest()):
+        raise CodeError(f"{file.path}: has changed since it was first read; start again when nothing writes to it")
+    return content

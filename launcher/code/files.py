@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher import errors
-from launcher.code.patterns import Patterns, leads_below
 from launcher.code.secrets import is_secret_path
 
 _CACHES = (
@@ -29,12 +28,9 @@ _CACHES = (
     *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info", ".env*"),
 )
 _IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
-
-_BY_DEFAULT = "|".join(fnmatch.translate(pattern) for pattern in _CACHES)
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped
 _BY_RULES, _INCLUDED = "", "included"  # fates of files that are sent
 _SECRET = "is left out by default, since it usually holds secrets"
-_LARGEST_IGNORE_FILE = 1_000_000  # bytes
 
 
 class CodeError(errors.RefusedError):
@@ -55,31 +51,43 @@ class CodeFile(NamedTuple):
     sha256: str = ""  # in hex, once the content is read
     is_included: bool = False  # whether `code.include` asks to send it
 
-    def changed(self) -> CodeError:
-        """Return the error for a file that has changed since it was hashed."""
-        return CodeError(f"{self.path}: has changed since it was first read; start again when nothing writes to it")
+
+class _Patterns:
+    """The patterns of one .gitignore file, or of one key of a spec, matched against single entries while their folders are walked.
+
+    `pathspec` compiles the lines, but it matches whole paths: a pattern that matches a folder also matches everything below it,
+    which git leaves to the walk. Only such a match fills the one group of its expressions.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        from pathspec import GitIgnoreSpec  # takes 20 ms
+
+        self.wrong: list[str] = []  # the lines that are not patterns, which match nothing
+        self._patterns = []
+        for line in (line for line in map(str.rstrip, lines) if line and not line.startswith("#")):
+            bare = line[:-1] if line.endswith("/") and line.strip("!/") else line
+            try:
+                self._patterns.append((line, bare, GitIgnoreSpec.from_lines([bare]).patterns[0]))
+            except ValueError:
+                self.wrong.append(line)
+
+    def verdict(self, path: str) -> tuple[bool | None, str]:
+        """Return whether `path`, with a final slash for a folder, is matched itself (None: by no line), and the deciding line."""
+        name = path.rstrip("/")
+        for line, bare, pattern in reversed(self._patterns):
+            if (line == bare or name != path) and (found := pattern.match_file(name)) and not found.match.lastindex:
+                return pattern.include, line
+        return None, ""
 
 
 class _IgnoreFile(NamedTuple):
-    shown: str
-    kind: str  # one of _IGNORE_FILES
-    patterns: Patterns
+    path: Path
+    patterns: _Patterns
     above: str = ""  # for a file above the code folder: the path from it to the code folder, with a final slash
     below: int = 0  # for a file in the code folder: the length of the path to its own folder
 
     def verdict(self, name: str) -> tuple[bool | None, str]:
         return self.patterns.verdict(self.above + name[self.below :])
-
-
-class _Folder(NamedTuple):
-    """A folder to walk."""
-
-    path: str
-    name: str  # below the code folder, with a final slash
-    real: str  # its path without links
-    root: str  # the real folder that links in it may not leave
-    above: tuple[tuple[int, int], ...]  # the identities of the folders around it
-    fate: str
 
 
 class FileRules:
@@ -97,9 +105,8 @@ class FileRules:
         Raises:
             CodeError: An ignore file cannot be read, or a pattern is not one.
         """
-        self._directory, self._prefix = directory, prefix
+        self._directory, self._prefix, self._include_lines = directory, prefix, include
         self._include, self._exclude = _spec_patterns("include", include), _spec_patterns("exclude", exclude)
-        self._include_lines = include
         self.left_out: list[str] = []
         self.skipped: list[str] = []
         self.outside: list[str] = []
@@ -111,45 +118,53 @@ class FileRules:
 
         Raises CodeError for a file that cannot be sent.
         """
-        real = os.path.realpath(self._directory)
-        todo = [_Folder(str(self._directory), "", real, real, (), _BY_RULES)]
-        while todo:
-            folder = todo.pop()
-            entries, identity = _listed(folder.path)
-            if identity in folder.above:
-                continue
-            self._read_ignore_files(folder.name, entries)
-            for entry in entries:
-                status = _status(entry)
-                is_folder = status is not None and stat.S_ISDIR(status.st_mode)
-                path = folder.name + entry.name + "/" * is_folder
-                real, root = f"{folder.real}/{entry.name}", folder.root
-                own = self._fate(path, folder.fate)
-                if entry.is_symlink():
-                    real = os.path.realpath(entry.path)
-                    if status is not None and not f"{real}/".startswith(f"{root.rstrip('/')}/"):
-                        root, own = real, self._fate_of_link_out(path, real, own, is_folder)
-                if own == _BY_RULES and is_secret_path(real + "/" * is_folder):
-                    own = _SECRET
-                is_sent = own in (_BY_RULES, _INCLUDED)
-                if is_folder and (is_sent or self._leads_below(path)):
-                    todo.append(_Folder(entry.path, path, real, root, (*folder.above, identity), own))
-                elif is_sent and status is not None and stat.S_ISREG(status.st_mode):
-                    name_sent = self._prefix + _sendable(path, folder.path)
-                    mode, size = status.st_mode, status.st_size
-                    yield CodeFile(name_sent, entry.path, bool(mode & 0o100), size, is_included=own == _INCLUDED)
-                elif is_sent:
-                    shown = self._prefix + (path if path.isprintable() else repr(path))
-                    self.skipped.append(f"{shown} ({'not a regular file' if status else 'a broken link'})")
-                elif own == _SECRET:
-                    self.left_out.append(self._prefix + path)
+        root = os.path.realpath(self._directory)
+        return self._below(str(self._directory), "", _BY_RULES, root, ())
+
+    def _below(
+        self, folder: str, name: str, fate: str, root: str, above: tuple[tuple[int, int], ...]
+    ) -> Iterator[CodeFile]:
+        """Yield the files to send of a folder, whose `fate` is known and whose links may not leave `root`."""
+        try:
+            entries, state = sorted(os.scandir(folder), key=lambda entry: entry.name), Path(folder).stat()
+        except OSError as error:
+            raise unreadable(folder, error) from None
+        identity, real_folder = (state.st_dev, state.st_ino), os.path.realpath(folder)
+        if identity in above:
+            return
+        self._read_ignore_files(name, entries)
+        for entry in entries:
+            status = _status(entry)
+            is_folder = status is not None and stat.S_ISDIR(status.st_mode)
+            path, inner_root, real = f"{name}{entry.name}{'/' * is_folder}", root, f"{real_folder}/{entry.name}"
+            own = self._fate(path, fate)
+            if entry.is_symlink():
+                real = os.path.realpath(entry.path)
+                if status is not None and not Path(real).is_relative_to(root):
+                    inner_root, own = real, self._fate_of_link_out(path, real, own, is_folder)
+            if own == _BY_RULES and is_secret_path(real + "/" * is_folder):
+                own = _SECRET
+            is_sent = own in (_BY_RULES, _INCLUDED)
+            shown = self._prefix + path
+            if is_folder and (is_sent or self._leads_below(path)):
+                yield from self._below(entry.path, path, own, inner_root, (*above, identity))
+            elif is_sent and status is not None and stat.S_ISREG(status.st_mode):
+                if not path.isprintable():
+                    raise CodeError(f"{path!r} in {folder}: a file of this name cannot be sent; rename it")
+                is_executable, is_included = bool(status.st_mode & 0o100), own == _INCLUDED
+                yield CodeFile(shown, entry.path, is_executable, status.st_size, is_included=is_included)
+            elif is_sent:
+                what = "not a regular file" if status else "a broken link"
+                self.skipped.append(f"{shown if path.isprintable() else repr(shown)} ({what})")
+            elif own == _SECRET:
+                self.left_out.append(shown)
 
     def includes(self, name: str) -> bool:
         """Return whether a pattern of `code.include` matches a file, or a folder if `name` ends in a slash."""
-        return bool(self._include and self._include.verdict(name)[0])
+        return bool(self._include.verdict(name)[0])
 
     def _leads_below(self, folder: str) -> bool:
-        return any(leads_below(pattern, folder) for pattern in self._include_lines)
+        return any(_may_match_below(pattern, folder) for pattern in self._include_lines)
 
     def _fate_of_link_out(self, path: str, real: str, fate: str, is_folder: bool) -> str:
         """Return the fate of a link that leads out of the folder, and note it if it is refused.
@@ -178,34 +193,31 @@ class FileRules:
 
         `above` is the fate of the folder around it.
         """
-        included, line = self._include.verdict(path) if self._include else (None, "")
+        included, line = self._include.verdict(path)
         if included or (above == _INCLUDED and included is None):
             return _INCLUDED
-        if above == _INCLUDED:
-            return f"is left out by {line!r} in code.include"
-        return above or self._reason(path)
-
-    def _reason(self, path: str) -> str:
-        folder, _, base = path.rstrip("/").rpartition("/")
+        if above:
+            return f"is left out by {line!r} in code.include" if above == _INCLUDED else above
         if is_secret_path(path):
             return _SECRET
-        if re.match(_BY_DEFAULT, base):
+        folder, _, base = path.rstrip("/").rpartition("/")
+        if any(fnmatch.fnmatchcase(base, pattern) for pattern in _CACHES):
             return "is left out by default"
-        if self._exclude is not None and self._exclude.verdict(path)[0]:
+        if self._exclude.verdict(path)[0]:
             return "is left out by code.exclude"
         for file in self._ignoring.get(folder and f"{folder}/", ()):
             ignored, pattern = file.verdict(path)
             if ignored is not None:
-                return f"is left out by {pattern!r} in {file.shown}" if ignored else _BY_RULES
+                return f"is left out by {pattern!r} in {file.path}" if ignored else _BY_RULES
         return _BY_RULES
 
     def _read_ignore_files(self, name: str, entries: Sequence[os.DirEntry[str]]) -> None:
         """Find the ignore files that count in the folder `name`: its own, and then those that count in the folder above."""
         kinds = _IGNORE_FILES if self._work_tree else _IGNORE_FILES[:1]
         files = [Path(entry.path) for entry in entries if entry.name in kinds and entry.is_file()]
-        own = [_ignore_file(file, below=len(name)) for file in files]
         inherited = self._ignoring[name and name[: name.rstrip("/").rfind("/") + 1]]
-        self._ignoring[name] = tuple(sorted([*own, *inherited], key=lambda file: _IGNORE_FILES.index(file.kind)))
+        found = [*(_IgnoreFile(file, _read_patterns(file), below=len(name)) for file in files), *inherited]
+        self._ignoring[name] = tuple(sorted(found, key=lambda file: _IGNORE_FILES.index(file.path.name)))
 
     def _ignore_files_above(self) -> tuple[bool, tuple[_IgnoreFile, ...]]:
         """Return whether the folder is in a git work tree, and the tree's .gitignore files above it, the nearest first.
@@ -216,31 +228,33 @@ class FileRules:
         root = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
         if root is None:
             return False, ()
-        parents = folder.parents[: len(folder.parts) - len(root.parts)]
-        found = {
-            parent: _ignore_file(parent / ".gitignore", above=f"{folder.relative_to(parent).as_posix()}/")
-            for parent in parents
-            if (parent / ".gitignore").is_file()
-        }
+        parents = [each for each in folder.parents if each.is_relative_to(root)]
+        paths = [each / ".gitignore" for each in parents if (each / ".gitignore").is_file()]
+        found = [
+            _IgnoreFile(path, _read_patterns(path), above=f"{folder.relative_to(path.parent).as_posix()}/")
+            for path in paths
+        ]
         for each in (folder, *parents[:-1]):
-            verdicts = (
-                file.patterns.verdict(f"{each.relative_to(parent).as_posix()}/")[0]
-                for parent, file in found.items()
-                if parent in each.parents
-            )
+            around = [file for file in found if file.path.parent in each.parents]
+            names = (f"{each.relative_to(file.path.parent).as_posix()}/" for file in around)
+            verdicts = (file.patterns.verdict(name)[0] for file, name in zip(around, names, strict=True))
             if next((verdict for verdict in verdicts if verdict is not None), False):
                 return True, ()
-        return True, tuple(found.values())
+        return True, tuple(found)
 
 
-def _listed(folder: str) -> tuple[list[os.DirEntry[str]], tuple[int, int]]:
-    """Return a folder's entries by name, and its identity, which is the same through every link."""
-    try:
-        with os.scandir(folder) as found:
-            entries, status = sorted(found, key=lambda entry: entry.name), os.stat(folder)  # noqa: PTH116 - as scandir
-    except OSError as error:
-        raise unreadable(folder, error) from None
-    return entries, (status.st_dev, status.st_ino)
+def _may_match_below(pattern: str, folder: str) -> bool:
+    """Return whether a pattern of `code.include` can match a file in a folder that is left out.
+
+    A pattern without a folder, such as `*.json`, does not: every cache would be searched.
+    """
+    steps, parts = pattern.strip("/").split("/"), folder.rstrip("/").split("/")
+    for step, part in zip(steps, parts, strict=False):
+        if step == "**":
+            return steps[0] != "**"
+        if not fnmatch.fnmatchcase(part, step):
+            return False
+    return len(steps) > len(parts)
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
@@ -257,26 +271,16 @@ def unreadable(path: str, error: OSError) -> CodeError:
     return CodeError(f"{path}: cannot be read: {error.strerror}; make it readable, or leave it out with code.exclude")
 
 
-def _sendable(path: str, folder: str) -> str:
-    if not path.isprintable() or any("\ud800" <= letter <= "\udfff" for letter in path):
-        raise CodeError(f"{path!r} in {folder}: a file of this name cannot be sent; rename it")
-    return path
-
-
-def _spec_patterns(key: str, lines: Sequence[str]) -> Patterns | None:
-    if not lines:
-        return None
-    patterns = Patterns(lines)
+def _spec_patterns(key: str, lines: Sequence[str]) -> _Patterns:
+    patterns = _Patterns(lines)
     if wrong := [line for line in lines if not line or line.rstrip() in patterns.wrong]:
         raise CodeError(f"{wrong[0]!r} is not a pattern as in .gitignore; correct it", "invalid-value", (key,))
     return patterns
 
 
-def _ignore_file(file: Path, *, above: str = "", below: int = 0) -> _IgnoreFile:
+def _read_patterns(file: Path) -> _Patterns:
     """Read the patterns of a file; lines that are not patterns match nothing, as in git."""
     try:
-        with file.open("rb") as opened:
-            text = opened.read(_LARGEST_IGNORE_FILE).decode("utf-8-sig", "surrogateescape")
+        return _Patterns(file.read_text("utf-8-sig", "surrogateescape").split("\n"))
     except OSError as error:
         raise unreadable(str(file), error) from None
-    return _IgnoreFile(str(file), file.name, Patterns(text.split("\n")), above, below)
