@@ -7,7 +7,7 @@ Managed spot training costs at most that; AWS reports the saving only afterwards
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -43,69 +43,68 @@ class Cluster:
     """The instances that run a job together."""
 
     instances: tuple[Instances, ...]
+    volume: Price  # per GB and month
 
     @property
     def volume_gb(self) -> int:
-        """Return the billed storage of all instances together."""
+        """The billed storage of all instances together."""
         return sum(each.count * each.volume_gb for each in self.instances)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The types whose price is unknown."""
+        return tuple(dict.fromkeys(each.instance_type for each in self.instances if each.price is None))
 
     def for_instances(self, seconds: int) -> Decimal | None:
         """Return dollars for all instances, without their volumes; None if a price is unknown."""
-        per_hour = Decimal(0)
-        for each in self.instances:
-            if each.price is None:
-                return None
-            per_hour += each.price.usd * each.count
-        return per_hour * seconds / _HOUR
+        prices = [each.price.usd * each.count for each in self.instances if each.price is not None]
+        return None if self.unknown else sum(prices, Decimal(0)) * seconds / _HOUR
 
-    def for_volumes(self, seconds: int, volume: Price) -> Decimal:
+    def for_volumes(self, seconds: int) -> Decimal:
         """Return dollars for the volumes of all instances."""
-        return volume.usd * self.volume_gb * seconds / _MONTH
+        return self.volume.usd * self.volume_gb * seconds / _MONTH
 
-    def altogether(self, seconds: int, volume: Price) -> Decimal | None:
+    def altogether(self, seconds: int) -> Decimal | None:
         """Return dollars for instances and volumes; None if a price is unknown."""
         usd = self.for_instances(seconds)
-        return None if usd is None else usd + self.for_volumes(seconds, volume)
+        return None if usd is None else usd + self.for_volumes(seconds)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of a job. Each amount is (least, most), which differ if AWS may choose one of several clusters."""
+    """The cost of a job."""
 
     region: str | None
-    clusters: tuple[Cluster, ...]
-    volume: Price  # per GB and month
+    clusters: tuple[Cluster, ...]  # of which AWS chooses one
     max_seconds: int
     keep_alive_seconds: int
     is_default_time: bool  # whether max_seconds is AWS's default
     is_spot: bool
     left_out: tuple[str, ...]
-    per_hour: Range | None  # for the instances; None if a price is unknown, as in the next two and in `maximum`
-    most_for_training: Range | None  # for the instances until the time limit
-    most_for_keep_alive: Range | None  # for the instances of the warm pool after the training
-    most_for_volumes: Range | None  # for storage over the whole time, including the warm pool's
-    maximum: Range | None  # for everything that is counted
+    usd: Mapping[str, Range | None]
+    """(least, most) dollars: `per_hour`, `training` until the time limit and `warm_pool` after it, all three for the instances;
+    `storage` over the whole time, and all of it `altogether`. None if a price is unknown."""
 
     @property
     def instances(self) -> tuple[Instances, ...]:
-        """Return the instances of all clusters, in the request's order."""
+        """The instances of all clusters, in the request's order."""
         return tuple(each for cluster in self.clusters for each in cluster.instances)
 
     @property
     def instance_types(self) -> tuple[str, ...]:
-        """Return every type once."""
+        """Every type once."""
         return tuple(dict.fromkeys(each.instance_type for each in self.instances))
 
     @property
     def borrowed_from(self) -> tuple[str, ...]:
-        """Return the other regions whose prices are used because those of the job's region are unknown."""
+        """The other regions whose prices are used because those of the job's region are unknown."""
         prices = [each.price for each in self.instances if each.price is not None]
         return tuple(sorted({price.region for price in prices} - {self.region})) if self.region else ()
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Return the types whose price is unknown."""
-        return tuple(dict.fromkeys(each.instance_type for each in self.instances if each.price is None))
+        """The types whose price is unknown."""
+        return tuple(dict.fromkeys(name for cluster in self.clusters for name in cluster.unknown))
 
 
 def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Estimate | None:
@@ -118,25 +117,30 @@ def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = in
         return None
     resources = request.get("ResourceConfig", {})
     limit = request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+    seconds, kept = _ONE_DAY if limit is None else limit, resources.get("KeepAlivePeriodInSeconds") or 0
     clusters = tuple(_cluster(parts, resources, region, lookup) for parts in _choices(resources))
-    volume = volume_price(region)
-    max_seconds = _ONE_DAY if limit is None else limit
-    kept = resources.get("KeepAlivePeriodInSeconds") or 0
+    amounts: dict[str, Sequence[Decimal | None]] = {
+        "per_hour": [cluster.for_instances(_HOUR) for cluster in clusters],
+        "training": [cluster.for_instances(seconds) for cluster in clusters],
+        "warm_pool": [cluster.for_instances(kept) for cluster in clusters],
+        "storage": [cluster.for_volumes(seconds + kept) for cluster in clusters],
+        "altogether": [cluster.altogether(seconds + kept) for cluster in clusters],
+    }
     return Estimate(
         region=region,
         clusters=clusters,
-        volume=volume,
-        max_seconds=max_seconds,
+        max_seconds=seconds,
         keep_alive_seconds=kept,
         is_default_time=limit is None,
-        per_hour=_range(cluster.for_instances(_HOUR) for cluster in clusters),
-        most_for_training=_range(cluster.for_instances(max_seconds) for cluster in clusters),
-        most_for_keep_alive=_range(cluster.for_instances(kept) for cluster in clusters),
-        most_for_volumes=_range(cluster.for_volumes(max_seconds + kept, volume) for cluster in clusters),
-        maximum=_range(cluster.altogether(max_seconds + kept, volume) for cluster in clusters),
         is_spot=bool(request.get("EnableManagedSpotTraining")),
         left_out=(*_left_out(request), *_ALWAYS_LEFT_OUT),
+        usd={what: _range(each) for what, each in amounts.items()},
     )
+
+
+def _range(amounts: Sequence[Decimal | None]) -> Range | None:
+    known = [usd for usd in amounts if usd is not None]
+    return (min(known), max(known)) if len(known) == len(amounts) else None
 
 
 def why_not(request: Mapping[str, Any]) -> str | None:
@@ -168,11 +172,12 @@ def _cluster(
     parts: list[Mapping[str, Any]], resources: Mapping[str, Any], region: str | None, lookup: Lookup
 ) -> Cluster:
     """Return the cluster with its prices; instances with their own disks have no billed storage."""
-    rows = [(part["InstanceType"], part.get("InstanceCount") or 1) for part in parts if part.get("InstanceType")]
-    gigabytes = resources.get("VolumeSizeInGB") or 0
-    sizes = [0 if facts_of(name).storage == "NVMe" else gigabytes for name, _ in rows]
-    found = zip(rows, sizes, strict=True)
-    return Cluster(tuple(Instances(name, count, size, lookup(name, region)) for (name, count), size in found))
+    instances = []
+    for part in parts:
+        if name := part.get("InstanceType"):
+            size = 0 if facts_of(name).storage == "NVMe" else resources.get("VolumeSizeInGB") or 0
+            instances.append(Instances(name, part.get("InstanceCount") or 1, size, lookup(name, region)))
+    return Cluster(tuple(instances), volume_price(region))
 
 
 def cluster_of(resources: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price) -> Cluster | None:
@@ -203,13 +208,3 @@ def _left_out(request: Mapping[str, Any]) -> list[str]:
     if any(preference.get("TrainingPlanArns") for preference in preferences):
         found.append("the advance payment for instances of a training plan")
     return found
-
-
-def _range(amounts: Iterable[Decimal | None]) -> Range | None:
-    """Return the least and the most of one or more amounts; None if one is unknown."""
-    known: list[Decimal] = []
-    for amount in amounts:
-        if amount is None:
-            return None
-        known.append(amount)
-    return min(known), max(known)

@@ -91,11 +91,11 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> s
         return f"what it can cost is unknown: {why_not(request)}"
     unknown = [f"no price is known for {name}" for name in found.unknown]
     unknown += [f"{rule} is not counted" for rule in uncounted_rules(request)]
-    if unknown or found.maximum is None:
+    if unknown or (usd := found.usd["altogether"]) is None:
         return f"what it can cost is unknown: {', '.join(unknown)}"
     elsewhere = "".join(f" at {other}'s prices, and up to twice that in {region}" for other in found.borrowed_from)
-    most = found.maximum[1] * (2 if elsewhere else 1)
-    return f"it can cost {at_most(found.maximum)}{elsewhere}, more than {limit}" if most > limit.usd else None
+    most = usd[1] * (2 if elsewhere else 1)
+    return f"it can cost {at_most(usd)}{elsewhere}, more than {limit}" if most > limit.usd else None
 
 
 def refuse_above_limit(plan: Plan, region: str | None, *, agree: str, agreed: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from launcher.console import duration
 from launcher.cost.estimate import Cluster, Estimate, Instances, Range, cluster_of
-from launcher.cost.table import HOME_REGION, Lookup, Price, instance_price, regions_with, volume_price
+from launcher.cost.table import HOME_REGION, Lookup, Price, instance_price, regions_with
 
 _WIDTH = 14  # of the titles
 
@@ -26,29 +26,31 @@ def as_text(found: Estimate, name: str) -> list[str]:
 
 
 def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
+    volume, amounts = found.clusters[0].volume, [cluster.volume_gb for cluster in found.clusters]
+    usd = {what: "unknown" if each is None else at_most(each) for what, each in found.usd.items()}
     for index, cluster in enumerate(found.clusters):
         head = "or" if index else "instances"
         for each in cluster.instances:
             yield head, _what_and_price(each, found.region)
             head = "and"
-    if found.per_hour is None:
+    if (per_hour := found.usd["per_hour"]) is None:
         yield "per hour", _unknown(found)
     else:
-        yield "per hour", " to ".join(dict.fromkeys(map(rate, found.per_hour)))
+        yield "per hour", " to ".join(dict.fromkeys(map(rate, per_hour)))
         longest = duration(found.max_seconds) + (", AWS's default" if found.is_default_time else "")
-        yield "training", f"{_amount_text(found.most_for_training)}, for {longest} (max_runtime_in_seconds)"
+        yield "training", f"{usd['training']}, for {longest} (max_runtime_in_seconds)"
         if found.keep_alive_seconds:
             kept = duration(found.keep_alive_seconds)
-            yield "warm pool", f"{_amount_text(found.most_for_keep_alive)}, for {kept} without another job"
-        if any(amounts := [cluster.volume_gb for cluster in found.clusters]):
+            yield "warm pool", f"{usd['warm_pool']}, for {kept} without another job"
+        if any(amounts):
             gigabytes = " to ".join(dict.fromkeys(f"{amount:,}" for amount in (min(amounts), max(amounts))))
-            price = f"{rate(found.volume.usd)} per GB and month, {_place(found.volume, found.region)}"
-            yield "storage", f"{_amount_text(found.most_for_volumes)}, for {gigabytes} GB at {price}"
-        yield "altogether", _amount_text(found.maximum)
+            price = f"{rate(volume.usd)} per GB and month, {_place(volume, found.region)}"
+            yield "storage", f"{usd['storage']}, for {gigabytes} GB at {price}"
+        yield "altogether", usd["altogether"]
         if found.is_spot:
             yield "spot", "at most this; AWS reports the saving when the job has ended"
     prices = [each.price for each in found.instances if each.price is not None]
-    prices += [found.volume] * any(each.volume_gb for each in found.instances)
+    prices += [volume] * any(amounts)
     sources = [f"{price.url}{f' (read in {price.read_in})' if price.read_in else ''}" for price in prices]
     for head, texts in {"not counted": found.left_out, "source": dict.fromkeys(sources)}.items():
         for text in texts:
@@ -56,7 +58,7 @@ def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
             head = ""
 
 
-def _unknown(found: Estimate) -> str:
+def _unknown(found: Estimate | Cluster) -> str:
     return f"unknown, since no price is known for {', '.join(found.unknown)}"
 
 
@@ -74,10 +76,10 @@ def limit(found: Estimate) -> str:
 
 def cost_in_one_line(found: Estimate) -> str:
     """Return the highest cost of the job in one line."""
-    if found.maximum is None:
+    if (usd := found.usd["altogether"]) is None:
         return _unknown(found)
     elsewhere = "".join(f", at {region}'s prices" for region in found.borrowed_from)
-    estimate = f"{at_most(found.maximum)}, an estimate{elsewhere}: {machines(found)} for {limit(found)}"
+    estimate = f"{at_most(usd)}, an estimate{elsewhere}: {machines(found)} for {limit(found)}"
     return f"{estimate}; `launch cost` shows more"
 
 
@@ -87,17 +89,12 @@ def as_data(found: Estimate) -> dict[str, Any]:
         "is_estimate": True,
         "region": found.region,
         "clusters": [_cluster_data(cluster) for cluster in found.clusters],
-        "volume_price": found.volume.as_data(),
+        "volume_price": found.clusters[0].volume.as_data(),
         "max_runtime_in_seconds": found.max_seconds,
         "keep_alive_period_in_seconds": found.keep_alive_seconds,
         "is_spot": found.is_spot,
-        "usd_per_hour": _range_data(found.per_hour),
-        "usd_at_most": {
-            "training": _range_data(found.most_for_training),
-            "warm_pool": _range_data(found.most_for_keep_alive),
-            "storage": _range_data(found.most_for_volumes),
-            "altogether": _range_data(found.maximum),
-        },
+        "usd_per_hour": _range_data(found.usd["per_hour"]),
+        "usd_at_most": {what: _range_data(usd) for what, usd in found.usd.items() if what != "per_hour"},
         "unknown_instance_types": list(found.unknown),
         "left_out": list(found.left_out),
     }
@@ -116,10 +113,6 @@ def _place(price: Price, region: str | None) -> str:
     """Return the source of a price, and its region if that is not the job's."""
     other = f"as of {price.region}, since none is known for {region}: " if region and price.region != region else ""
     return f"{other}{price.source} of {price.date}"
-
-
-def _amount_text(amounts: Range | None) -> str:
-    return "unknown" if amounts is None else at_most(amounts)
 
 
 def _cluster_data(cluster: Cluster) -> dict[str, Any]:
@@ -187,11 +180,10 @@ def estimate_of_job(
     if seconds is None or cluster is None or resources.get("TrainingPlanArn"):
         return None
     kept = (description.get("WarmPoolStatus") or {}).get("ResourceRetainedBillableTimeInSeconds") or 0
-    volume = volume_price(region)
-    usd = cluster.altogether(seconds + kept, volume)
+    usd = cluster.altogether(seconds + kept)
     if usd is None:
-        unknown = ", ".join(dict.fromkeys(each.instance_type for each in cluster.instances if each.price is None))
-        return JobCost(None, f"unknown, since no price is known for {unknown}; {seconds:,} s were billed per instance")
+        text = f"{_unknown(cluster)}; {seconds:,} s were billed per instance"
+        return JobCost(None, text)
     rows = [
         f"{each.count} {each.instance_type} at {rate(each.price.usd)}/h ({each.price})"
         for each in cluster.instances
@@ -199,9 +191,8 @@ def estimate_of_job(
     ]
     about = "" if usd < Decimal("0.01") else "about "
     parts = [f"{about}{dollars(usd)}, an estimate: {seconds:,} s billed x {' + '.join(rows)}"]
-    if kept:
-        parts.append(f"{kept:,} s more as a warm pool")
-    if stored := cluster.for_volumes(seconds + kept, volume):
+    parts += [f"{kept:,} s more as a warm pool"] if kept else []
+    if stored := cluster.for_volumes(seconds + kept):
         parts.append(f"{dollars(stored)} for {cluster.volume_gb:,} GB of storage")
     if took := description.get("EnableManagedSpotTraining") and description.get("TrainingTimeInSeconds"):
         # AWS's formula of the saving is (1 - BillableTimeInSeconds / TrainingTimeInSeconds) * 100.

@@ -38,37 +38,37 @@ def both(usd: str) -> tuple[Decimal, Decimal]:
 def test_estimate_is_instances_times_hours() -> None:
     found = estimate(request(one(count=3)), "us-east-1", made_up)
     assert found is not None
-    assert found.per_hour == both("3.60")
-    assert found.most_for_training == both("7.20")  # two hours
-    assert found.most_for_keep_alive == both("0")
+    assert found.usd["per_hour"] == both("3.60")
+    assert found.usd["training"] == both("7.20")  # two hours
+    assert found.usd["warm_pool"] == both("0")
     # 3 x 30 GB x $0.14 x 2 h of 720
-    assert found.most_for_volumes == both("0.035")
-    assert found.maximum is not None
-    assert [round(usd, 9) for usd in found.maximum] == [Decimal("7.235")] * 2
+    assert found.usd["storage"] == both("0.035")
+    assert found.usd["altogether"] is not None
+    assert [round(usd, 9) for usd in found.usd["altogether"]] == [Decimal("7.235")] * 2
 
 
 def test_missing_time_limit_counts_as_one_day() -> None:
     found = estimate(request(one(gigabytes=0), seconds=None), "us-east-1", made_up)
     assert found is not None
-    assert found.maximum == both("28.80")
+    assert found.usd["altogether"] == both("28.80")
     assert any("at most $28.80, for 1 d, AWS's default" in line for line in as_text(found, "digits"))
 
 
 def test_warm_pool_costs_as_much_as_training() -> None:
     found = estimate(request(one("ml.m5.xlarge", 2, 72, KeepAlivePeriodInSeconds=1800)), "us-east-1", made_up)
     assert found is not None
-    assert found.most_for_training == both("4.80")
-    assert found.most_for_keep_alive == both("1.20")
-    assert found.most_for_volumes == both("0.07")  # 144 GB x $0.14 x 2.5 h of 720
-    assert found.maximum is not None
-    assert round(found.maximum[1], 9) == Decimal("6.07")
+    assert found.usd["training"] == both("4.80")
+    assert found.usd["warm_pool"] == both("1.20")
+    assert found.usd["storage"] == both("0.07")  # 144 GB x $0.14 x 2.5 h of 720
+    assert found.usd["altogether"] is not None
+    assert round(found.usd["altogether"][1], 9) == Decimal("6.07")
 
 
 def test_types_with_own_disks_have_no_volume_cost() -> None:
     found = estimate(request(one("ml.g5.xlarge", 1, 500)), "us-east-1", made_up)
     assert found is not None
-    assert found.most_for_volumes == both("0")
-    assert found.maximum == both("9.60")
+    assert found.usd["storage"] == both("0")
+    assert found.usd["altogether"] == both("9.60")
 
 
 def test_instance_groups_are_added_up() -> None:
@@ -78,8 +78,8 @@ def test_instance_groups_are_added_up() -> None:
     ]
     found = estimate(request({"InstanceGroups": groups, "VolumeSizeInGB": 36}), "us-east-1", made_up)
     assert found is not None
-    assert found.per_hour == both("11.40")  # 2 x 4.80 + 5 x 0.36
-    assert found.most_for_volumes == both("0.07")  # the CPUs' only: 180 GB x $0.14 x 2 h of 720
+    assert found.usd["per_hour"] == both("11.40")  # 2 x 4.80 + 5 x 0.36
+    assert found.usd["storage"] == both("0.07")  # the CPUs' only: 180 GB x $0.14 x 2 h of 720
     assert found.instance_types == ("ml.g5.xlarge", "ml.c5.xlarge")
 
 
@@ -87,8 +87,8 @@ def test_instance_preferences_give_a_range() -> None:
     preferences = [{"InstanceType": "ml.g5.xlarge"}, {"InstanceType": "ml.m5.xlarge", "InstanceCount": 6}]
     found = estimate(request({"InstanceCount": 2, "InstancePreferences": preferences}), "us-east-1", made_up)
     assert found is not None
-    assert found.per_hour == (Decimal("7.20"), Decimal("9.60"))
-    assert found.most_for_training == (Decimal("14.40"), Decimal("19.20"))
+    assert found.usd["per_hour"] == (Decimal("7.20"), Decimal("9.60"))
+    assert found.usd["training"] == (Decimal("14.40"), Decimal("19.20"))
     lines = as_text(found, "digits")
     assert any(line.split() == ["per", "hour", "$7.20", "to", "$9.60"] for line in lines)
     assert any(line.lstrip().startswith("or ") and "6 x ml.m5.xlarge" in line for line in lines)
@@ -99,7 +99,7 @@ def test_spot_estimate_is_the_on_demand_bound() -> None:
     spot = estimate(request(one(), EnableManagedSpotTraining=True), "us-east-1", made_up)
     assert plain is not None
     assert spot is not None
-    assert spot.maximum == plain.maximum
+    assert spot.usd["altogether"] == plain.usd["altogether"]
     assert any("at most this" in line for line in as_text(spot, "digits"))
     assert not any("at most this" in line for line in as_text(plain, "digits"))
 

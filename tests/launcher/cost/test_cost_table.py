@@ -99,7 +99,7 @@ def test_unknown_type_has_no_price(name: str) -> None:
     found = estimate(request(InstanceGroups=groups), "us-east-1")
     assert found is not None
     assert found.unknown == (name,)
-    assert found.per_hour is found.most_for_training is found.maximum is None
+    assert found.usd["per_hour"] is found.usd["training"] is found.usd["altogether"] is None
     lines = as_text(found, "digits")
     assert any(f"unknown, since no price is known for {name}" in line for line in lines)
     assert any("ml.m5.xlarge at $0.23/h" in line for line in lines)
@@ -109,7 +109,7 @@ def test_unknown_type_has_no_price(name: str) -> None:
 def test_type_priced_in_other_regions_names_them() -> None:
     found = estimate(request(InstanceType="ml.p5en.48xlarge"), "us-east-1")
     assert found is not None
-    assert found.per_hour is None
+    assert found.usd["per_hour"] is None
     assert any("the table has one for ap-south-1 only" in line for line in as_text(found, "digits"))
 
 
@@ -121,7 +121,7 @@ def test_every_bundled_spec_has_an_estimate_or_a_reason(name: str) -> None:
         assert "serverless" in (why_not(plan.request) or "")
     else:
         assert found.unknown == ()
-        assert found.maximum is not None
+        assert found.usd["altogether"] is not None
 
 
 def offer(*rows: tuple[str, str, str]) -> dict[str, Any]:
