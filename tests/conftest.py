@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 import account_world
 import aws_stand_in
 from sagemaker_channels import contract
-from sagemaker_channels.fetching import shared_listing
+from sagemaker_channels.fetching import listing
 from sagemaker_channels.job.environment import Environment, load_environment
 from served_bucket import serve
 
@@ -81,8 +81,8 @@ def models_of_aws() -> Iterator[None]:
 def own_listings() -> Iterator[None]:
     """What a test has listed goes with it: it is kept for a job, and the next test's server may come by the same port."""
     yield
-    if shared_listing._job is not None:
-        shared_listing._remove(shared_listing._job, os.getpid())
+    if listing._job is not None:
+        listing._remove(listing._job, os.getpid())
 
 
 @pytest.fixture

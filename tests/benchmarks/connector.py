@@ -184,7 +184,7 @@ def _connection() -> dict[str, Any]:
     """The arguments of the connector's own datasets for this store."""
     from s3torchconnector import S3ClientConfig
 
-    from sagemaker_channels.readers.s3_settings import place
+    from sagemaker_channels.readers.connector_client import place
 
     endpoint, region = place(_environ())
     return {"region": region, "endpoint": endpoint, "s3client_config": S3ClientConfig(force_path_style=True)}

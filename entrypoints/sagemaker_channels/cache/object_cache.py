@@ -30,7 +30,7 @@ from typing import Any
 
 from sagemaker_channels.cache.warm_pool import WarmPool
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.fetching.listing import Listed
 from sagemaker_channels.formats.cursor import Seekable
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.readers import Reader

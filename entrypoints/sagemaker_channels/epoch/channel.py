@@ -22,7 +22,7 @@ from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.stream import StreamSource
 from sagemaker_channels.errors import ChannelError, check_path, expect, whole_number
-from sagemaker_channels.fetching.shared_listing import keep_in
+from sagemaker_channels.fetching.listing import keep_in
 from sagemaker_channels.formats import Format, format_of, objects
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.formats.text import augmented

@@ -41,16 +41,39 @@ class Items(Sequence[T]):
         """Return the CRC-32 of the first `count` keys, each with a NUL after it. Raises IndexError if there are fewer."""
 
 
-class Keys(Items[str]):
-    """Strings that are read as they are needed, and kept in two blocks of memory: a tenth of a list's, not copied by a fork."""
+class KeyedItems(Items[T]):
+    """Items whose keys are in one block of memory, each with a NUL after it: a tenth of a list's memory, not copied by a fork."""
+
+    _text: bytearray | memoryview
+    _ends: Sequence[int]  # of the keys, with a 0 in front
+
+    def __init__(self) -> None:
+        self._digested = (0, 0)  # the last `digest`: the count and the sum
+
+    def _key(self, index: int) -> str:
+        return os.fsdecode(bytes(self._text[self._ends[index] : self._ends[index + 1] - 1]))
+
+    def digest(self, count: int) -> int:
+        """See Items."""
+        if count:
+            self[count - 1]
+        before, known = self._digested if self._digested[0] <= count else (0, 0)
+        self._digested = (count, crc32(self._text[self._ends[before] : self._ends[count]], known))
+        return self._digested[1]
+
+
+class Keys(KeyedItems[str]):
+    """Strings that are read as they are needed, and kept."""
+
+    _text: bytearray
+    _ends: array[int]
 
     def __init__(self, keys: Iterable[str], check: Callable[..., None] | None = None) -> None:
         """Create them; `check` is an Agreement's, to compare them with those of other hosts."""
+        super().__init__()
         self._source: Iterator[str] | None = iter(keys)
         self._check = check
-        self._text = bytearray()  # the keys, each with a NUL after it
-        self._ends = array("Q", [0])
-        self._digested = (0, 0)  # the last `digest`: the count and the sum
+        self._text, self._ends = bytearray(), array("Q", [0])
 
     def __getstate__(self) -> dict[str, Any]:
         len(self)  # Its end is reached, so that it no longer has the source.
@@ -72,7 +95,7 @@ class Keys(Items[str]):
             pass
         if not 0 <= index < len(self._ends) - 1:
             raise IndexError(index)
-        return os.fsdecode(bytes(self._text[self._ends[index] : self._ends[index + 1] - 1]))
+        return self._key(index)
 
     def _grow(self) -> bool:
         try:
@@ -88,14 +111,6 @@ class Keys(Items[str]):
         if self._check is not None:
             self._check(self, len(self._ends) - 1, is_complete=key is None)
         return key is not None
-
-    def digest(self, count: int) -> int:
-        """See Items."""
-        if count:
-            self._item(count - 1)
-        before, known = self._digested if self._digested[0] <= count else (0, 0)
-        self._digested = (count, crc32(self._text[self._ends[before] : self._ends[count]], known))
-        return self._digested[1]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))

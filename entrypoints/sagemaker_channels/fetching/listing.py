@@ -1,288 +1,261 @@
 """The objects under a prefix, listed once per host and job for all its ranks and workers.
 
-S3 lists a thousand keys per request, one request after the other, so sixteen workers that each list a million keys would make
-16,000 requests per epoch. Here the first process that needs a page requests it and appends it to a file, where the others read it.
-Later epochs list nothing and see the same objects.
+All objects are listed before the first is read, a long listing many pages at a time (key_ranges.py). The first process that needs
+a listing writes it to a file, while the others wait, and all map that file into memory: a million keys take 50 to 70 MB of it,
+once per host. The objects are in the order of their keys, so that all hosts agree on them. Later epochs list nothing and see the
+same objects.
 
-The file is in the temporary folder, one per job, prefix and store. Its pages (pages.py) stay in the kernel's cache: a million keys
-cost a process less than 1 MB, and 70 to 110 MB on disk. A job is identified by the process that began to read, or by torchrun's.
-
-The objects are in the order of their keys, so that all hosts agree on them. If a page is not, as those of S3 Express are not, all
-pages are listed and sorted before the first object is read. A reader that needs all objects of a long listing, because it shuffles
-or resumes far behind, has them listed many pages at a time, if the store can do that.
+The file is in the temporary folder, and is removed when the process ends that began to read. A listing of 5,000 objects or more is
+also copied to the folder of a training job's checkpoints. From there the job reads it when it is restarted, on another machine,
+too. Another job does not read it, and removes it.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import hashlib
+import mmap
+import operator
 import os
 import shutil
 import struct
-import weakref
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from io import FileIO
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
-from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching import pages
+from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.fetching.agreement import Agreement
-from sagemaker_channels.fetching.items import Items
-from sagemaker_channels.fetching.pages import END, HEADER, Listed, Page
+from sagemaker_channels.fetching.items import KeyedItems
 from sagemaker_channels.fetching.silence import Progress, warn
+from sagemaker_channels.job.process_identity import start_time
 
-_NUMBERS = struct.Struct("<QQ")
-_ENDS = struct.Struct("<II")
-FAR = 5000  # Shorter listings are read page by page: many pages at a time would cost requests, and the import of botocore.
+FAR = 5000  # Shorter listings are not kept, nor requested many pages at a time, which takes the import of botocore.
+_PREFIX = "launcher-listing-"  # of the files' names
+# A file begins with the number of its objects and of the bytes of their keys. Then come the objects' sizes and versions, the ends
+# of their keys (all as uint64, the latter with a 0 in front) and the keys, each with a NUL after it.
+_HEAD = struct.Struct("=QQ")
 
-# Requests the page of a token (None: the first page), and returns its objects and the token of the next page (None: no more).
-NextPage = Callable[[str | None], tuple[Iterable[Listed], str | None]]
-
-
-class Store(NamedTuple):
-    """What is listed, and how."""
-
-    name: str
-    next_page: NextPage
-    # Lists all pages after a key, in any order. Raises UnsuitableError, after which they are listed one by one.
-    rest: Callable[[bytes], Iterable[Page]] | None = None
-    is_sorted: bool = True  # False: it is known that the pages are not in the order of keys
-    kept: Path | None = None  # where a long listing is copied to when it is complete
+_job: str | None = None  # of this process and its children
+_kept: Path | None = None  # what the names of kept files begin with
 
 
-class _Place(NamedTuple):
-    """A page in the file."""
+class Listed(NamedTuple):
+    """An object in a listing."""
 
-    start: int  # the number of its first object in the listing
-    offset: int  # its header's offset in the file
-    objects: int
-    key_bytes: int
+    key: str  # the whole key, as in the bucket
+    size: int  # bytes
+    version: int = 0  # the `version_of` its ETag; 0 if unknown
 
 
-class Listing(Items[Listed]):
-    """The objects in the order of their keys: a sequence that grows as it is read.
+class Page(NamedTuple):
+    """Some objects, by column."""
 
-    `len` and negative indices list to the end first. It pickles as the file's path. An access that needs another page raises what
-    `next_page` raises.
-    """
+    keys: Sequence[bytes]
+    sizes: Sequence[int]
+    versions: Sequence[int]
 
-    def __init__(self, path: Path, store: Store) -> None:
-        self._path, self._store = path, store
-        self._agreement = Agreement(store.name)
-        self._progress = Progress(f"objects of {store.name} are listed")
-        self._read = 0  # objects that were returned, or may have been
-        self._expected = (0, 0)  # a number of objects, and the digest that they must have
-        self._begin(pages.open_file(path))
 
-    def _begin(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._closing = weakref.finalize(self, os.close, descriptor)
-        self._pages: list[_Place] = []
-        self._scanned = 0  # bytes of the file in `_pages`
-        self._count = 0  # objects in `_pages`
-        self._digests = [0]  # of all keys before a page, as far as they are known
-        self._token: str | None = None
-        self._complete = False
+def page_of(objects: Sequence[tuple[bytes, int, int]]) -> Page:
+    """Return objects (key, size, version) as a page."""
+    keys, sizes, versions = zip(*objects, strict=True) if objects else ((), (), ())
+    return Page(keys, array("Q", sizes), array("Q", versions))
+
+
+def version_of(etag: str) -> int:
+    """Return a number of 64 bits for an ETag; 0 if it is empty."""
+    plain = etag.strip('"')
+    try:
+        if len(plain) == 32:  # an MD5, as most are
+            return int(plain[:16], 16)
+    except ValueError:
+        pass
+    return int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "little") if plain else 0
+
+
+class Listing(KeyedItems[Listed]):
+    """The objects of a file in the order of their keys, listed if it has none. It pickles as the file's path."""
+
+    def __init__(self, path: Path, name: str, pages: Callable[[], Iterable[Page]]) -> None:
+        """Read the file, or list.
+
+        Args:
+            path: The file.
+            name: What is listed, for messages.
+            pages: Lists all pages, in any order; an object may be listed twice.
+
+        Raises:
+            ChannelError: The file is another user's, its folder has no room, or the hosts list different objects; and what
+                `pages` raises.
+        """
+        super().__init__()
+        self._path, self._name, self._pages = path, name, pages
+        with _locked(path) as file:
+            if not _is_complete(file):
+                _write(file, _columns(pages(), name), path.parent)
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        count, _ = _HEAD.unpack_from(content)
+        numbers = content[_HEAD.size : _HEAD.size + 8 * (3 * count + 1)]
+        self._text = content[_HEAD.size + len(numbers) :]
+        columns = numbers.cast("Q")
+        self._sizes, self._versions, self._ends = columns[:count], columns[count : 2 * count], columns[2 * count :]
+        Agreement(name).check(self, count, is_complete=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Listing, (self._path, self._store)
+        return Listing, (self._path, self._name, self._pages)
 
     def __len__(self) -> int:
-        while self._grow(whole=True):
-            pass
-        return self._count
+        return len(self._sizes)
 
     def __iter__(self) -> Iterator[Listed]:
-        number = 0
-        while number < self._count or self._grow():
-            if number < self._count:  # The last page may be empty.
-                page = self._page_of(number)
-                self._read = max(self._read, page.start + page.objects)
-                data = self._pread(20 * page.objects + 4 + page.key_bytes, page.offset + HEADER.size)
-                skipped, number = number - page.start, page.start + page.objects
-                for key, size, version in list(zip(*pages.decode(data, page.objects), strict=True))[skipped:]:
-                    yield Listed(key.decode("utf-8", "surrogateescape"), size, version)
+        return map(self._item, range(len(self)))
 
     def _item(self, index: int) -> Listed:
-        page = self._page_of(index)
-        self._read = max(self._read, index + 1)
-        number = index - page.start
-        numbers = page.offset + HEADER.size
-        ends = numbers + _NUMBERS.size * page.objects
-        size, version = _NUMBERS.unpack(self._pread(_NUMBERS.size, numbers + _NUMBERS.size * number))
-        start, end = _ENDS.unpack(self._pread(_ENDS.size, ends + END.size * number))
-        key = self._pread(end - 1 - start, ends + END.size * (page.objects + 1) + start)
-        return Listed(key.decode("utf-8", "surrogateescape"), size, version)
-
-    def _page_of(self, index: int) -> _Place:
-        """Return the page of an object, which may have to be listed. Raises IndexError."""
-        while index >= self._count and self._grow(whole=index >= self._count + FAR):
-            pass
-        if not 0 <= index < self._count:
+        if not 0 <= index < len(self):
             raise IndexError(index)
-        return self._pages[self._number(index)]
+        return Listed(self._key(index), self._sizes[index], self._versions[index])
 
-    def _number(self, index: int) -> int:
-        """Return the number of an object's page."""
-        return bisect_right(self._pages, index, key=lambda page: page.start) - 1
 
-    def digest(self, count: int) -> int:
-        """See Items. Each page is read once for it."""
-        if count == 0:
-            return 0
-        page = self._page_of(count - 1)
-        number = self._number(count - 1)
-        for before in self._pages[len(self._digests) - 1 : number]:
-            self._digests.append(crc32(self._keys(before, before.objects), self._digests[-1]))
-        return crc32(self._keys(page, count - page.start), self._digests[number])
+@contextmanager
+def _locked(path: Path) -> Iterator[FileIO]:
+    """Open a file, or make it, and lock it. Raises ChannelError if it belongs to another user."""
+    remedy = "set TMPDIR to a folder of your own"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ChannelError(f"{path} cannot be opened: {error.strerror}; {remedy}") from error
+    with FileIO(descriptor, "r+") as file:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise ChannelError(f"{path} belongs to another user; {remedy}")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield file
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # A process forked meanwhile holds the descriptor, too.
 
-    def _keys(self, page: _Place, count: int) -> bytes:
-        """Return the keys of a page's first `count` objects, each with a NUL after it."""
-        ends = page.offset + HEADER.size + _NUMBERS.size * page.objects
-        (end,) = END.unpack(self._pread(END.size, ends + END.size * count))
-        return self._pread(end, ends + END.size * (page.objects + 1))
 
-    def _grow(self, *, whole: bool = False) -> bool:
-        """Add one more page, and request it if no process has yet, or all with `whole`; False after the last."""
-        if self._complete:
-            return False
-        if self._scan():
-            return True
-        with self._locked() as descriptor:
-            if self._scan():  # Another process has added it meanwhile.
-                return True
-            self._append(descriptor, whole=whole)
-        return self._scan()
+def _is_complete(file: FileIO) -> bool:
+    """Return whether a file has a listing that was written to its end."""
+    head = os.pread(file.fileno(), _HEAD.size, 0)
+    if len(head) < _HEAD.size:
+        return False
+    count, key_bytes = map(int, _HEAD.unpack(head))
+    return os.fstat(file.fileno()).st_size == _HEAD.size + 8 * (3 * count + 1) + key_bytes
 
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Lock the file at the path, which becomes this listing's."""
-        while True:
-            # A descriptor of its own, because forked processes would share the lock of a common one.
-            descriptor = pages.open_file(self._path)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(descriptor), self._path.stat()):
-                        if not os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
-                            self._reopen()
-                        yield descriptor
-                        return
-            finally:
-                os.close(descriptor)
 
-    def _reopen(self) -> None:
-        """Continue with another file: a rank that has ended removed the old one, or the objects had to be sorted."""
-        self._expected = max(self._expected, (self._read, self.digest(self._read)))
-        self._closing()
-        self._begin(pages.open_file(self._path))
-
-    def _append(self, descriptor: int, *, whole: bool) -> None:
-        """Request the next page, or all."""
-        store, folder = self._store, self._path.parent
-        if store.is_sorted:
-            last = self._last_key()
-            if whole and store.rest is not None and self._count >= FAR:
-                try:
-                    rest = pages.in_order(self._counted(store.rest(last), self._count), folder)
-                    return self._replace(chain([self._pread(self._scanned, 0)], rest))
-                except pages.UnsuitableError:
-                    self._store = store = store._replace(rest=None)
-            objects, token = store.next_page(self._token)
-            page = pages.page_of(objects)
-            if page.follows(last):
-                self._write(descriptor, pages.encode(page, token))
-                if whole:
-                    self._progress.report(self._count + len(page.keys))
-                return self._keep(token is None and self._count >= FAR)
-        return self._replace(map(pages.encode, pages.sort(self._counted(self._all_pages()), folder)))
-
-    def _last_key(self) -> bytes:
-        if not self._count:
-            return b""
-        page = self._page_of(self._count - 1)
-        return self._keys(page, page.objects)[:-1].rpartition(b"\0")[2]
-
-    def _all_pages(self) -> Iterator[Page]:
-        objects, token = self._store.next_page(None)
-        yield pages.page_of(objects)
-        while token is not None:
-            objects, token = self._store.next_page(token)
-            yield pages.page_of(objects)
-
-    def _counted(self, found: Iterable[Page], count: int = 0) -> Iterator[Page]:
-        """Yield pages, and report their progress; `count` objects were listed before."""
-        for page in found:
+def _columns(pages: Iterable[Page], name: str) -> list[Any]:
+    """Return the pieces of a file with the objects of these pages, each key once."""
+    progress, count, found = Progress(f"objects of {name} are listed"), 0, []
+    for page in pages:
+        if page.keys:
+            found.append(page)
             count += len(page.keys)
-            self._progress.report(count)
-            yield page
+            progress.report(count)
+    found.sort(key=lambda page: page.keys[0])
+    keys = [*chain.from_iterable(page.keys for page in found)]
+    sizes = array("Q", chain.from_iterable(page.sizes for page in found))
+    versions = array("Q", chain.from_iterable(page.versions for page in found))
+    if not all(map(operator.lt, keys, keys[1:])):  # of a store without an order, as S3 Express is, or listed twice
+        objects = dict(zip(keys, zip(sizes, versions, strict=True), strict=True))
+        keys = sorted(objects)
+        sizes, versions = (array("Q", [objects[key][column] for key in keys]) for column in range(2))
+    ends = array("Q", accumulate((len(key) + 1 for key in keys), initial=0))
+    return [_HEAD.pack(len(keys), ends[-1]), sizes, versions, ends, b"\0".join([*keys, b""])]
 
-    def _write(self, descriptor: int, page: bytes) -> None:
-        with open(descriptor, "ab", buffering=0, closefd=False) as file:
-            try:
-                pages.write(file, page, self._path.parent)
-            except ChannelError:
-                os.ftruncate(descriptor, self._scanned)
-                raise
 
-    def _replace(self, found: Iterable[bytes]) -> None:
-        """Write a file with all pages, and put it at the path."""
-        pages.write_all(self._path, chain(found, [pages.encode(Page([], [], []), None)]))
-        self._reopen()
-        self._keep(True)
+def _write(file: FileIO, columns: Iterable[Any], folder: Path) -> None:
+    """Replace a file's content. Raises ChannelError if the folder has no room."""
+    try:
+        file.truncate(0)
+        for column in columns:
+            data = memoryview(column).cast("B")
+            while data:
+                data = data[file.write(data) :]  # A full disk takes a part first.
+    except OSError as error:
+        raise no_room("the listing of a channel", folder, error.strerror) from error
 
-    def _keep(self, is_worth: bool) -> None:
-        """Copy the complete file to where the job's restarts find it."""
-        kept = self._store.kept
-        if kept is not None and is_worth:
-            part = kept.with_name(f"{kept.name}.{os.getpid()}")
-            try:
-                shutil.copyfile(self._path, part)
-                part.replace(kept)
-            except OSError as error:
-                warn(f"{self._store.name}: its listing is not kept for restarts: {error}")
-                with suppress(OSError):
-                    part.unlink()
 
-    def is_complete(self) -> bool:
-        """Return whether nothing is left to list."""
-        while self._scan():
-            pass
-        return self._complete
+def job() -> str:
+    """Return this job's identifier on this machine: the same in all ranks that torchrun starts on a host.
 
-    def _scan(self) -> bool:
-        header = self._pread(HEADER.size, self._scanned)
-        if len(header) < HEADER.size:
-            return False
-        count, key_bytes, token_bytes, last = HEADER.unpack(header)
-        length = HEADER.size + _NUMBERS.size * count + END.size * (count + 1) + key_bytes
-        token = self._pread(token_bytes, self._scanned + length)
-        if os.fstat(self._descriptor).st_size < self._scanned + length + token_bytes:
-            return False  # It is being written.
-        if count:
-            self._pages.append(_Place(self._count, self._scanned, count, key_bytes))
-        self._scanned += length + token_bytes
-        self._count += count
-        self._token = token.decode()
-        self._complete = bool(last)
-        self._check_read()
-        self._agreement.check(self, self._count, is_complete=self._complete)
-        return True
+    The process that begins to read makes it; its workers get it by fork or by `join_job`.
+    """
+    global _job
+    if _job is None:
+        started_by = os.getppid() if "LOCAL_RANK" in os.environ else os.getpid()
+        _job = f"{started_by}-{start_time(started_by)}"
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            atexit.register(_remove, _job, os.getpid())
+            _remove_leftovers()
+    return _job
 
-    def _check_read(self) -> None:
-        """Compare the objects that were read before the file was replaced. Raises ChannelError if they are others."""
-        count, digest = self._expected
-        if count and (self._complete or count <= self._count):
-            self._expected = (0, 0)
-            if count > self._count or self.digest(count) != digest:
-                raise ChannelError(
-                    f"{self._store.name}: the first {count:,} objects, which were read already, are others now: the store does"
-                    " not list in the order of keys, or objects were added or removed; begin again with Reading(seed=...),"
-                    " which lists all objects first"
-                )
 
-    def _pread(self, count: int, offset: int) -> bytes:
-        return os.pread(self._descriptor, count, offset)
+def join_job(name: str) -> None:
+    """Set the job of a process that was started by spawn."""
+    global _job
+    _job = name
+
+
+def shared_listing(identity: Sequence[str | None], name: str, pages: Callable[[], Iterable[Page]]) -> Listing:
+    """Return this job's listing of a prefix, and list it if no process has.
+
+    Args:
+        identity: What distinguishes the listing from others: endpoint, prefix and so on.
+        name: As for Listing.
+        pages: As for Listing.
+    """
+    number = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
+    path = Path(tempfile.gettempdir(), f"{_PREFIX}{job()}-{number}")
+    if _kept is None:
+        return Listing(path, name, pages)
+    kept = _kept.with_name(_kept.name + number)
+    with suppress(FileNotFoundError), FileIO(kept) as file:
+        if _is_complete(file):
+            return Listing(kept, name, pages)
+    listing = Listing(path, name, pages)
+    if len(listing) >= FAR:
+        part = kept.with_name(f"{kept.name}.{os.getpid()}")
+        try:
+            shutil.copyfile(path, part)
+            part.replace(kept)
+        except OSError as error:
+            warn(f"{name}: its listing is not kept for restarts: {error}")
+            with suppress(OSError):
+                part.unlink()
+    return listing
+
+
+def keep_in(folder: Path, job_name: str | None) -> None:
+    """Keep this process's listings in this folder, if it exists, for the restarts of a job; without a job nowhere."""
+    global _kept
+    _kept = None
+    if job_name is not None and folder.is_dir():
+        ours = f".{_PREFIX}{hashlib.sha256(job_name.encode()).hexdigest()[:16]}-"
+        _kept = folder / ours
+        for file in folder.glob(f".{_PREFIX}*"):
+            if not file.name.startswith(ours):
+                _unlink(file)
+
+
+def _remove_leftovers() -> None:
+    """Remove the files of killed jobs. A job that is alive but not visible from here would list again."""
+    for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*-*"):
+        process, started = file.name.removeprefix(_PREFIX).split("-")[:2]
+        if process.isdigit() and started != start_time(int(process)):
+            _unlink(file)
+
+
+def _remove(name: str, process: int) -> None:
+    if os.getpid() == process:
+        for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{name}-*"):
+            _unlink(file)
+
+
+def _unlink(file: Path) -> None:
+    with suppress(OSError):  # another job has removed it, or it is another user's
+        file.unlink()

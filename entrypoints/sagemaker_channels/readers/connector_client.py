@@ -1,4 +1,4 @@
-"""The native client of Amazon's S3 Connector for PyTorch: all that the readers use of s3torchconnectorclient.
+"""The native client of Amazon's S3 Connector for PyTorch, all that is used of s3torchconnectorclient; and where it finds a store.
 
 Its module has no public name, but everything in the connector uses it under this one, and importing the connector itself would
 import torch, 200 MB. A release that changes a private name is followed here.
@@ -6,11 +6,40 @@ import torch, 200 MB. A release that changes a private name is followed here.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.readers.s3_settings import Place
+
+
+class Place(NamedTuple):
+    """Where buckets are."""
+
+    endpoint: str | None  # the store's URL; None for AWS
+    region: str
+
+
+def place(environ: Mapping[str, str], endpoint: str | None = None, region: str | None = None) -> Place:
+    """Return the place of these settings, and else of the variables.
+
+    Raises:
+        ChannelError: There is no region: the client reads no config file.
+    """
+    endpoint = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
+    region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    region = region or ("us-east-1" if endpoint else None)
+    if region is None:
+        raise ChannelError("the region of S3 is unknown; set AWS_REGION, or give region=")
+    return Place(endpoint, region)
+
+
+def requester_pays(environ: Mapping[str, str]) -> bool:
+    """Return whether requests agree to be charged, which Requester Pays buckets demand. Raises ChannelError for another value."""
+    value = environ.get(contract.REQUEST_PAYER_VARIABLE)
+    if value not in (None, "", "requester"):
+        raise ChannelError(f"{contract.REQUEST_PAYER_VARIABLE} is {value!r}; set it to requester, or remove it")
+    return value == "requester"
 
 
 def require() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from functools import cache, partial
 from hashlib import md5
@@ -21,15 +21,14 @@ from hashlib import md5
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.items import evenly_spaced
-from sagemaker_channels.fetching.listing import Listing, Store
-from sagemaker_channels.fetching.pages import Listed, version_of
+from sagemaker_channels.fetching.key_ranges import UnsuitableError
+from sagemaker_channels.fetching.listing import FAR, Listed, Listing, Page, page_of, shared_listing, version_of
 from sagemaker_channels.fetching.prefetch import read_ahead
 from sagemaker_channels.fetching.schedule import Fetchable, Limits
-from sagemaker_channels.fetching.shared_listing import shared_listing
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.readers import connector_client, s3_client, s3_pages
+from sagemaker_channels.readers.connector_client import Place, place
 from sagemaker_channels.readers.s3_owners import check_owner
-from sagemaker_channels.readers.s3_settings import Place, place
 from sagemaker_channels.sample import ByteStream
 
 # Requests are within one part of the client's, 8 MiB, so that each arrives in one piece, without a copy. A byte in flight takes
@@ -130,44 +129,48 @@ def open_object(bucket: str, key: str, limits: Limits = _LIMITS) -> Generator[By
 
 
 def objects(channel: Channel, epoch: int = 0) -> Listing:
-    """Return the objects under the channel's prefix: a sequence, listed as it is read; no folder markers.
-
-    With `max_objects`, all are listed, and that many of them returned, evenly spaced.
+    """Return the objects under the channel's prefix, without folder markers; with `max_objects` that many, evenly spaced.
 
     Raises:
-        ChannelError: While reading it: there is no object, or the listing fails.
+        ChannelError: There is no object, or the listing fails.
     """
     connector_client.require()
-    bucket, prefix = _bucket_and_prefix(channel)
-    store = Store(
-        f"channel {channel.name!r}: {channel.s3_uri}",
-        partial(_next_page if channel.max_objects is None else _sampled, channel),
-        partial(s3_pages.rest, bucket, prefix, _place(channel)) if channel.max_objects is None else None,
-        not bucket.endswith(contract.DIRECTORY_BUCKET),
-    )
-    return shared_listing([*_place(channel), channel.s3_uri, str(channel.max_objects), str(channel.named)], store)
+    identity = [*_place(channel), channel.s3_uri, str(channel.max_objects), str(channel.named)]
+    return shared_listing(identity, f"channel {channel.name!r}: {channel.s3_uri}", partial(_pages, channel))
 
 
-def _next_page(channel: Channel, token: str | None) -> tuple[list[Listed], str | None]:
-    """See listing's NextPage."""
+def _pages(channel: Channel) -> Iterator[Page]:
+    """Yield pages with all objects, or with `max_objects` of them. Raises ChannelError."""
+    found = _all_pages(channel)
+    if channel.max_objects is not None:
+        every = sorted(each for page in found for each in zip(*page, strict=True))
+        found = iter([page_of(evenly_spaced(every, channel.max_objects))])
+    is_empty = True
+    for page in found:
+        is_empty = is_empty and not page.keys
+        yield page
+    if is_empty:
+        raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
+
+
+def _all_pages(channel: Channel) -> Iterator[Page]:
+    """Yield pages one after the other; of a long listing all that follow many at a time, if the store can do that."""
     bucket, prefix = _bucket_and_prefix(channel)
+    count, is_suitable = 0, True
     try:
-        for page, following in s3_client.pages(bucket, prefix, token, _place(channel)):
-            found = [Listed(info.key, info.size, version_of(info.etag)) for info in page if not info.key.endswith("/")]
-            if found or (following is None and token is not None):
-                return found, following
+        for infos, token in s3_client.pages(bucket, prefix, _place(channel)):
+            objects = [(os.fsencode(info.key), info.size, version_of(info.etag)) for info in infos]
+            yield page_of([each for each in objects if not each[0].endswith(b"/")])
+            count += len(objects)
+            if objects and count >= FAR and token is not None and is_suitable:
+                try:
+                    yield from s3_pages.rest(bucket, prefix, _place(channel), objects[-1][0])
+                except UnsuitableError:
+                    is_suitable = False
+                else:
+                    return
     except ChannelError as error:
         raise ChannelError(f"channel {channel.name!r}: {error}") from error
-    raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
-
-
-def _sampled(channel: Channel, token: str | None) -> tuple[Sequence[Listed], str | None]:
-    """See listing's NextPage; there is one page, with `max_objects` of all objects."""
-    found, following = _next_page(channel, token)
-    while following is not None:
-        more, following = _next_page(channel, following)
-        found += more
-    return evenly_spaced(sorted(found, key=lambda listed: os.fsencode(listed.key)), channel.max_objects), None
 
 
 def _place(channel: Channel) -> Place:

@@ -29,9 +29,9 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.background import exit_deadline, in_background
 from sagemaker_channels.fetching.silence import Silence, remote_silence
 from sagemaker_channels.readers import connector_client
+from sagemaker_channels.readers.connector_client import Place, place, requester_pays
 from sagemaker_channels.readers.s3_errors import cause_of
 from sagemaker_channels.readers.s3_owners import check_owner
-from sagemaker_channels.readers.s3_settings import Place, place, requester_pays
 
 _TARGET_GBPS = 50.0  # 65 connections; the client's default, 10, makes 25
 PATIENCE_SECONDS = 20.0  # of retries after transient errors; about 25 with the last attempts
@@ -92,19 +92,17 @@ def _leave() -> None:
     _gate.shut(max(0.0, exit_deadline() - time.monotonic()))
 
 
-def pages(
-    bucket: str, prefix: str, token: str | None = None, where: Place | None = None
-) -> Iterator[tuple[list[Any], str | None]]:
+def pages(bucket: str, prefix: str, where: Place | None = None) -> Iterator[tuple[list[Any], str | None]]:
     """Yield the pages of a prefix's listing: its ObjectInfos (key, size, etag), and the next page's token, None at the end.
 
-    Begins at the page of `token`. Between pages nothing of the client is held, so the process may fork. Raises ChannelError.
+    Between pages nothing of the client is held, so the process may fork. Raises ChannelError.
     """
     check_owner(bucket, is_own=False, where=where)
-    name, is_last = f"s3://{bucket}/{prefix}", False
+    name, token, is_last = f"s3://{bucket}/{prefix}", None, False
     while not is_last:
         request = partial(lambda token: connector_client.page(_client(where), bucket, prefix, token), token)
         page, token = _in_thread(
-            name, partial(_patiently, f"{name} cannot be listed", request), "the list of its objects"
+            name, partial(_patiently, f"{name} cannot be listed", request, where), "the list of its objects"
         )
         is_last = token is None
         yield page, token
@@ -124,13 +122,13 @@ def fetch(bucket: str, key: str, start: int | None, end: int | None, where: Plac
         for chunk in _client(where).get_object(bucket, key, reached, end):
             chunks.append(chunk)  # noqa: PERF402 - chunks before a break are kept
 
-    _patiently(f"s3://{bucket}/{key} cannot be read", request)
+    _patiently(f"s3://{bucket}/{key} cannot be read", request, where)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def head(bucket: str, key: str, where: Place | None = None) -> tuple[int, str]:
     """Return the current size and ETag of an object. Raises ChannelError."""
-    found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client(where).head_object(bucket, key))
+    found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client(where).head_object(bucket, key), where)
     return found.size, found.etag
 
 
@@ -209,7 +207,7 @@ def _in_thread(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
     return answer.result()
 
 
-def _patiently(failing: str, request: Callable[[], T]) -> T:
+def _patiently(failing: str, request: Callable[[], T], where: Place | None = None) -> T:
     """Return what a request returns, retrying transient errors. Raises ChannelError, which begins with `failing`."""
     begun, renewed = time.monotonic(), False
     pause = _PAUSE_SECONDS
@@ -219,14 +217,15 @@ def _patiently(failing: str, request: Callable[[], T]) -> T:
             with _gate:
                 return request()
         except connector_client.s3_error() as error:
-            cause = cause_of(str(error))
+            cause = cause_of(str(error), (where or place(os.environ)).endpoint or "S3")
             # A HEAD has no body that would say whether the keys expired.
             if not renewed and "<no message>" in str(error):
                 renewed = True
                 _renew_client(attempt)
                 continue
             seconds = time.monotonic() - begun
-            if not cause.passes or seconds >= PATIENCE_SECONDS or _leaving.wait(pause):
+            patience = min(PATIENCE_SECONDS, cause.most_seconds)
+            if not cause.passes or seconds >= patience or _leaving.wait(pause):
                 tried = f", tried for {seconds:.0f} s" if cause.passes else ""
                 raise cause.error(f"{failing}: {cause.what}{tried}; {cause.remedy}") from error
             if "TOKEN_EXPIRED" in str(error):

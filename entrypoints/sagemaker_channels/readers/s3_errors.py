@@ -20,6 +20,7 @@ class Cause(NamedTuple):
     what: str
     remedy: str
     error: type[ChannelError] = ChannelError
+    most_seconds: float = float("inf")  # of retries
 
 
 _UNCHANGED = "do not change a job's objects while it runs"
@@ -75,16 +76,23 @@ _CAUSES = {
     r"response_status: (\d+)": Cause(
         False, "S3 refuses the request ({})", "check the bucket's and the object's settings"
     ),
+    r"AWS_IO_SOCKET_CONNECTION_REFUSED": Cause(
+        True,
+        "{store} refuses connections",
+        "check that a store runs there, or correct AWS_ENDPOINT_URL or endpoint=",
+        most_seconds=3.0,
+    ),
     r"AWS_ERROR_\w+, (.*)|AWS_IO_\w+, (.*)": Cause(
-        True, "no connection ({})", "check that the job's network reaches S3"
+        True, "no connection to {store} ({})", "check that the job's network reaches it"
     ),
 }
 _OTHER = Cause(True, "{}", "see the client's message")
 
 
-def cause_of(message: str) -> Cause:
-    """Return the cause that one of the client's messages means."""
+def cause_of(message: str, store: str = "S3") -> Cause:
+    """Return the cause that one of the client's messages means; `store` is the URL of another store than S3."""
     for pattern, cause in _CAUSES.items():
         if found := re.search(pattern, message):
-            return cause._replace(what=cause.what.format(next(filter(None, found.groups()), "").rstrip(".")))
+            detail = next(filter(None, found.groups()), "").rstrip(".")
+            return cause._replace(what=cause.what.format(detail, store=store))
     return _OTHER._replace(what=message[:300])

@@ -15,7 +15,7 @@ from sagemaker_channels.contract import DIRECTORY_BUCKET
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.job.channel_settings import bucket_owners
-from sagemaker_channels.readers.s3_settings import Place, place
+from sagemaker_channels.readers.connector_client import Place, place
 
 _ARN_VARIABLE = "TRAINING_JOB_ARN"
 _LOCAL_ACCOUNT = "000000000000"  # of a local run

@@ -14,10 +14,11 @@ from html import unescape
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from sagemaker_channels.fetching.key_ranges import THREADS, pages_after
-from sagemaker_channels.fetching.pages import Page, UnsuitableError, versions_of
+from sagemaker_channels.contract import DIRECTORY_BUCKET
+from sagemaker_channels.fetching.key_ranges import THREADS, UnsuitableError, pages_after
+from sagemaker_channels.fetching.listing import Page, page_of, version_of
+from sagemaker_channels.readers.connector_client import Place, requester_pays
 from sagemaker_channels.readers.s3_owners import owner_of
-from sagemaker_channels.readers.s3_settings import Place, requester_pays
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.2  # before the second attempt; doubles each time
@@ -51,40 +52,28 @@ def _requests(bucket: str, prefix: str, where: Place) -> Callable[[bytes, str | 
     from botocore.session import Session
     from botocore.utils import get_environ_proxies
 
-    url = _url(bucket, where)
-
-    def credentials() -> Any:
-        if (found := Session().get_credentials()) is None:
-            raise UnsuitableError("no credentials")
-        return found
-
-    keys = [credentials()]
+    url, credentials = _url(bucket, where), Session().get_credentials()
+    if credentials is None:
+        raise UnsuitableError("no credentials")
     verify: Any = os.environ.get("AWS_CA_BUNDLE") or True
     session = URLLib3Session(verify, get_environ_proxies(url), _TIMEOUT, THREADS)
     headers = {"x-amz-request-payer": "requester"} if requester_pays(os.environ) else {}
     if owner := owner_of(bucket, os.environ, is_own=False):
         headers["x-amz-expected-bucket-owner"] = owner
 
-    def send(after: bytes, token: str | None) -> Any:
+    def page(after: bytes, token: str | None) -> tuple[Page, str | None]:
         query = {"list-type": "2", "encoding-type": "url", "max-keys": "1000", "prefix": prefix}
         query |= {"start-after": after.decode()} if token is None else {"continuation-token": token}
-        request = AWSRequest("GET", url, headers=dict(headers), params=query)
-        S3SigV4Auth(keys[0].get_frozen_credentials(), "s3", where.region).add_auth(request)
-        return session.send(request.prepare())
-
-    def page(after: bytes, token: str | None) -> tuple[Page, str | None]:
         for attempt in range(_ATTEMPTS):
-            if attempt:
-                time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+            time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1) if attempt else 0)
+            request = AWSRequest("GET", url, headers=dict(headers), params=query)
+            S3SigV4Auth(credentials.get_frozen_credentials(), "s3", where.region).add_auth(request)
             try:
-                answer = send(after, token)
+                answer = session.send(request.prepare())
             except HTTPClientError:
                 continue
             if answer.status_code == 200:
                 return parse(answer.content.decode())
-            if b"<Code>ExpiredToken<" in answer.content:  # sooner than stated
-                keys[0] = credentials()
-                continue
             if answer.status_code < 500 and answer.status_code not in (408, 429):
                 raise UnsuitableError(f"status {answer.status_code}")
         raise UnsuitableError(f"{_ATTEMPTS} attempts failed")
@@ -93,6 +82,8 @@ def _requests(bucket: str, prefix: str, where: Place) -> Callable[[bytes, str | 
 
 
 def _url(bucket: str, where: Place) -> str:
+    if bucket.endswith(DIRECTORY_BUCKET):
+        raise UnsuitableError("a directory bucket, whose keys have no order")
     if where.endpoint is not None:
         return f"{where.endpoint.rstrip('/')}/{quote(bucket)}"
     if not _PLAIN_BUCKET.fullmatch(bucket):
@@ -110,18 +101,11 @@ def parse(text: str) -> tuple[Page, str | None]:
         or ("<IsTruncated>true" in text) != (token is not None)
     ):
         raise UnsuitableError("a page of an unknown form")
-    if not found:
-        return Page([], [], []), unescape(token[1]) if token else None
-    keys, etags, sizes = zip(*found, strict=True)
-    page = Page(
-        _decoded("\n".join(keys), "<EncodingType>url</EncodingType>" in text),
-        [*map(int, sizes)],
-        versions_of("\n".join(etags).replace("&quot;", "").replace("&#34;", "").split("\n")),
-    )
-    if b"/\n" in b"\n".join([*page.keys, b""]):  # The keys of folder markers end so.
-        objects = [item for item in zip(*page, strict=True) if not item[0].endswith(b"/")]
-        page = Page(*zip(*objects, strict=True)) if objects else Page([], [], [])
-    return page, unescape(token[1]) if token else None
+    keys, etags, sizes = zip(*found, strict=True) if found else ((), (), ())
+    names = _decoded("\n".join(keys), "<EncodingType>url</EncodingType>" in text) if found else []
+    versions = map(version_of, "\n".join(etags).replace("&quot;", "").replace("&#34;", "").split("\n"))
+    objects = [each for each in zip(names, map(int, sizes), versions, strict=False) if not each[0].endswith(b"/")]
+    return page_of(objects), unescape(token[1]) if token else None
 
 
 def _decoded(lines: str, is_encoded: bool) -> list[bytes]:

@@ -21,7 +21,7 @@ from sagemaker_channels.epoch.placement import Placement
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import RESTART, ChannelError
-from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.fetching.listing import Listed
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import Channel, Environment

@@ -28,7 +28,7 @@ from sagemaker_channels.checkpointing.place import Bucket, Folder
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.fetching.background import in_background
-from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.fetching.listing import Listed
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.shards import write_shard, writer_of
 from sagemaker_channels.formats.writing import SampleError, refusal

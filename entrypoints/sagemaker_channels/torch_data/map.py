@@ -24,7 +24,7 @@ from sagemaker_channels.epoch.error_notes import add_key_note
 from sagemaker_channels.errors import ChannelError, expect
 from sagemaker_channels.fetching.agreement import compare_by
 from sagemaker_channels.fetching.items import Keys
-from sagemaker_channels.fetching.shared_listing import keep_in
+from sagemaker_channels.fetching.listing import keep_in
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter
 from sagemaker_channels.readers import mounted, reader_of, s3

@@ -21,7 +21,7 @@ from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.transformed import Make, finished
 from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.fetching.agreement import compare_by
-from sagemaker_channels.fetching.shared_listing import job, join_job
+from sagemaker_channels.fetching.listing import job, join_job
 from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.agreement import exchange, group_placement, is_stored

@@ -8,6 +8,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,22 @@ from hypothesis import strategies as st
 from patience import PATIENCE
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.fetching.items import Keys
-from sagemaker_channels.fetching.listing import Listing, Store
-from sagemaker_channels.fetching.pages import Listed
+from sagemaker_channels.fetching.listing import Listed, Listing, Page, page_of
 
 PAGES, PER_PAGE = 40, 25
 EVERY = [Listed(f"p/{number:04d}-ü\udcff", number << 30, 2**64 - 1 - number) for number in range(PAGES * PER_PAGE)]
 
 
-def next_page(log: Path, token: str | None) -> tuple[list[Listed], str | None]:
-    """Pages of EVERY; each call is a line of the log."""
-    number = int(token or 0)
-    with log.open("a") as stream:
-        stream.write(f"{number}\n")
-    page = EVERY[number * PER_PAGE : (number + 1) * PER_PAGE]
-    return page, None if number == PAGES - 1 else str(number + 1)
+def rows(objects: Iterable[Listed]) -> list[tuple[bytes, int, int]]:
+    return [(os.fsencode(item.key), item.size, item.version) for item in objects]
+
+
+def pages(log: Path) -> Iterator[Page]:
+    """Pages of EVERY; each is a line of the log."""
+    for number in range(PAGES):
+        with log.open("a") as stream:
+            stream.write(f"{number}\n")
+        yield page_of(rows(EVERY[number * PER_PAGE : (number + 1) * PER_PAGE]))
 
 
 @pytest.fixture
@@ -42,75 +45,75 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listing(tmp_path: Path, log: Path) -> Listing:
-    return Listing(tmp_path / "listing", Store("s3://bucket/", partial(next_page, log)))
+    return Listing(tmp_path / "listing", "s3://bucket/", partial(pages, log))
 
 
 def asked(log: Path) -> list[int]:
     return [int(line) for line in log.read_text().split()]
 
 
-def test_listing_requests_pages_as_it_is_read(listing: Listing, log: Path) -> None:
-    assert listing[PER_PAGE] == EVERY[PER_PAGE]
-    assert asked(log) == [0, 1]
+def test_listing_is_a_sequence(listing: Listing, log: Path) -> None:
+    assert asked(log) == list(range(PAGES))
     assert list(listing) == EVERY
     assert len(listing) == len(EVERY)
     assert (listing[-1], listing[3], listing[5:900:100]) == (EVERY[-1], EVERY[3], EVERY[5:900:100])
     for index in (len(EVERY), -len(EVERY) - 1):
         with pytest.raises(IndexError):
             listing[index]
-    assert asked(log) == list(range(PAGES))
 
 
-def read_in_child(listing: Listing, answers: Any) -> None:
-    answers.put(list(listing) == EVERY)
+def read_in_child(log: Path, answers: Any) -> None:
+    answers.put(list(Listing(log.with_name("listing"), "s3://bucket/", partial(pages, log))) == EVERY)
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-@pytest.mark.parametrize("begun", [0, 3])
-def test_processes_share_a_listing(listing: Listing, log: Path, begun: int) -> None:
-    if begun:
-        assert listing[begun * PER_PAGE] == EVERY[begun * PER_PAGE]
+def test_processes_share_a_listing(log: Path) -> None:
     context = multiprocessing.get_context("fork")
     answers: Any = context.SimpleQueue()
-    others = [listing, pickle.loads(pickle.dumps(listing)), listing]
-    children = [context.Process(target=read_in_child, args=(other, answers)) for other in others]
+    children = [context.Process(target=read_in_child, args=(log, answers)) for _ in range(4)]
     for child in children:
         child.start()
-    assert list(listing) == EVERY
     for child in children:
         child.join(PATIENCE)
-    assert [answers.get() for _ in children] == [True] * 3
-    assert sorted(asked(log)) == list(range(PAGES))
+    assert [answers.get() for _ in children] == [True] * 4
+    assert asked(log) == list(range(PAGES))
 
 
-def test_listing_continues_after_its_file_is_removed(listing: Listing, log: Path, tmp_path: Path) -> None:
-    found = []
-    for number, item in enumerate(listing):
-        found.append(item)
-        if number == 60:
-            (tmp_path / "listing").unlink()
-    assert found == EVERY
+def test_listing_outlives_its_file(listing: Listing, log: Path, tmp_path: Path) -> None:
+    pickled = pickle.dumps(listing)
+    assert list(pickle.loads(pickled)) == EVERY
+    assert asked(log) == list(range(PAGES))
+    (tmp_path / "listing").unlink()
+    assert list(listing) == EVERY
+    assert list(pickle.loads(pickled)) == EVERY  # listed again
 
 
-def test_error_of_a_page_does_not_end_the_listing(tmp_path: Path, log: Path) -> None:
+def test_error_of_a_page_leaves_no_part_of_the_listing(tmp_path: Path, log: Path) -> None:
     failures = [OSError("once")]
 
-    def sometimes(token: str | None) -> tuple[list[Listed], str | None]:
-        if token == "2" and failures:
-            raise failures.pop()
-        return next_page(log, token)
+    def sometimes() -> Iterator[Page]:
+        for number, page in enumerate(pages(log)):
+            if number == 2 and failures:
+                raise failures.pop()
+            yield page
 
-    listing = Listing(tmp_path / "listing", Store("s3://bucket/", sometimes))
     with pytest.raises(OSError, match="once"):
-        list(listing)
-    assert list(listing) == EVERY
+        Listing(tmp_path / "listing", "s3://bucket/", sometimes)
+    assert list(Listing(tmp_path / "listing", "s3://bucket/", sometimes)) == EVERY
 
 
-def test_digest_depends_on_the_keys_before_the_count_only(listing: Listing, log: Path, tmp_path: Path) -> None:
+def test_listing_that_was_not_written_to_its_end_is_listed_again(listing: Listing, log: Path, tmp_path: Path) -> None:
+    """As by a process that was killed, or a machine that lost its power."""
+    content = (tmp_path / "listing").read_bytes()
+    for end in (0, 5, len(content) // 2, len(content) - 1):
+        part = tmp_path / str(end)
+        part.write_bytes(content[:end])
+        assert list(Listing(part, "s3://bucket/", partial(pages, log))) == EVERY
+
+
+def test_digest_depends_on_the_keys_before_the_count_only(listing: Listing, tmp_path: Path) -> None:
     names = Keys(item.key for item in EVERY)
-    assert listing.digest(PER_PAGE) == names.digest(PER_PAGE)
-    assert asked(log) == [0]
-    one_page = Listing(tmp_path / "other", Store("s3://bucket/", lambda token: (EVERY, None)))
+    one_page = Listing(tmp_path / "other", "s3://bucket/", lambda: [page_of(rows(EVERY))])
     for count in (len(EVERY), PER_PAGE + 1, 1, 0, 3 * PER_PAGE):
         assert listing.digest(count) == one_page.digest(count) == names.digest(count)
     assert len({names.digest(count) for count in range(len(EVERY) + 1)}) == len(EVERY) + 1
@@ -134,10 +137,8 @@ def test_listing_takes_little_memory(listing: Listing) -> None:
 
 JOB = """
 import os, signal, sys
-from sagemaker_channels.fetching.listing import Store
-from sagemaker_channels.fetching.pages import Listed
-from sagemaker_channels.fetching.shared_listing import shared_listing
-assert len(shared_listing(["store"], Store("", lambda token: ([Listed("a", 1)], None)))) == 1
+from sagemaker_channels.fetching.listing import page_of, shared_listing
+assert len(shared_listing(["store"], "", lambda: [page_of([(b"a", 1, 0)])])) == 1
 if sys.argv[1] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -155,7 +156,7 @@ def test_files_of_a_killed_job_are_removed_by_the_next(tmp_path: Path) -> None:
 def test_file_that_another_user_put_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "listing").symlink_to(tmp_path / "file of ours")
     with pytest.raises(ChannelError, match=r"listing cannot be opened: .*; set TMPDIR to a folder of your own"):
-        Listing(tmp_path / "listing", Store("s3://bucket/", lambda token: ([], None)))
+        Listing(tmp_path / "listing", "s3://bucket/", list)
     assert not (tmp_path / "file of ours").exists()
 
 
@@ -180,13 +181,10 @@ def test_keys_that_are_not_unicode_are_kept() -> None:
 FULL = """
 import io
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching.listing import Store
-from sagemaker_channels.fetching.pages import Listed
-from sagemaker_channels.fetching.shared_listing import shared_listing
+from sagemaker_channels.fetching.listing import page_of, shared_listing
 from sagemaker_channels.formats.seeking import SeekableFile
-def page(token):
-    start = int(token or 0)
-    return [Listed(f"{n:01000}", 1) for n in range(start, start + 100)], str(start + 100)
+def pages():
+    yield page_of([(b"%01000d" % number, 1, 0) for number in range(2000)])
 class Unseekable(io.BytesIO):
     def seekable(self): return False
 def attempt(work):
@@ -194,7 +192,7 @@ def attempt(work):
         work()
     except ChannelError as error:
         print(error)
-attempt(lambda: len(shared_listing(["a"], Store("", page))))
+attempt(lambda: shared_listing(["a"], "", pages))
 attempt(lambda: SeekableFile(Unseekable(bytes(40 << 20)), "k"))
 """
 

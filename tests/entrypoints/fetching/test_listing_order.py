@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
+import shutil
 import tempfile
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -16,77 +17,57 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching import agreement, shared_listing
-from sagemaker_channels.fetching.key_ranges import pages_after
-from sagemaker_channels.fetching.listing import FAR, Listing, Store
-from sagemaker_channels.fetching.pages import Listed, Page, UnsuitableError, page_of, versions_of
+from sagemaker_channels.fetching import agreement, listing
+from sagemaker_channels.fetching.key_ranges import UnsuitableError, pages_after
+from sagemaker_channels.fetching.listing import FAR, Listing, Page, page_of, shared_listing, version_of
 
 NAMES = [f"p/{number:05d}" for number in range(3 * FAR)]
 
 
-def pages_of(
-    keys: Sequence[str], asked: list[str | None], per_page: int, token: str | None
-) -> tuple[list[Listed], str | None]:
+def pages_of(keys: Sequence[str], asked: list[int]) -> Iterator[Page]:
     """A store that lists these keys in this order."""
-    asked.append(token)
-    start = int(token or 0)
-    end = start + per_page
-    return [Listed(key, len(key), start) for key in keys[start:end]], str(end) if end < len(keys) else None
+    for start in range(0, len(keys), 1000):
+        asked.append(start)
+        yield page_of([(key.encode(), len(key), start) for key in keys[start : start + 1000]])
 
 
-def unordered(keys: Iterable[str], seed: int) -> list[str]:
-    shuffled = list(keys)
-    random.Random(seed).shuffle(shuffled)
-    return shuffled
+def listing_of(path: Path, keys: Sequence[str], asked: list[int] | None = None) -> Listing:
+    return Listing(path, "s3://bucket/", partial(pages_of, keys, [] if asked is None else asked))
 
 
-@pytest.mark.parametrize("is_known", [False, True])
-def test_unordered_listings_of_two_hosts_are_equal(tmp_path: Path, is_known: bool) -> None:
+def test_unordered_listings_of_two_hosts_are_equal(tmp_path: Path) -> None:
     found = []
     for host in range(2):
-        next_page = partial(pages_of, unordered(NAMES, host), [], 1000)
-        listing = Listing(tmp_path / str(host), Store("s3://bucket/", next_page, is_sorted=not is_known))
-        found.append([item.key for item in listing])
-        assert listing[7].size == len(NAMES[7])
-        assert listing.digest(100) == Listing(tmp_path / str(host), Store("", next_page)).digest(100)
+        keys = [*NAMES, *NAMES[:10]]  # An object may be listed twice.
+        random.Random(host).shuffle(keys)
+        unordered = listing_of(tmp_path / str(host), keys)
+        found.append([item.key for item in unordered])
+        assert unordered[7].size == len(NAMES[7])
+        assert unordered.digest(100) == listing_of(tmp_path / f"ordered {host}", NAMES).digest(100)
     assert found == [NAMES, NAMES]
-
-
-def test_ordered_listing_is_read_from_its_first_page(tmp_path: Path) -> None:
-    asked: list[str | None] = []
-    listing = Listing(tmp_path / "listing", Store("s3://bucket/", partial(pages_of, NAMES, asked, 100)))
-    assert (next(iter(listing)).key, asked) == (NAMES[0], [None])
-
-
-def test_disorder_after_the_first_objects_were_read_is_an_error(tmp_path: Path) -> None:
-    keys = [*NAMES[100:200], *NAMES[:100], *NAMES[200:]]
-    store = Store("s3://bucket/", partial(pages_of, keys, [], 100))
-    listing = Listing(tmp_path / "listing", store)
-    found = iter(listing)
-    assert [next(found).key for _ in range(100)] == keys[:100]
-    with pytest.raises(
-        ChannelError, match=r"s3://bucket/: the first 100 objects, which were read already, are others now"
-    ):
-        next(found)
-    assert [item.key for item in Listing(tmp_path / "other", store)[:]] == NAMES
 
 
 class Space:
     """A store with an order, which lists from any key on."""
 
-    def __init__(self, keys: Iterable[str], per_page: int) -> None:
+    def __init__(self, keys: Iterable[str], per_page: int, seconds: float = 0.0) -> None:
+        self.seconds = seconds
         self.keys = sorted(key.encode() for key in keys)
         self.per_page = per_page
-        self.requests = 0
+        self.requests = self.running = self.most = 0
         self.lock = threading.Lock()
 
     def __call__(self, after: bytes, token: str | None) -> tuple[Page, str | None]:
         with self.lock:
             self.requests += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+        time.sleep(self.seconds)
+        with self.lock:
+            self.running -= 1
         start = bisect_right(self.keys, after) if token is None else int(token)
         end = start + self.per_page
-        found = [Listed(key.decode(), 1) for key in self.keys[start:end]]
-        return page_of(found), str(end) if end < len(self.keys) else None
+        return page_of([(key, 1, 0) for key in self.keys[start:end]]), str(end) if end < len(self.keys) else None
 
 
 def listed(space: Space, after: bytes = b"") -> list[bytes]:
@@ -110,62 +91,26 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_ranges_cost_few_more_requests_than_pages(shape: str) -> None:
-    space = Space(SHAPES[shape], 1000)
-    assert listed(space) == space.keys
+def test_ranges_are_listed_side_by_side_with_few_more_requests_than_pages(shape: str) -> None:
+    space = Space(SHAPES[shape], 1000, 0.01)
+    assert listed(space, space.keys[FAR - 1]) == space.keys[FAR:]
+    assert space.most > 8
     assert space.requests <= 1.5 * len(space.keys) / 1000 + 64
 
 
-def rest_of(space: Space, after: bytes) -> Iterator[Page]:
-    return pages_after(b"p/", after, space)
-
-
-def test_all_objects_of_a_long_listing_are_requested_in_ranges(tmp_path: Path) -> None:
-    asked: list[str | None] = []
+def test_store_that_ignores_start_after_is_unsuitable() -> None:
     space = Space(NAMES, 1000)
-    store = Store("s3://bucket/", partial(pages_of, NAMES, asked, 1000), partial(rest_of, space))
-    listing = Listing(tmp_path / "listing", store)
-    assert len(listing) == len(NAMES)
-    assert [item.key for item in listing] == NAMES
-    assert len(asked) == FAR // 1000
-    far = Listing(tmp_path / "far", store)
-    assert far[2 * FAR].key == NAMES[2 * FAR]
-    assert far.digest(len(NAMES)) == listing.digest(len(NAMES))
-
-
-def test_short_listing_costs_no_more_requests(tmp_path: Path) -> None:
-    asked: list[str | None] = []
-    space = Space(NAMES[:FAR], 1000)
-    store = Store("s3://bucket/", partial(pages_of, NAMES[:FAR], asked, 1000), partial(rest_of, space))
-    assert len(Listing(tmp_path / "listing", store)) == FAR
-    assert (len(asked), space.requests) == (FAR // 1000, 0)
-
-
-def unsuitable(after: bytes) -> Iterator[Page]:
-    yield page_of([Listed(NAMES[-1], 1)])
-    raise UnsuitableError("status 501")
-
-
-def ignoring(space: Space, after: bytes) -> Iterator[Page]:
-    """A store that does not know `start-after`."""
-    return pages_after(b"p/", after, lambda after, token: space(b"", token))
-
-
-@pytest.mark.parametrize("rest", [unsuitable, partial(ignoring, Space(NAMES, 1000))])
-def test_store_that_cannot_list_from_a_key_is_listed_page_by_page(tmp_path: Path, rest: object) -> None:
-    store = Store("s3://bucket/", partial(pages_of, NAMES, [], 1000), rest)  # type: ignore[arg-type]
-    listing = Listing(tmp_path / "listing", store)
-    assert len(listing) == len(NAMES)
-    assert [item.key for item in listing] == NAMES
+    with pytest.raises(UnsuitableError, match="not in order"):
+        list(pages_after(b"p/", b"p/00999", lambda after, token: space(b"", token)))
 
 
 def test_versions_of_etags_differ() -> None:
     md5s = ['"d41d8cd98f00b204e9800998ecf8427e"', "0cc175b9c0f1b6a831c399e269772661"]
     others = ['"d41d8cd98f00b204e9800998ecf8427e-2"', "", "not hexadecimal, though 32 letters"[:32]]
-    found = versions_of([*md5s, *others])
-    assert list(found[:2]) == list(versions_of(md5s))
+    found = [version_of(etag) for etag in (*md5s, *others)]
     assert len(set(found)) == 5
     assert found[3] == 0
+    assert found[1] == version_of(f'"{md5s[1]}"')
 
 
 @pytest.fixture
@@ -179,7 +124,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 
 def compared(folder: Path, host: str, keys: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setenv("SM_CURRENT_HOST", host)
-    return len(Listing(folder / host, Store("s3://bucket/", partial(pages_of, keys, [], 1000))))
+    return len(listing_of(folder / host, keys))
 
 
 @pytest.mark.usefixtures("published")
@@ -215,34 +160,42 @@ def test_equal_listings_of_hosts_agree(
         assert published
 
 
-def test_listing_that_cannot_be_kept_leaves_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    kept = tmp_path / "checkpoints/listing"
-    kept.mkdir(parents=True)
-    store = Store("s3://bucket/", partial(pages_of, NAMES, [], 1000), kept=kept)
-    assert len(Listing(tmp_path / "new", store)) == len(NAMES)
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Path]:
+    """A folder of checkpoints, where a job keeps its listings."""
+    (folder := tmp_path / "checkpoints").mkdir()
+    listing.keep_in(folder, "job")
+    yield folder
+    listing.keep_in(folder, None)
+
+
+def on_machine(folder: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch) -> Listing:
+    """The job's listing of a process on a machine of its own."""
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return shared_listing(["place"], "s3://bucket/", partial(pages_of, NAMES, asked))
+
+
+def test_listing_that_cannot_be_kept_leaves_no_file(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "copyfile", lambda *_: Path("/dev/full").write_text("any"))
+    assert len(on_machine(tmp_path / "first", [], monkeypatch)) == len(NAMES)
     assert "s3://bucket/: its listing is not kept for restarts: " in capfd.readouterr().err
-    assert list(kept.parent.iterdir()) == [kept]
+    assert list(kept.iterdir()) == []
 
 
-def test_complete_listing_is_kept_for_restarts_of_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, asked = tmp_path / "checkpoints", []  # type: tuple[Path, list[str | None]]
-    kept.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "first"))
-    (tmp_path / "first").mkdir()
-    (tmp_path / "second").mkdir()
-    store = Store("s3://bucket/", partial(pages_of, NAMES, asked, 1000))
-    try:
-        shared_listing.keep_in(kept, "job")
-        assert len(shared_listing.shared_listing(["place"], store)) == len(NAMES)
-        requests = len(asked)
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "second"))
-        assert shared_listing.shared_listing(["place"], store)[:] == Listing(tmp_path / "new", store)[:]
-        assert len(asked) == 2 * requests
-        [file] = kept.iterdir()
-        os.truncate(file, file.stat().st_size - 1)  # by a machine that lost its power
-        assert len(shared_listing.shared_listing(["place"], store)) == len(NAMES)
-        assert len(asked) == 3 * requests
-        shared_listing.keep_in(kept, "another job")
-        assert list(kept.iterdir()) == []
-    finally:
-        shared_listing.keep_in(kept, None)
+def test_complete_listing_is_kept_for_restarts_of_its_job(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    first = on_machine(tmp_path / "first", asked, monkeypatch)
+    requests = len(asked)
+    assert on_machine(tmp_path / "second", asked, monkeypatch)[:] == first[:]
+    assert len(asked) == requests
+    [file] = kept.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])  # by a machine that lost its power
+    assert on_machine(tmp_path / "third", asked, monkeypatch)[:] == first[:]
+    assert len(asked) == 2 * requests
+    listing.keep_in(kept, "another job")
+    assert list(kept.iterdir()) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +12,7 @@ import torch
 from expiring_keys import Keys, issued_keys
 from sagemaker_channels import ChannelMapDataset, Checkpoints, contract
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.readers import s3_client, s3_pages
-from sagemaker_channels.readers.s3_settings import place
+from sagemaker_channels.readers import s3_client
 from served_bucket import serve
 
 
@@ -79,12 +77,3 @@ def test_checkpoints_outlive_keys(keys: Keys) -> None:
         checkpoints.wait()
         assert checkpoints.load(model=model) == 1
     assert len(keys.used) > 2
-
-
-def test_listing_by_many_requests_replaces_expired_keys(keys: Keys) -> None:
-    keys.used[0] = 8  # The first key has expired already.
-    found = [
-        key.decode() for page in s3_pages.rest("bucket", "data/", place(os.environ), b"data/09") for key in page.keys
-    ]
-    assert sorted(found) == [f"data/{number}" for number in range(10, 20)]
-    assert keys.refused

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +27,7 @@ from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.archives import tar_write, zip_archive
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.readers import s3, s3_client
-from sagemaker_channels.readers.s3_settings import place
+from sagemaker_channels.readers.connector_client import place
 from served_bucket import served_bucket
 
 KEYS = ["a-b/1", "a.b", "a/1", "a/b/c", "a0", ".hidden", "Z", "ü/é", "sp ace#1"]
@@ -131,6 +133,18 @@ def test_prefix_that_cannot_be_listed_raises(bucket: Path, monkeypatch: pytest.M
     monkeypatch.delenv("AWS_REGION")
     with pytest.raises(ChannelError, match=r"set AWS_REGION"):
         read(connector("s3://bucket/x"))
+
+
+def test_endpoint_that_refuses_connections_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took up to 48 s, and the message was "no connection"."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    begun = time.monotonic()
+    with pytest.raises(ChannelError, match=f"{endpoint} refuses connections, tried for .*; check that a store runs"):
+        list(open_channel("s3://bucket/", endpoint=endpoint))
+    assert time.monotonic() - begun < 20
 
 
 def test_object_deleted_before_its_request_raises(bucket: Path) -> None:

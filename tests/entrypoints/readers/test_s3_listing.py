@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,10 @@ from object_listings import listing_of
 from sagemaker_channels import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching.pages import UnsuitableError, version_of
+from sagemaker_channels.fetching.key_ranges import UnsuitableError
+from sagemaker_channels.fetching.listing import version_of
 from sagemaker_channels.readers import s3, s3_pages
-from sagemaker_channels.readers.s3_settings import place
+from sagemaker_channels.readers.connector_client import place
 from served_bucket import serve
 from torch_ranks import torch_processes
 
@@ -35,6 +38,7 @@ class Bucket:
         self.keys: Sequence[str] = ()
         self.queries: list[str] = []
         self.payers: list[str | None] = []
+        self.on_start_after: Callable[[Request, Answer], Response] | None = None
 
     def around(self, answer: Answer) -> Answer:
         def listed(request: Request) -> Response:
@@ -42,7 +46,10 @@ class Bucket:
                 return answer(request)
             self.queries.append(request.query)
             self.payers.append(request.headers.get("x-amz-request-payer"))
-            return listing_of(self.keys, self.folder)(request)
+            answer_listing = listing_of(self.keys, self.folder)
+            if self.on_start_after is not None and "start-after" in request.query:
+                return self.on_start_after(request, answer_listing)
+            return answer_listing(request)
 
         return listed
 
@@ -110,6 +117,32 @@ def test_long_listing_is_requested_in_ranges(tmp_path: Path, bucket: Bucket, on_
     assert [item.key for item in listing] == bucket.keys
     assert sum("start-after" in query for query in bucket.queries) > 0
     assert len(bucket.queries) < 2 * 12 + 8
+
+
+def refused(request: Request, answer: Answer) -> Response:
+    return Response(400, {}, b"")
+
+
+def ignored(request: Request, answer: Answer) -> Response:
+    return answer(replace(request, query=re.sub(r"start-after=[^&]*", "", request.query)))
+
+
+@pytest.mark.parametrize("on_start_after", [refused, ignored])
+def test_store_that_cannot_list_from_a_key_is_listed_page_by_page(
+    tmp_path: Path, bucket: Bucket, on_host: OnHost, on_start_after: Callable[[Request, Answer], Response]
+) -> None:
+    on_host(0)
+    bucket.keys = [f"p/{number:05d}" for number in range(9_000)]
+    bucket.on_start_after = on_start_after
+    assert [item.key for item in s3.objects(channel_of(tmp_path, "s3://bucket/p/"))] == bucket.keys
+    assert any("start-after" in query for query in bucket.queries)
+
+
+def test_short_listing_costs_no_more_requests(tmp_path: Path, bucket: Bucket, on_host: OnHost) -> None:
+    on_host(0)
+    bucket.keys = [f"p/{number:05d}" for number in range(5_000)]
+    assert len(s3.objects(channel_of(tmp_path, "s3://bucket/p/"))) == 5_000
+    assert len(bucket.queries) == 5
 
 
 def test_pages_of_any_form_are_parsed_or_refused() -> None:

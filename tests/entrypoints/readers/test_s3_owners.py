@@ -16,8 +16,8 @@ from sagemaker_channels import checkpoint
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.fetching import silence
 from sagemaker_channels.readers import s3_client, s3_owners, s3_pages
+from sagemaker_channels.readers.connector_client import place
 from sagemaker_channels.readers.s3_owners import owner_of
-from sagemaker_channels.readers.s3_settings import place
 
 ACCOUNT, OTHER = "123456789012", "210987654321"
 ARN = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/cats-1"

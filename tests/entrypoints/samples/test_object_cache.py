@@ -23,7 +23,7 @@ from sagemaker_channels.cache import object_cache
 from sagemaker_channels.cache.object_cache import ObjectCache
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching import shared_listing
+from sagemaker_channels.fetching import listing
 from sagemaker_channels.formats.archives import tar_write, zip_archive
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.readers import s3
@@ -94,12 +94,12 @@ def test_changed_object_is_fetched_again(store: Store, tmp_path: Path) -> None:
     with (store.folder / "tar/03").open("wb") as stream:
         tar_write.write(stream, [{"__key__": f"3-{sample}", "txt": b"new"} for sample in range(SAMPLES)])
     store.requests.clear()
-    job = shared_listing.job()
+    job = listing.job()
     try:
-        shared_listing.join_job(f"{job}-next")  # which lists again
+        listing.join_job(f"{job}-next")  # which lists again
         assert read(tmp_path, "tar", reading).count("new") == SAMPLES
     finally:
-        shared_listing.join_job(job)
+        listing.join_job(job)
     assert fetched(store) == ["/bucket/tar/03"]
 
 

@@ -21,7 +21,7 @@ from sagemaker_channels import contract, open_channel
 from sagemaker_channels.cache import warm_pool
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reading import Reading
-from sagemaker_channels.fetching import shared_listing
+from sagemaker_channels.fetching import listing
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
@@ -45,12 +45,12 @@ def fill(store: Store, prefix: str, count: int) -> None:
 @contextmanager
 def next_job() -> Iterator[None]:
     """A job that lists for itself, with objects of the jobs before it that are some time old."""
-    job = shared_listing.job()
-    shared_listing.join_job(f"{job}-{time.monotonic_ns()}")
+    job = listing.job()
+    listing.join_job(f"{job}-{time.monotonic_ns()}")
     try:
         yield
     finally:
-        shared_listing.join_job(job)
+        listing.join_job(job)
 
 
 def read(root: Path, prefix: str, shard: Shard | None = None, reading: Reading = WARM) -> list[int]:
