@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.jobs.logs.streams import Line
+from launcher.jobs.lines import Line
 
 RANKS = 8  # of each host
 _START = 1_764_158_400_000

@@ -14,11 +14,10 @@ import click
 from launcher.commands import options
 from launcher.console import Console, print_line, say
 from launcher.errors import LaunchError
-from launcher.jobs.logs.job_logs import last_lines
-from launcher.jobs.logs.loop_waits import waits_in
-from launcher.jobs.logs.streams import creation_of
+from launcher.jobs.lines import creation_of, last_lines
 from launcher.jobs.lookup import describe, jobs
 from launcher.jobs.outcome import Outcome, Statuses
+from launcher.jobs.waits import waits_in
 
 _TITLES = ("name", "status", "created", "took")
 _GAP = "  "

@@ -15,12 +15,10 @@ from launcher.aws.account import AwsError
 from launcher.commands import options
 from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, print_line, shown_path
-from launcher.jobs.follow import View, line_printer
-from launcher.jobs.logs.job_logs import lines_so_far
-from launcher.jobs.logs.loop_waits import LoopWaits
-from launcher.jobs.logs.metrics import Metrics, plot
-from launcher.jobs.logs.streams import Line, Selection, check_host, creation_of
+from launcher.jobs.follow import ReadLines, View
+from launcher.jobs.lines import Line, Selection, check_host, creation_of, lines_so_far
 from launcher.jobs.lookup import describe
+from launcher.jobs.metrics import plot
 from launcher.jobs.outcome import ENDED
 
 
@@ -95,26 +93,21 @@ def _show(
     """Print the lines, and what they say of the job."""
     name = description["TrainingJobName"]
     ended = shown.follow or description["TrainingJobStatus"] in ENDED
-    metrics = Metrics(description.get("AlgorithmSpecification", {}).get("MetricDefinitions", ()), console.warn)
     print_json = _print_json_untimed if is_local else _print_json
-    show = print_json if shown.as_json else line_printer(console)
-    waits, count = LoopWaits(), 0
+    read = ReadLines(description, console, print_json if shown.as_json else None)
     for line in lines:
-        show(line)
-        metrics.note(line.timestamp, line.host, line.message)
-        waits.note(line.message)
-        count += 1
-    if not count and (shown.since or shown.host):
+        read.show(line)
+    if not read.count and (shown.since or shown.host):
         of_host, in_time = f"of {shown.host} " * bool(shown.host), "in this time " * bool(shown.since)
         console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
-    elif not count:
+    elif not read.count:
         console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
-    for each in waits.worst():
+    for each in read.waits.worst():
         console.say(f"{name}: {each}")
     if not ended:
         console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
     if shown.plot:
-        drawn = plot(metrics.panels(), name, shown.plot, is_timed=not is_local)
+        drawn = plot(read.metrics.panels(), name, shown.plot, is_timed=not is_local)
         console.say(f"plot {shown_path(shown.plot)}" if drawn else f"{shown.plot}: not drawn; no metrics were found")
 
 

@@ -1,20 +1,20 @@
-"""A job's statuses as they change, and its outcome: how it ended, or its state when following it ended."""
+"""A job's statuses as they change, and its outcome: how it ended, or its state when following it ended; also of a local run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from launcher.console import Console, duration
+from launcher.console import Console, counted, duration
 from launcher.cost.show import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
-from launcher.jobs.failures.reasons import headline, likely_cause
-from launcher.jobs.logs.loop_waits import ChannelWaits, as_data
-from launcher.jobs.logs.streams import Line, hosts_of
+from launcher.jobs.failures.reasons import Cause, headline, likely_cause
+from launcher.jobs.lines import Line, hosts_of
+from launcher.jobs.waits import ChannelWaits, as_data
 from sagemaker_channels.start.failure import own_frame
 
 # Values of TrainingJobStatus; the others are InProgress, Stopping and Deleting.
@@ -115,45 +115,53 @@ class Outcome:
         parts = str(self.description.get("TrainingJobArn", "")).split(":")
         return parts[3] if len(parts) > 3 else None
 
+    @property
+    def cause(self) -> Cause | None:
+        """The likely cause of a failure; of a local run that which was found at its end."""
+        if "Folder" in self.description:
+            known = self.description.get("LikelyCause")
+            return Cause(known["Code"], known["Cause"], known["Remedy"]) if known else None
+        return likely_cause(self.description, self.last_lines)
+
     def as_data(self) -> dict[str, Any]:
         """Return the outcome for `--json`: AWS's members, and our own for the rest of the report."""
         shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
         data: dict[str, Any] = {**shown, "Metrics": _plain(self.metrics)}
-        if cause := likely_cause(self.description, self.last_lines):
+        if cause := self.cause:
             data["LikelyCause"] = cause.as_data()
         if estimate := estimate_of_job(self.description, self.region):
             data["EstimatedCost"] = estimate.as_data()
         return {**data, **as_data(self.waits), "ExitCode": self.exit_code}
 
-    def show(self, console: Console) -> None:
-        """Print how the job ended: duration, cost, outputs, and the likely cause of a failure."""
+    def show(self, console: Console, more: Iterable[tuple[str, str]] = ()) -> None:
+        """Print how the job ended: duration, cost, outputs, `more`, and the likely cause of a failure just above the prompt."""
         console.say()
         console.say(f"{self.name}: {self.status}", _COLOURS.get(self.status, "yellow"))
-        for title, text in self._facts():
+        for title, text in (*self._time_and_cost(), *self._outputs(), *more, *self._end()):
             console.say(f"  {title:10} {text}")
 
-    def _facts(self) -> Iterator[tuple[str, str]]:
-        """Yield the lines of the report as (title, text), the most important last, just above the prompt."""
+    def _outputs(self) -> Iterator[tuple[str, str]]:
         description = self.description
-        yield from self._time_and_cost()
-        if model := (description.get("ModelArtifacts") or {}).get("S3ModelArtifacts"):
-            yield "model", model
+        if self.model:
+            yield "model", self.model
         if output := (description.get("OutputDataConfig") or {}).get("S3OutputPath"):
             yield "output", f"{output.rstrip('/')}/{self.name}/output/"
         if checkpoints := (description.get("CheckpointConfig") or {}).get("S3Uri"):
             yield "saved", f"checkpoints in {checkpoints}"
-        final = {one["MetricName"]: one["Value"] for one in description.get("FinalMetricDataList") or ()}
+
+    def _end(self) -> Iterator[tuple[str, str]]:
+        final = {one["MetricName"]: one["Value"] for one in self.description.get("FinalMetricDataList") or ()}
         for name, value in {**final, **self.metrics}.items():
             yield "metric", f"{name} = {value:.6g}"
         for waits in self.waits:
             yield "waits", str(waits)
-        if reason := description.get("FailureReason"):
-            yield "reason", headline(reason)
-            if frame := own_frame(reason):
+        if self.reason:
+            yield "reason", headline(self.reason)
+            if frame := own_frame(self.reason):
                 yield "at", frame
-        elif self.status == "Stopped" and (secondary := description.get("SecondaryStatus")) != "Stopped":
+        elif self.status == "Stopped" and (secondary := self.description.get("SecondaryStatus")) != "Stopped":
             yield "reason", str(secondary)
-        if cause := likely_cause(description, self.last_lines):
+        if cause := self.cause:
             yield "likely", f"{cause.cause} [{cause.code}]"
             yield "remedy", cause.remedy
 
@@ -161,7 +169,9 @@ class Outcome:
         description = self.description
         trained, billed = description.get("TrainingTimeInSeconds"), description.get("BillableTimeInSeconds")
         if trained is not None:
-            yield "trained", _length(trained)
+            statuses = [each["Status"] for each in description.get("SecondaryStatusTransitions") or ()]
+            count = statuses.count("Interrupted")
+            yield "trained", _length(trained) + (f", interrupted {counted(count, 'time')}" if count else "")
         if billed is not None:
             count = len(hosts_of(description))
             hosts = f" on each of {count} hosts" if count > 1 else ""
@@ -173,9 +183,9 @@ class Outcome:
                 yield "cost", estimate.text
 
 
-def _length(seconds: int) -> str:
+def _length(seconds: float) -> str:
     """Return `45 s` or, with the seconds that are billed, `3 min 20 s (200 s)`."""
-    return duration(seconds) if seconds < 60 else f"{duration(seconds)} ({seconds} s)"
+    return f"{seconds:g} s" if seconds < 60 else f"{duration(seconds)} ({seconds:g} s)"
 
 
 def _plain(value: Any) -> Any:

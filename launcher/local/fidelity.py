@@ -79,19 +79,18 @@ def as_data(facts: Mapping[str, Fact]) -> dict[str, Any]:
     return {what: {"Here": here, "InSageMaker": there, "Same": same} for what, (here, there, same) in facts.items()}
 
 
-def in_lines(facts: Mapping[str, Fact], *, verbose: bool) -> Iterator[str]:
-    """Yield the facts for people: one line for what differs; if `verbose`, one for each, and one for all others of a kind."""
+def in_rows(facts: Mapping[str, Fact], *, verbose: bool) -> Iterator[tuple[str, str]]:
+    """Yield the facts as (title, text): one for what differs; if `verbose`, one for each, and one for all others of a kind."""
     differing = [what for what, fact in facts.items() if fact.same is False]
     if not verbose:
         if differing:
-            yield f"differs  in {counted(len(differing), 'way')}: {', '.join(differing)} (-v shows how)"
+            yield "differs", f"in {counted(len(differing), 'way')}: {', '.join(differing)} (-v shows how)"
         return
-    for heading, same in (("faithful", True), ("unknown ", None)):
+    for title, same in (("faithful", True), ("unknown", None)):
         if found := [f"{what} ({fact.here})" for what, fact in facts.items() if fact.same is same]:
-            yield f"{heading} {', '.join(found)}"
-    for what, fact in facts.items():
-        if fact.same is False:
-            yield f"differs  {what}: {fact.here}, not {fact.there}"
+            yield title, ", ".join(found)
+    for what in differing:
+        yield "differs", f"{what}: {facts[what].here}, not {facts[what].there}"
 
 
 def _note_versions(run: LocalRun, host: HostProcess, image: str) -> None:

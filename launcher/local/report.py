@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,17 +16,17 @@ from typing import Any
 
 from launcher.console import Console, counted, human_bytes, print_line, shown_path
 from launcher.errors import TrainingFailedError
-from launcher.jobs.failures.reasons import SCRIPT_FAILED, Cause, headline, likely_cause
-from launcher.jobs.logs.loop_waits import as_data
-from launcher.jobs.logs.streams import Line
+from launcher.jobs.failures.reasons import SCRIPT_FAILED, Cause, likely_cause
+from launcher.jobs.lines import Line
 from launcher.jobs.outcome import Outcome
+from launcher.jobs.waits import as_data
 from launcher.local import fidelity
 from launcher.local.providers.directories import remove_tree
 from launcher.local.runs import RESULT
 from launcher.local.watch import RunResult
 from launcher.local.workspace import TOO_DEEP, Fact, Host, LocalRun
 from sagemaker_channels import contract
-from sagemaker_channels.start.failure import own_frame, shell_code
+from sagemaker_channels.start.failure import shell_code
 
 _WITHOUT_MODEL = (*contract.TOOLS, f"{contract.SCRIPTS_DIR}/read_channels.py")
 _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
@@ -216,39 +216,28 @@ def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | Non
 
 def show(result: Mapping[str, Any], console: Console, *, verbose: bool = True) -> None:
     """Print the result of a run, as `result.json` has it; if `verbose`, with each fact about its fidelity."""
-    say, folder = console.say, Path(result["Folder"])
-    colour = {"Completed": "green", "Failed": "red"}.get(result["TrainingJobStatus"], "yellow")
-    say()
-    times = f", interrupted {counted(count, 'time')}" if (count := result["Interruptions"]) else ""
-    after = f"after {result['TrainingTimeInSeconds']} s{times}"
-    say(f"{result['TrainingJobName']}: {result['TrainingJobStatus']} {after}", colour)
-    if result["FailureReason"]:
-        first, _, _ = result["FailureReason"].partition("\n\n")  # the log above shows the rest
-        say(f"  reason   {headline(first)}")
-        if frame := own_frame(result["FailureReason"]):
-            say(f"  at       {frame}")
-    if cause := result.get("LikelyCause"):
-        say(f"  likely   {cause['Cause']} [{cause['Code']}]")
-        say(f"  remedy   {cause['Remedy']}")
-    for name, value in result["Metrics"].items():
-        say(f"  metric   {name} = {'nan' if value is None else format(value, 'g')}")
-    for waits in result.get("Waits", {}).values():
-        say(f"  waits    {waits['Report']}")
-    is_expected = result.get("WritesModel", True)  # Results of earlier versions do not have it.
-    if result["TrainingJobStatus"] == "Completed" and "model" not in result["Artifacts"] and is_expected:
-        say(f"  model    none, since {contract.BASE_DIR}/{contract.MODEL_DIR} is empty")
+    metrics = {name: math.nan if value is None else value for name, value in result["Metrics"].items()}
+    Outcome(result, metrics).show(console, _rows(result, verbose=verbose))
+
+
+def _rows(result: Mapping[str, Any], *, verbose: bool) -> Iterator[tuple[str, str]]:
+    """Yield what the report of a local run has besides that of a job in AWS, as (title, text)."""
+    folder = Path(result["Folder"])
+    if result["TrainingJobStatus"] == "Completed" and "model" not in result["Artifacts"] and result["WritesModel"]:
+        yield "model", f"none, since {contract.BASE_DIR}/{contract.MODEL_DIR} is empty"
     for name, path in result["Artifacts"].items():
-        say(f"  {name:8} {shown_path(path)} ({human_bytes(_size(Path(path)))})")
+        yield name, f"{shown_path(path)} ({human_bytes(_size(Path(path)))})"
     facts = {what: Fact(*fact.values()) for what, fact in result["Fidelity"].items()}
-    for line in fidelity.in_lines(facts, verbose=verbose):
-        say(f"  {line}")
-    say(f"  folder   {shown_path(folder)}")
-    say(f"  logs     {', '.join(shown_path(log) for log in sorted(folder.glob('algo-*.log')))}")
+    yield from fidelity.in_rows(facts, verbose=verbose)
+    yield "folder", shown_path(folder)
+    yield "logs", ", ".join(shown_path(log) for log in sorted(folder.glob("algo-*.log")))
+    for waits in result.get("Waits", {}).values():
+        yield "waits", waits["Report"]
     if kept := result.get("Kept"):
-        say("  kept     the hosts as they ended, without channels: their mounts and FIFOs are gone")
+        yield "kept", "the hosts as they ended, without channels: their mounts and FIFOs are gone"
         for host, command in kept["Enter"].items():
-            say(f"  enter    {host}: {command}")
-        say(f"  remove   {' && '.join(kept['Remove'])}")
+            yield "enter", f"{host}: {command}"
+        yield "remove", " && ".join(kept["Remove"])
 
 
 def _size(path: Path) -> int:

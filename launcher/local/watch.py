@@ -15,8 +15,8 @@ from typing import IO
 
 from launcher.console import last_state, shown_path
 from launcher.errors import RefusedError, StoppedError, TrainingFailedError
-from launcher.jobs.logs.loop_waits import ChannelWaits, LoopWaits, in_words
-from launcher.jobs.logs.metrics import Metrics
+from launcher.jobs.metrics import Metrics
+from launcher.jobs.waits import ChannelWaits, LoopWaits, in_words
 from launcher.local.runners import HostProcess, Kept
 from launcher.local.workspace import LocalRun
 from sagemaker_channels import contract

@@ -40,7 +40,7 @@ ARGUMENTS = {
     "--version": "launch, version",
     "job.yaml --dry-run": "TrainingJobName",
     "job.yaml --local --no-namespaces": "hosts ('algo-1',) 0.4",
-    "job.yaml --local --no-namespaces --set code.entry_point=entrypoints/read_channels.py": "Completed after",
+    "job.yaml --local --no-namespaces --set code.entry_point=entrypoints/read_channels.py": "Completed",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from launcher.jobs.failures import tracebacks
 from launcher.jobs.failures.tracebacks import Raised
-from launcher.jobs.logs.streams import Line, hosts_of, last_of_each_host, searchable
+from launcher.jobs.lines import Line, hosts_of, last_of_each_host, searchable
 from launcher.tables import read_table
 
 SCRIPT_FAILED = "script-failed"  # the code if no row matches

@@ -12,7 +12,7 @@ from job_failure_lines import LINES
 from job_failure_reasons import JOB, REASONS
 from launcher.jobs.failures.reasons import Cause, headline, rows
 from launcher.jobs.failures.reasons import likely_cause as cause_of
-from launcher.jobs.logs.streams import Line
+from launcher.jobs.lines import Line
 from rank_failures import host_logs
 
 

@@ -16,7 +16,7 @@ from launcher.aws.account import Account
 from launcher.console import Console, duration
 from launcher.errors import RefusedError
 from launcher.jobs.follow import View, follow
-from launcher.jobs.logs.streams import Selection
+from launcher.jobs.lines import Selection
 from launching import launch
 from rank_failures import host_logs
 

@@ -14,21 +14,21 @@ from aws_stand_in import StandIn
 from followed_job import job
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console
-from launcher.jobs.follow import View, follow, line_printer
-from launcher.jobs.logs import job_logs
-from launcher.jobs.logs.job_logs import JobLogs, last_lines, lines_so_far
-from launcher.jobs.logs.streams import Line, Selection, Stream, host_of
+from launcher.jobs import lines as job_lines
+from launcher.jobs.follow import ReadLines, View, follow
+from launcher.jobs.lines import JobLines, Line, Selection, host_of, last_lines, lines_so_far
 from patience import PATIENCE
 
 FAULTS = ("reset", "reset-after", "500", "throttle", "expired", "reset", "500-after", "reset")
 HOSTS = [f"algo-{number}" for number in range(1, 9)]
 
 
-def read_to_end(stream: Stream) -> list[str]:
-    lines = [line.message for line in stream.read()]
-    while not stream.at_end:
-        lines += [line.message for line in stream.read()]
-    return lines
+def job_so_far() -> JobLines:
+    return JobLines(Account(), "cats-1", Selection(), settling=0.0)
+
+
+def new(lines: JobLines) -> list[str]:
+    return [line.message for line in lines.new()]
 
 
 def fail(error: AwsError) -> None:
@@ -46,53 +46,70 @@ def test_host_is_read_from_stream_name() -> None:
 
 
 def test_progress_bar_is_printed_in_its_last_state(capsys: pytest.CaptureFixture[str]) -> None:
-    show = line_printer(Console())
+    show = ReadLines({}, Console()).show
     for message in ("\r 10%\r 20%\r100%\n", "plain\r\n", "\r  \r", "half \ud800"):
         show(Line(0, "algo-1", message))
     assert capsys.readouterr().out.splitlines() == ["algo-1 | 100%", "algo-1 | plain", "algo-1 | ", "algo-1 | half ?"]
 
 
-def test_stream_resumes_after_last_line(aws: StandIn) -> None:
-    name = aws.log("cats-1", ["one", "two", "two"], timestamps=[1000, 1000, 1000])
-    stream = Stream(Account(), name, Selection())
-    assert read_to_end(stream) == ["one", "two", "two"]
+def test_each_round_yields_only_new_lines(aws: StandIn) -> None:
+    aws.log("cats-1", ["one", "two", "two"], timestamps=[1000, 1000, 1000])
+    lines = job_so_far()
+    assert new(lines) == ["one", "two", "two"]
     aws.log("cats-1", ["two", "three"], timestamps=[1000, 1000])
-    assert read_to_end(stream) == ["two", "three"]
-    stream.rewind()
-    assert read_to_end(stream) == []
+    assert new(lines) == ["two", "three"]
+    lines.look_back()
+    assert new(lines) == []
 
 
-def test_rewinding_finds_late_line_once(aws: StandIn) -> None:
-    name = aws.log("cats-1", ["same"] * 3, timestamps=[50_000] * 3)
-    stream = Stream(Account(), name, Selection())
-    read_to_end(stream)
+def test_looking_back_finds_late_line_once(aws: StandIn) -> None:
+    aws.log("cats-1", ["same"] * 3, timestamps=[50_000] * 3)
+    lines = job_so_far()
+    new(lines)
     aws.log("cats-1", ["late", "same"], timestamps=[40_000, 50_000])
-    assert "late" not in read_to_end(stream)  # the token has passed it: this is what rewinding is for
-    stream.rewind()
-    assert read_to_end(stream) == ["late"]
-    stream.rewind()
-    stream.rewind()
-    assert read_to_end(stream) == []
+    assert "late" not in new(lines)  # the token has passed it: this is what looking back is for
+    lines.look_back()
+    assert new(lines) == ["late"]
+    lines.look_back()
+    assert new(lines) == []
 
 
-def test_rewound_stream_remembers_lines_of_long_page(aws: StandIn) -> None:
-    name = aws.log("cats-1", [f"{n}" for n in range(1000)], timestamps=[n // 7 for n in range(1000)])
-    stream = Stream(Account(), name, Selection(), remembered=100)
-    assert len(read_to_end(stream)) == 1000
-    stream.rewind()
-    assert read_to_end(stream) == []
-    aws.log("cats-1", ["new"], timestamps=[1000])
-    stream.rewind()
-    assert read_to_end(stream) == ["new"]
+def test_looking_back_repeats_no_line_of_a_long_page(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_lines, "_FORGET_EVERY", 100)
+    aws.log("cats-1", [f"{n}" for n in range(1000)], timestamps=[n * 200 for n in range(1000)])
+    lines = job_so_far()
+    assert len(new(lines)) == 1000
+    lines.look_back()
+    assert new(lines) == []
+    aws.log("cats-1", ["new"], timestamps=[200_000])
+    lines.look_back()
+    assert new(lines) == ["new"]
 
 
 def test_expired_token_loses_and_repeats_no_line(aws: StandIn) -> None:
-    name = aws.log("cats-1", ["one", "one", "two"])
-    stream = Stream(Account(), name, Selection())
-    assert read_to_end(stream) == ["one", "one", "two"]
+    aws.log("cats-1", ["one", "one", "two"])
+    lines = job_so_far()
+    assert new(lines) == ["one", "one", "two"]
     aws.refuse("logs:GetLogEvents", "InvalidParameterException", "The specified nextToken is invalid.")
     aws.log("cats-1", ["three"])
-    assert read_to_end(stream) == ["three"]
+    assert new(lines) + new(lines) == ["three"]
+
+
+def test_round_that_fails_in_the_middle_loses_and_repeats_no_line(
+    aws: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    for number, host in enumerate(HOSTS[:3]):
+        aws.log("cats-1", ["x" * 500] * 5_000, host=host, timestamps=[n * 10 + number for n in range(5_000)])
+    for failing in range(1, 12):
+        lines, found = JobLines(Account(), "cats-1", Selection(), settling=0.0), list[Line]()
+        aws.fault("denied", "logs:GetLogEvents", nth=failing)
+        with pytest.raises(AwsError):
+            found += lines.new()  # what came before the error is in the list
+        found += lines.new()
+        assert [(line.timestamp, line.host) for line in found] == [
+            (n * 10 + number, host) for n in range(5_000) for number, host in enumerate(HOSTS[:3])
+        ]
 
 
 def test_selection_limits_time_and_host(aws: StandIn) -> None:
@@ -110,7 +127,7 @@ def test_missing_log_has_no_lines(aws: StandIn) -> None:
 
 
 def test_many_pages_of_streams_and_lines_are_read(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_logs, "_QUICKEST_PACE", 0.001)
+    monkeypatch.setattr(job_lines, "_PACE", 0.001)
     for number in range(1, 61):
         aws.log("cats-1", [f"{number}"], host=f"algo-{number}", timestamps=[60 - number])
     aws.log("cats-1", ["x" * 300] * 12_000, timestamps=list(range(100, 12_100)))
@@ -140,41 +157,18 @@ def test_last_lines_are_those_of_every_host_and_bounded(aws: StandIn, monkeypatc
     for host in hosts:
         aws.log("cats-1", [f"line {number} {'x' * 100}" for number in range(50)], host=host)
     assert len(last_lines(Account(), "cats-1")) == 60 * 50
-    monkeypatch.setattr(job_logs, "_END_CHARACTERS", 60 * 600)
+    monkeypatch.setattr(job_lines, "_END_CHARACTERS", 60 * 600)
     found = last_lines(Account(), "cats-1")
     assert [line.message.split()[1] for line in found if line.host == "algo-60"] == ["45", "46", "47", "48", "49"]
     assert {line.host for line in found} == set(hosts)
 
 
-def test_held_lines_are_bounded_while_one_host_lags(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_logs, "_HELD_LINES", 5_000)
-    # A page holds 1 MB, here some 2,000 lines; the last host's are all later than the others'.
-    for number, host in enumerate(HOSTS[:3]):
-        times = [(n * 10 + number) if number else n + 100_000 for n in range(10_000)]
-        aws.log("cats-1", ["x" * 500] * 10_000, host=host, timestamps=times)
-    logs, seen, held = JobLogs(Account(), "cats-1", Selection(), hosts=3, settling=0.0), [], 0
-    while not logs.at_end or not seen:
-        logs.read()
-        seen += [line.timestamp for line in logs.ordered()]
-        held = max(held, logs.held)
-    seen += [line.timestamp for line in logs.remaining()]
-    assert seen == sorted(seen)
-    assert len(seen) == 30_000
-    assert held <= 5_000 + 3 * 2_000
-
-
-def test_streams_of_restart_are_found_soon(aws: StandIn) -> None:
+def test_streams_of_restart_are_found(aws: StandIn) -> None:
     aws.log("cats-1", ["first"])
-    logs = JobLogs(Account(), "cats-1", Selection(), settling=0.2)
-    logs.read()
+    lines = job_so_far()
+    assert new(lines) == ["first"]
     aws.log("cats-1", ["second"], started=4000009999)
-    logs.expect_streams()
-    messages: list[str] = []
-    end = time.monotonic() + PATIENCE
-    while len(messages) < 2 and time.monotonic() < end:
-        logs.read()
-        messages += [line.message for line in logs.ordered()]
-    assert messages == ["first", "second"]
+    assert new(lines) == ["second"]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.jobs.logs.metrics import Metrics, Series, plot
+from launcher.jobs.metrics import Metrics, Series, plot
 from launcher.plot import check_plot
 
 DEFINITIONS = [

@@ -10,7 +10,7 @@ import pytest
 from aws_stand_in import StandIn
 from followed_job import job
 from launcher.cli import main
-from launcher.jobs.logs.loop_waits import ChannelWaits, in_words, waits_in
+from launcher.jobs.waits import ChannelWaits, in_words, waits_in
 from sagemaker_channels.waits import line_of
 
 PARTS = ("source", "parse", "transform", "handover")

@@ -30,7 +30,7 @@ def test_run_folder_keeps_outputs_only_and_is_ignored_by_git(here: Path) -> None
     resources = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
     write_job(here, "import sagemaker_channels.epoch.channel", f"{resources}channels: null")
     subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)
-    assert "  folder   .launch/job\n" in launch(here)
+    assert "  folder     .launch/job\n" in launch(here)
     for host in ("algo-1", "algo-2"):
         kept = [path for path in (here / ".launch/job" / host).rglob("*.py") if path.is_file()]
         assert [path.name for path in kept] == ["train.py"], "the user's own code stays"

@@ -92,7 +92,7 @@ def test_run_of_a_script_that_writes_no_model_does_not_miss_it(here: Path) -> No
     (here / "job.yaml").write_text(laid_over_base(text))
     output = launch(here, "--no-namespaces")
     assert "job: Completed" in output
-    assert "  model    none" not in output
+    assert "  model      none" not in output
 
 
 def test_records_of_waits_are_shown_as_sentences(here: Path) -> None:
@@ -120,8 +120,8 @@ raise ValueError(f"bad {evil}label")
     write_job(here, script)
     output = launch(here, code=4)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]|title", output)
-    assert re.search(r"  reason   ValueError: bad label\n", output)
-    assert re.search(r"  waits    ", output)
+    assert re.search(r"  reason     ValueError: bad label\n", output)
+    assert re.search(r"  waits      ", output)
 
 
 @pytest.mark.parametrize("link", ["output/failure", "output", "output/data"])
@@ -194,12 +194,12 @@ def test_failure_is_printed_once_with_its_likely_cause(here: Path) -> None:
     output = launch(here, code=4)
     assert output.count("Traceback (most recent call last)") == 1
     assert (
-        "  reason   ModuleNotFoundError: No module named 'no_such_module_of_ours'\n  at       train.py:1: import"
+        "  reason     ModuleNotFoundError: No module named 'no_such_module_of_ours'\n  at         train.py:1: import"
         in output
     )
     blamed = f"{sys.executable}, which ran the script here, has no module no_such_module_of_ours"
-    assert f"  likely   {blamed}; no image ran, and the job's may have it [missing-module]\n" in output
-    assert "  remedy   install its package here, or run the job's image (--local docker)" in output
+    assert f"  likely     {blamed}; no image ran, and the job's may have it [missing-module]\n" in output
+    assert "  remedy     install its package here, or run the job's image (--local docker)" in output
     assert "Traceback" in result(here)["FailureReason"]
     assert result(here)["LikelyCause"]["Code"] == "missing-module"
 
@@ -212,7 +212,8 @@ def test_pipe_opened_as_a_folder_gets_a_hint(options: list[str], here: Path) -> 
     write_job(here, "import os\nos.listdir(os.environ['SM_CHANNEL_TRAIN'])", overlay)
     output = launch(here, *options, code=4)
     assert (
-        "  likely   the channel train is a Pipe: it has no folder /opt/ml/input/data/train [pipe-as-folder]\n" in output
+        "  likely     the channel train is a Pipe: it has no folder /opt/ml/input/data/train [pipe-as-folder]\n"
+        in output
     )
     assert "read /opt/ml/input/data/train_0 as one stream" in output
 
@@ -277,7 +278,7 @@ for number in timed(slow(), "train"):
     pass
 """
     write_job(here, script)
-    assert re.search(r"\n  waits    \d+ % of each step waits for channel train\n", launch(here))
+    assert re.search(r"\n  waits      \d+ % of each step waits for channel train\n", launch(here))
     assert result(here)["Waits"]["train"]["Share"] > 0.5
     with tarfile.open(result(here)["Artifacts"]["output"]) as outputs:
         assert outputs.getnames() == ["waits-algo-1-0.jsonl"]

@@ -10,14 +10,13 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from launcher.console import plain, rich_console
-from launcher.jobs.logs.streams import searchable
+from launcher.jobs.lines import searchable
 from launcher.plot import new_figure, save
 
 _MOST_POINTS = 4_000  # per series: more than a plot has pixels, and a bound on memory
@@ -96,9 +95,9 @@ class Metrics:
 
 
 class LiveTable:
-    """A table of metrics below a job's lines on a terminal, shown from the first value on except during `aside`.
+    """A table of metrics below a job's lines on a terminal, from the first value on.
 
-    It is cleared before lines are written and drawn again after them, so that the lines themselves go to stdout unchanged.
+    It is hidden before lines are written and shown again after them, so that the lines themselves go to stdout unchanged.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -106,11 +105,9 @@ class LiveTable:
         self._shown: Any = None
         self._possible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Hide the table while something is written."""
-        self.close()
-        yield
+    def show(self) -> None:
+        """Draw it again, with the last values."""
+        self.hide()
         if not self._possible or not self._metrics.series:
             return
         from rich.live import Live
@@ -120,7 +117,8 @@ class LiveTable:
         self._shown = Live(self._table(), console=rich_console(sys.stderr), **settings)
         self._shown.start(refresh=True)
 
-    def close(self) -> None:
+    def hide(self) -> None:
+        """Clear it."""
         if self._shown is not None:
             self._shown.stop()
             self._shown = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from launcher.jobs.logs.streams import searchable
+from launcher.jobs.lines import searchable
 
 _LINE = re.compile(r"\bwaits (channel=\S+ mode=\S+ .*)")
 _PARTS = ("source", "parse", "transform", "handover")
