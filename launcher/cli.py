@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -24,9 +24,6 @@ from launcher.commands.options import one_of
 from launcher.console import print_line, say, show_problems
 from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
 from launcher.parsing.spec_text import is_spec
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 _A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -42,24 +39,25 @@ launch job.yaml                     submit the job, and follow it on a terminal
 launch --example s3-file            print a commented spec to start from
 """
 _SCRIPTS = (".py", ".sh", ".ipynb")
-# What other tools call our commands -> what to write; {0} is the spec among the words.
-MEANT = {
-    **dict.fromkeys(("run", "start", "train", "fit", "create", "apply", "up"), "launch {0}"),
-    **dict.fromkeys(("check", "preflight", "doctor"), "launch {0} --check"),
-    **dict.fromkeys(("test", "debug"), "launch {0} --local --channel NAME=PATH"),
-    **dict.fromkeys(("plan", "show", "render", "validate", "lint", "dry-run", "preview"), "launch {0} --dry-run"),
-    **dict.fromkeys(("init", "new", "example"), "launch --example s3-file > job.yaml"),
-    **dict.fromkeys(("peek", "inspect", "data"), "launch advise {0}"),
-    **dict.fromkeys(("follow", "tail", "watch", "attach", "log"), "launch logs NAME --follow"),
-    **dict.fromkeys(("describe", "get", "info"), "launch status NAME"),
-    **dict.fromkeys(("ls", "ps", "jobs"), "launch list"),
-    **dict.fromkeys(("kill", "cancel", "delete", "rm", "down"), "launch stop NAME"),
-    **dict.fromkeys(("estimate", "price"), "launch cost {0}"),
-    **dict.fromkeys(("import", "convert"), "launch --import FILE"),
-    "explain": "launch --explain CODE",
-    "schema": "launch --schema",
-    "version": "launch --version",
+# What to write -> what other tools call it; {0} is the spec among the words.
+_MEANT = {
+    "launch {0}": "run start train fit create apply up",
+    "launch {0} --check": "check preflight doctor",
+    "launch {0} --local --channel NAME=PATH": "test debug",
+    "launch {0} --dry-run": "plan show render validate lint dry-run preview",
+    "launch --example s3-file > job.yaml": "init new example",
+    "launch advise {0}": "peek inspect data",
+    "launch logs NAME --follow": "follow tail watch attach log",
+    "launch status NAME": "describe get info",
+    "launch list": "ls ps jobs",
+    "launch stop NAME": "kill cancel delete rm down",
+    "launch cost {0}": "estimate price",
+    "launch --import FILE": "import convert",
+    "launch --explain CODE": "explain",
+    "launch --schema": "schema",
+    "launch --version": "version",
 }
+MEANT = {word: text for text, words in _MEANT.items() for word in words.split()}
 
 
 class _SpecOrCommand(click.Group):
@@ -73,7 +71,7 @@ class _SpecOrCommand(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {option for each in self.get_params(ctx) for option in each.opts}
+        own = _options_of(self) | {*ctx.help_option_names}
         first = args[0].partition("=")[0] if args else ""
         if is_spec(first) or (first.startswith("-") and first not in own and any(map(is_spec, args))):
             is_local = any(each.partition("=")[0] == "--local" for each in args)
@@ -88,7 +86,7 @@ class _SpecOrCommand(click.Group):
             raise click.UsageError(f"{args[0]!r} is neither a command nor {_A_SPEC}{near}", ctx)
         return super().resolve_command(ctx, args)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Offer commands and the specs of this folder; if nothing matches, let the shell complete files."""
         from click.shell_completion import CompletionItem
 
@@ -114,20 +112,20 @@ def _remedy(args: Sequence[str]) -> str:
 
 def _no_such_option(error: click.NoSuchOption) -> str:
     """Return the message, with what to write if `launch submit` or `launch local` has the option."""
-    option, context = error.option_name, error.ctx
-    having = [
-        name for name in ("submit", "local") if any(option in each.opts for each in resolve_name(COMMANDS[name]).params)
-    ]
-    if context is None or not having or context.info_name in having:
-        return error.format_message()
-    if context.info_name == "local":
-        return f"{option} and --local exclude each other; pass one of them"
-    if context.info_name == "submit":
-        return f"{option} works only with --local; add --local or leave it out"
-    if context.parent is None:
+    option, here = error.option_name, error.ctx.info_name if error.ctx else ""
+    having = [name for name in ("submit", "local") if option in _options_of(resolve_name(COMMANDS[name]))]
+    if having and here == "launch":
         start = "`launch --example s3-file` prints a spec to start from"
         return f"{option} needs {_A_SPEC}: write launch job.yaml {option}; {start}"
+    if having == ["submit"] and here == "local":
+        return f"{option} and --local exclude each other; pass one of them"
+    if having == ["local"] and here == "submit":
+        return f"{option} works only with --local; add --local or leave it out"
     return error.format_message()
+
+
+def _options_of(command: click.Command) -> set[str]:
+    return {option for each in command.params for option in each.opts}
 
 
 def _prints(text_of: Callable[[Any], str]) -> dict[str, Any]:
@@ -268,10 +266,8 @@ def _report(args: list[str], message: str, exit_code: int) -> int:
     """Print why the command ends, and return its exit code."""
     if "--json" in args:
         _print_json(args, {"error": message, "exit_code": exit_code})
-    if exit_code == _INTERRUPTED:
-        say(f"\n{message}")  # below the terminal's ^C
-    else:
-        say(f"error: {message}", "red")
+    below = "\n" if exit_code == _INTERRUPTED else "error: "  # the terminal's ^C
+    say(f"{below}{message}", None if exit_code == _INTERRUPTED else "red")
     return exit_code
 
 

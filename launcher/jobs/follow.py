@@ -25,7 +25,7 @@ _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
 _THROTTLED_SECONDS = 60.0  # without an answer, before throttling is reported
 _LONG_AGO_SECONDS = 180.0  # after its end, no more lines of a job appear
-_COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
+COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
 
 class View(NamedTuple):
@@ -90,12 +90,16 @@ class ReadLines:
     def show(self, line: Line) -> None:
         """Print a line, and note what it says."""
         self._on_line(line)
+        self.note(line)
+
+    def note(self, line: Line) -> None:
+        """Search a line for metrics and waits."""
         self.metrics.note(line.timestamp, line.host, line.message)
         self.waits.note(line.message)
         self.count += 1
 
     def _print(self, line: Line) -> None:
-        colour = self._colours.setdefault(line.host, _COLOURS[len(self._colours) % len(_COLOURS)])
+        colour = self._colours.setdefault(line.host, COLOURS[len(self._colours) % len(COLOURS)])
         message = last_state(line.message.encode("utf-8", "replace")).decode().rstrip("\n")
         self._console.log(f"{line.host} |", in_words([message], self._reported), colour)
 
