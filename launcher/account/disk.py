@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from launcher.account.check import Subject
 from launcher.account.data import size_of
 from launcher.account.listing import listing
-from launcher.account.machines import alternatives
 from launcher.account.places import as_folder, channels, place_of
+from launcher.account.quota import alternatives
 from launcher.aws.account import AwsError
 from launcher.console import human_bytes
 from launcher.errors import Problem, SpecPath

@@ -14,7 +14,7 @@ from typing import Any
 
 from launcher.account.check import Subject, joined
 from launcher.account.network import closed, described, known_subnets, vpc_id, zone
-from launcher.account.statements import fits, may_name, statements
+from launcher.account.policies import fits, may_name, statements
 from launcher.errors import Problem, SpecPath
 from launcher.request.view import Entry
 from launcher.spec.channels import KINDS, source_of_entry

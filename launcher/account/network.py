@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from launcher.account.check import Subject, joined
-from launcher.account.machines import Machines, alternatives
+from launcher.account.quota import Machines, alternatives
 from launcher.aws.account import AwsError
 from launcher.errors import Problem, SpecPath
 

@@ -1,51 +1,30 @@
-"""What the job's role and the caller may do, as simulated by IAM: allowed, denied, or unknown.
+"""What the job's role may do, as simulated by IAM: allowed, denied, or unknown.
 
 A simulation knows neither the policies of buckets, keys and repositories, which can allow what the role's own policies do not,
 nor the context that conditions depend on. So a refusal counts only if no condition is open (IAM lists the context keys it
 lacked) and the resource's own policy, if there is one, does not name the role. Everything else is not reported.
-
-The caller needs CreateTrainingJob, AddTags if there are tags, and iam:PassRole on the job's role; AWS would refuse the job only
-after the code has been uploaded. Keys of conditions that the request decides are part of the question. IAM does not evaluate
-conditions of service control policies (SCPs), so their denial is a warning. Session policies are not simulated at all.
-
-Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon SageMaker AI" and "... for AWS IAM".
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject, joined
 from launcher.account.listing import first_keys
-from launcher.account.machines import alternatives
+from launcher.account.needs import Need, described_role, needs, own_role
 from launcher.account.places import as_folder
-from launcher.account.policies import is_granted
-from launcher.account.role import ROLE, Need, described_role, needs, own_role
-from launcher.account.statements import may_name, statements
+from launcher.account.policies import is_granted, may_name, statements
 from launcher.aws.account import AwsError
 from launcher.aws.threads import concurrently
-from launcher.errors import Problem, RefusedError, SpecPath
+from launcher.errors import Problem, SpecPath
 from launcher.s3.uri import S3Location
-from launcher.spec.names import place_of_name
 
 _TAG = "s3:ExistingObjectTag/"
 _NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
 _NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
-_ASSUMED_ROLE = re.compile(r"arn:[^:]+:sts::\d{12}:assumed-role/([^/]+)/")
-# Keys of conditions on CreateTrainingJob: name, type, and the request's member that decides them.
-_KEYS = (
-    ("sagemaker:NetworkIsolation", "boolean", "EnableNetworkIsolation"),
-    ("sagemaker:InterContainerTrafficEncryption", "boolean", "EnableInterContainerTrafficEncryption"),
-    ("sagemaker:MaxRuntimeInSeconds", "numeric", "StoppingCondition.MaxRuntimeInSeconds"),
-    ("sagemaker:VolumeKmsKey", "string", "ResourceConfig.VolumeKmsKeyId"),
-    ("sagemaker:OutputKmsKey", "string", "OutputDataConfig.KmsKeyId"),
-    ("sagemaker:VpcSubnets", "stringList", "VpcConfig.Subnets"),
-    ("sagemaker:VpcSecurityGroupIds", "stringList", "VpcConfig.SecurityGroupIds"),
-)
-_Context = tuple[tuple[str, str, tuple[str, ...]], ...]  # keys of conditions: name, type and values
-_ORGANIZATION = "organization"  # counts as missing: the conditions of an organization's policies are not simulated
+Context = tuple[tuple[str, str, tuple[str, ...]], ...]  # keys of conditions: name, type and values
+ORGANIZATION = "organization"  # counts as missing: the conditions of an organization's policies are not simulated
 
 
 class Verdict(NamedTuple):
@@ -97,7 +76,7 @@ def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str]
     questions = [(actions, names) for names, actions in together.items()]
     verdicts = {(need.action, need.resource): _UNKNOWN for need in wanted}
     role = str(subject.draft.get("RoleArn"))
-    for _, outcome in concurrently(lambda question: _simulate(subject, role, *question), questions):
+    for _, outcome in concurrently(lambda question: simulate(subject, role, *question), questions):
         verdicts.update(outcome.result())
     return verdicts
 
@@ -116,7 +95,7 @@ def _with_real_key(subject: Subject, need: Need, place: S3Location, verdict: Ver
     arn = str(subject.draft.get("RoleArn"))
 
     def again(resource: str, *context: tuple[str, str, tuple[str, ...]]) -> Verdict:
-        return _simulate(subject, arn, [need.action], [resource], context).get((need.action, resource), _UNKNOWN)
+        return simulate(subject, arn, [need.action], [resource], context).get((need.action, resource), _UNKNOWN)
 
     if need.action == "s3:ListBucket":
         prefix = ("s3:prefix", "string", (as_folder(place.key),))
@@ -161,8 +140,8 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
     return may_name(statements(policy), role)
 
 
-def _simulate(
-    subject: Subject, principal: str, actions: Sequence[str], resources: Sequence[str], context: _Context = ()
+def simulate(
+    subject: Subject, principal: str, actions: Sequence[str], resources: Sequence[str], context: Context = ()
 ) -> dict[tuple[str, str], Verdict]:
     """Return IAM's verdicts on whether a role or user may do the actions, each on all resources. Raises AwsError."""
     question: dict[str, Any] = {"ActionNames": list(actions), "ResourceArns": list(resources)}
@@ -184,7 +163,7 @@ def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
     """Return one resource's part of an EvaluationResult, which has a part per resource if the question had several."""
     missing = list(result.get("MissingContextValues", ()))
     if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
-        missing.append(_ORGANIZATION)
+        missing.append(ORGANIZATION)
     for each in result.get("ResourceSpecificResults", ()):
         if each.get("EvalResourceName") == resource:
             return Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
@@ -192,61 +171,3 @@ def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
     if asked == 1 or decision == "allowed" or result.get("EvalResourceName") == resource:
         return Verdict(decision, tuple(missing))
     return _UNKNOWN
-
-
-def caller(subject: Subject) -> Iterator[Problem]:
-    """Are you allowed to create the job, to tag it, and to pass it its role?"""
-    role = own_role(subject)
-    principal = _principal(subject)
-    if role is None or principal is None:
-        return  # a role of another account is reported by `role`
-    name = subject.draft.request["TrainingJobName"]
-    path, _ = place_of_name(name, subject.draft.spec)
-    job = f"arn:{role['partition']}:sagemaker:{subject.account.region}:{subject.own_account}:training-job/{name}"
-    passed: _Context = (("iam:PassedToService", "string", ("sagemaker.amazonaws.com",)),)
-    wanted: list[tuple[SpecPath, str, str, _Context]] = [
-        (path, "sagemaker:CreateTrainingJob", job, _context(subject)),
-        (ROLE, "iam:PassRole", str(subject.draft.get("RoleArn")), passed),
-    ]
-    if subject.draft.get("Tags"):
-        wanted.append((("tags",), "sagemaker:AddTags", job, _context(subject)))
-    for place, action, resource, context in wanted:
-        verdict = _simulate(subject, principal, [action], [resource], context)[action, resource]
-        if verdict.is_denied:
-            message = (
-                f"your policies do not allow you ({principal}) {action} on {resource}; ask your administrator for it"
-            )
-            yield Problem(place, message, "caller-denied")
-        elif verdict.decision != "allowed" and verdict.missing == (_ORGANIZATION,):
-            message = (
-                f"a service control policy of your organization denies you ({principal}) {action} on {resource}, unless one"
-                " of its conditions exempts this job; ask the organization's administrator"
-            )
-            yield Problem(place, message, "caller-denied-by-organization")
-
-
-def _principal(subject: Subject) -> str | None:
-    """Return the ARN of the calling user or role; None for others, whose policies IAM does not simulate. Raises AwsError."""
-    arn = str(subject.ask("sts", "get_caller_identity")["Arn"])
-    if assumed := _ASSUMED_ROLE.match(arn):
-        return str(subject.ask("iam", "get_role", RoleName=assumed[1])["Role"]["Arn"])  # it may have a path
-    if ":user/" in arn:
-        return arn
-    if not arn.endswith(":root"):  # which may do everything in its account
-        subject.could_not_ask((), RefusedError(f"IAM does not simulate the permissions of {arn}"))
-    return None
-
-
-def _context(subject: Subject) -> _Context:
-    """Return the keys of conditions that the request decides."""
-    found: list[tuple[str, str, Any]] = [("aws:RequestedRegion", "string", [subject.account.region])]
-    for name, kind, member in _KEYS:
-        value = subject.draft.get(member)
-        if value not in (None, "", []):
-            text = str(value).lower() if kind == "boolean" else value
-            found.append((name, kind, value if isinstance(value, list) else [text]))
-    types = {each.instance_type for choice in alternatives(subject.draft) for each in choice}
-    tags = {str(tag["Key"]): str(tag["Value"]) for tag in subject.draft.get("Tags") or ()}
-    found += [("sagemaker:InstanceTypes", "stringList", sorted(types)), ("aws:TagKeys", "stringList", [*tags])]
-    found += [(f"aws:RequestTag/{key}", "string", [value]) for key, value in tags.items()]
-    return tuple((name, kind, tuple(map(str, values))) for name, kind, values in found if values)

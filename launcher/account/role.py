@@ -1,59 +1,45 @@
-"""The job's role: whether it exists under this ARN, whether SageMaker may assume it, and what it needs for the job.
+"""The job's role: whether it exists under this ARN and lets SageMaker assume it; and whether the caller may pass it to a job.
 
-Source of the needs: developer guide, sagemaker-roles, "CreateTrainingJob API: Execution Role Permissions"; the S3 and KMS developer
-guides for what a multipart upload with a key needs.
+The caller needs CreateTrainingJob, AddTags if there are tags, and iam:PassRole on the job's role; AWS would refuse the job only
+after the code has been uploaded. Keys of conditions that the request decides are part of the question. IAM does not evaluate
+conditions of service control policies (SCPs), so their denial is a warning. Session policies are not simulated at all.
+
+Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon SageMaker AI" and "... for AWS IAM".
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from launcher.account.check import Subject, joined
-from launcher.account.job import training_image
-from launcher.account.keys import OUTPUT_KEY, default_keys, keys_of_data, named_keys, visible_arn
-from launcher.account.places import as_folder, channels, code_path, place_of, prefixes_read, uses
-from launcher.account.statements import Statement, as_list, fits, principals, statements
-from launcher.errors import Problem, SpecPath, nearest
-from launcher.s3.uri import S3Location
-from sagemaker_channels import contract
+from launcher.account.needs import ARN, ROLE, described_role, own_role
+from launcher.account.permissions import ORGANIZATION, Context, simulate
+from launcher.account.policies import Statement, as_list, fits, principals, statements
+from launcher.account.quota import alternatives
+from launcher.errors import Problem, RefusedError, SpecPath, nearest
+from launcher.spec.names import place_of_name
 
-ROLE: SpecPath = ("role_arn",)
-_ARN = re.compile(r"arn:(?P<partition>[^:]+):iam::(?P<account>\d{12}):role/(?:.*/)?(?P<name>[^/]+)", re.DOTALL)
 _SERVICE = "sagemaker.amazonaws.com"
 _EQUAL = ("StringEquals", "StringLike", "StringEqualsIgnoreCase", "ArnEquals", "ArnLike")
-_PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
-_CREATE_INTERFACES = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
-_DELETE_INTERFACES = ("ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission")
-_DESCRIBE_NETWORK = tuple(
-    f"ec2:Describe{what}" for what in ("NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups")
+_ASSUMED_ROLE = re.compile(r"arn:[^:]+:sts::\d{12}:assumed-role/([^/]+)/")
+# Keys of conditions on CreateTrainingJob: name, type, and the request's member that decides them.
+_KEYS = (
+    ("sagemaker:NetworkIsolation", "boolean", "EnableNetworkIsolation"),
+    ("sagemaker:InterContainerTrafficEncryption", "boolean", "EnableInterContainerTrafficEncryption"),
+    ("sagemaker:MaxRuntimeInSeconds", "numeric", "StoppingCondition.MaxRuntimeInSeconds"),
+    ("sagemaker:VolumeKmsKey", "string", "ResourceConfig.VolumeKmsKeyId"),
+    ("sagemaker:OutputKmsKey", "string", "OutputDataConfig.KmsKeyId"),
+    ("sagemaker:VpcSubnets", "stringList", "VpcConfig.Subnets"),
+    ("sagemaker:VpcSecurityGroupIds", "stringList", "VpcConfig.SecurityGroupIds"),
 )
-_LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-_CHECKPOINTS: SpecPath = ("checkpoint_config", "s3_uri")
-_OUTPUTS = (
-    ("output_data_config", "OutputDataConfig", True),
-    ("debug_hook_config", "DebugHookConfig", False),
-    ("tensor_board_output_config", "TensorBoardOutputConfig", False),
-    ("profiler_config", "ProfilerConfig", False),
-)  # key in the spec; member of the request; whether the job surely fails if it cannot write there
-
-
-def own_role(subject: Subject) -> re.Match[str] | None:
-    """Return partition, account and name of the job's role if it is in the caller's account. Raises AwsError."""
-    parts = _ARN.fullmatch(subject.draft.get("RoleArn") or "")
-    return parts if parts and parts["account"] == subject.own_account else None
-
-
-def described_role(subject: Subject, name: str) -> dict[str, Any] | None:
-    """Return IAM's description; None if there is no such role. Raises AwsError."""
-    return (subject.find("iam", "get_role", RoleName=name) or {}).get("Role")
 
 
 def role(subject: Subject) -> Iterator[Problem]:
     """Does the role exist, and may SageMaker assume it?"""
     arn = subject.draft.get("RoleArn") or ""
-    parts = _ARN.fullmatch(arn)
+    parts = ARN.fullmatch(arn)
     if parts is None:
         return  # reported by the service model's pattern
     account, name, own = parts["account"], parts["name"], subject.own_account
@@ -127,97 +113,59 @@ def _names_sagemaker(statement: Statement) -> bool:
     return "*" in principals(statement) or "sagemaker" in services or "*" in services
 
 
-class Need(NamedTuple):
-    """One action on one resource that the role needs."""
-
-    path: SpecPath  # the place in the spec that needs it
-    action: str
-    resource: str  # its ARN, or "*"
-    shown: str  # the resource in messages
-    is_vital: bool  # whether the job surely fails without it
-    place: S3Location | None = None  # in S3; a real key below it can be looked up if a made-up one is refused
-
-
-def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
-    """Yield everything that the role needs; `partition` and `account` are those of the role."""
-    region = subject.account.region
-    yield from s3_needs(subject, partition)
-    for path, place, _ in uses(subject):
-        if place.bucket.endswith(contract.DIRECTORY_BUCKET):
-            arn = f"arn:{partition}:s3express:{region}:{account}:bucket/{place.bucket}"
-            yield Need(path, "s3express:CreateSession", arn, f"the directory bucket {place.bucket}", True)
-    yield from key_needs(subject)
-    if image := training_image(subject):
-        # For images of other accounts, AWS's included, their repository policy decides, which we cannot read.
-        is_own = image.account == account
-        yield Need(("image",), "ecr:GetAuthorizationToken", "*", "ECR", is_own)
-        arn = f"arn:{partition}:ecr:{image.region}:{image.account}:repository/{image.repository}"
-        for action in _PULL:
-            yield Need(("image",), action, arn, f"the repository {image.repository}", is_own)
-    if subject.draft.get("VpcConfig"):
-        interfaces = f"arn:{partition}:ec2:{region}:{account}:network-interface/*"
-        for action in (*_CREATE_INTERFACES, *_DELETE_INTERFACES):
-            yield Need(("vpc_config",), action, interfaces, "network interfaces", action in _CREATE_INTERFACES)
-        for action in _DESCRIBE_NETWORK:
-            yield Need(("vpc_config",), action, "*", "the network", False)
-    stream = f"{_LOG_GROUP}:log-stream:{subject.draft.request['TrainingJobName']}/a"
-    for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
-        arn = f"arn:{partition}:logs:{region}:{account}:log-group:{stream}"
-        yield Need(ROLE, action, arn, f"the log group {_LOG_GROUP}", False)
+def caller(subject: Subject) -> Iterator[Problem]:
+    """Are you allowed to create the job, to tag it, and to pass it its role?"""
+    role = own_role(subject)
+    principal = _principal(subject)
+    if role is None or principal is None:
+        return  # a role of another account is reported by `role`
+    name = subject.draft.request["TrainingJobName"]
+    path, _ = place_of_name(name, subject.draft.spec)
+    job = f"arn:{role['partition']}:sagemaker:{subject.account.region}:{subject.own_account}:training-job/{name}"
+    passed: Context = (("iam:PassedToService", "string", ("sagemaker.amazonaws.com",)),)
+    wanted: list[tuple[SpecPath, str, str, Context]] = [
+        (path, "sagemaker:CreateTrainingJob", job, _context(subject)),
+        (ROLE, "iam:PassRole", str(subject.draft.get("RoleArn")), passed),
+    ]
+    if subject.draft.get("Tags"):
+        wanted.append((("tags",), "sagemaker:AddTags", job, _context(subject)))
+    for place, action, resource, context in wanted:
+        verdict = simulate(subject, principal, [action], [resource], context)[action, resource]
+        if verdict.is_denied:
+            message = (
+                f"your policies do not allow you ({principal}) {action} on {resource}; ask your administrator for it"
+            )
+            yield Problem(place, message, "caller-denied")
+        elif verdict.decision != "allowed" and verdict.missing == (ORGANIZATION,):
+            message = (
+                f"a service control policy of your organization denies you ({principal}) {action} on {resource}, unless one"
+                " of its conditions exempts this job; ask the organization's administrator"
+            )
+            yield Problem(place, message, "caller-denied-by-organization")
 
 
-def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
-    """Yield what the role needs in S3."""
-    for path, place in prefixes_read(subject):
-        yield from _list_and_read(path, place, partition, may_look_up=True)
-    for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
-        yield from _on_object("s3:GetObject", entry.path("s3_uri"), place, partition)
-    code = place_of(subject.code_uri)
-    if code is not None:
-        archive = S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)
-        yield from _on_object("s3:GetObject", code_path(subject), archive, partition)
-    checkpoints = place_of(subject.draft.get("CheckpointConfig.S3Uri"))
-    if checkpoints is not None:
-        yield from _list_and_read(_CHECKPOINTS, checkpoints, partition, may_look_up=False)
-        for need in _on_object("s3:PutObject", _CHECKPOINTS, _below(checkpoints), partition):
-            yield need._replace(shown=f"{checkpoints}*")
-    for key, member, is_vital in _OUTPUTS:
-        output = place_of(subject.draft.get(f"{member}.S3OutputPath"))
-        if output is not None:
-            own = S3Location(output.bucket, as_folder(output.key) + subject.draft.request["TrainingJobName"])
-            for need in _on_object("s3:PutObject", (key, "s3_output_path"), _below(own), partition):
-                yield need._replace(shown=str(output), is_vital=is_vital)
+def _principal(subject: Subject) -> str | None:
+    """Return the ARN of the calling user or role; None for others, whose policies IAM does not simulate. Raises AwsError."""
+    arn = str(subject.ask("sts", "get_caller_identity")["Arn"])
+    if assumed := _ASSUMED_ROLE.match(arn):
+        return str(subject.ask("iam", "get_role", RoleName=assumed[1])["Role"]["Arn"])  # it may have a path
+    if ":user/" in arn:
+        return arn
+    if not arn.endswith(":root"):  # which may do everything in its account
+        subject.could_not_ask((), RefusedError(f"IAM does not simulate the permissions of {arn}"))
+    return None
 
 
-def _list_and_read(path: SpecPath, place: S3Location, partition: str, *, may_look_up: bool) -> Iterator[Need]:
-    for need in _on_object("s3:GetObject", path, _below(place), partition):
-        yield need._replace(shown=f"{place}*", place=place if may_look_up else None)
-        bucket = f"arn:{partition}:s3:::{place.bucket}"
-        yield Need(path, "s3:ListBucket", bucket, f"the bucket {place.bucket}", True, place)
-
-
-def _on_object(action: str, path: SpecPath, place: S3Location, partition: str) -> Iterator[Need]:
-    """Yield an action on one key of a bucket; access points and directory buckets have their own ARNs and actions."""
-    if not re.match(r"arn:|.*(-s3alias|--x-s3)$", place.bucket):
-        yield Need(path, action, f"arn:{partition}:s3:::{place.bucket}/{place.key}", str(place), True)
-
-
-def _below(place: S3Location) -> S3Location:
-    """Return a made-up key that stands for all keys with a prefix: most are folders, with or without the final '/'."""
-    return S3Location(place.bucket, f"{as_folder(place.key)}object")
-
-
-def key_needs(subject: Subject) -> Iterator[Need]:
-    """Yield what the role needs of KMS keys: of the data, of the buckets written to, and those that the request names."""
-    for path, arn in keys_of_data(subject):
-        yield Need(path, "kms:Decrypt", arn, f"the data's key {arn}", True)
-    for path, arn in default_keys(subject):
-        # A warning only: by the service model SageMaker names S3's own key if the request names none.
-        yield Need(path, "kms:GenerateDataKey", arn, f"the bucket's key {arn}", False)
-    for path, key in named_keys(subject):
-        its = visible_arn(subject, key)  # without one, `keys` reports why
-        if its and path == OUTPUT_KEY:
-            yield Need(path, "kms:GenerateDataKey", its, its, True)
-            yield Need(path, "kms:Decrypt", its, its, False)
-        elif its:
-            yield Need(path, "kms:CreateGrant", its, its, False)
+def _context(subject: Subject) -> Context:
+    """Return the keys of conditions that the request decides."""
+    found: list[tuple[str, str, Any]] = [("aws:RequestedRegion", "string", [subject.account.region])]
+    for name, kind, member in _KEYS:
+        value = subject.draft.get(member)
+        if value not in (None, "", []):
+            text = str(value).lower() if kind == "boolean" else value
+            found.append((name, kind, value if isinstance(value, list) else [text]))
+    types = {each.instance_type for choice in alternatives(subject.draft) for each in choice}
+    tags = {str(tag["Key"]): str(tag["Value"]) for tag in subject.draft.get("Tags") or ()}
+    found += [("sagemaker:InstanceTypes", "stringList", sorted(types)), ("aws:TagKeys", "stringList", [*tags])]
+    found += [(f"aws:RequestTag/{key}", "string", [value]) for key, value in tags.items()]
+    return tuple((name, kind, tuple(map(str, values))) for name, kind, values in found if values)

@@ -13,10 +13,10 @@ from account_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
 from account_worlds.quota import a_running_job
 from launcher.account import quota
 from launcher.account.check import Subject
-from launcher.account.machines import Machines
+from launcher.account.policies import may_name, statements, surely_denies
+from launcher.account.quota import Machines
 from launcher.account.role import may_assume
 from launcher.account.run import check_account, subject_of
-from launcher.account.statements import may_name, statements, surely_denies
 from launcher.aws.account import Account, AwsError
 from launcher.request.instance_types import instance_type
 from patience import PATIENCE

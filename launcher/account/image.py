@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.account.check import Subject, joined
-from launcher.account.machines import alternatives
+from launcher.account.quota import alternatives
 from launcher.aws.account import AwsError
 from launcher.aws.ecr import EcrImage, ecr_image, read_config, read_manifest
 from launcher.errors import Problem, SpecPath, did_you_mean

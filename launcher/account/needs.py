@@ -1,0 +1,247 @@
+"""What the job's role needs: actions on resources, of which KMS keys are the least visible.
+
+Source: developer guide, sagemaker-roles, "CreateTrainingJob API: Execution Role Permissions"; the S3 and KMS developer guides for
+what a multipart upload with a key needs.
+
+Reading an object needs kms:Decrypt on its key, and S3 encrypts with the bucket's default key if a request names none. A role
+without permission for these keys is denied even if it may do everything in S3. A key that is disabled or scheduled for deletion
+makes the data it encrypted unreadable, whatever the role may do. What you may not see of them is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from launcher.account.check import Subject
+from launcher.account.image import training_image
+from launcher.account.listing import first_keys
+from launcher.account.places import as_folder, channels, code_path, place_of, prefixes_read, uses
+from launcher.aws.threads import concurrently
+from launcher.errors import Problem, SpecPath
+from launcher.s3.uri import S3Location
+from sagemaker_channels import contract
+
+ROLE: SpecPath = ("role_arn",)
+ARN = re.compile(r"arn:(?P<partition>[^:]+):iam::(?P<account>\d{12}):role/(?:.*/)?(?P<name>[^/]+)", re.DOTALL)
+_PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
+_CREATE_INTERFACES = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
+_DELETE_INTERFACES = ("ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission")
+_DESCRIBE_NETWORK = tuple(
+    f"ec2:Describe{what}" for what in ("NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups")
+)
+_LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+_CHECKPOINTS: SpecPath = ("checkpoint_config", "s3_uri")
+_OUTPUTS = (
+    ("output_data_config", "OutputDataConfig", True),
+    ("debug_hook_config", "DebugHookConfig", False),
+    ("tensor_board_output_config", "TensorBoardOutputConfig", False),
+    ("profiler_config", "ProfilerConfig", False),
+)  # key in the spec; member of the request; whether the job surely fails if it cannot write there
+OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
+_KMS = ("aws:kms", "aws:kms:dsse")
+_STATES = {
+    "Disabled": ("is disabled", "run aws kms enable-key --key-id {key}"),
+    "PendingDeletion": ("is scheduled for deletion", "name another, or run aws kms cancel-key-deletion --key-id {key}"),
+    "PendingReplicaDeletion": ("is scheduled for deletion", "name another"),
+    "PendingImport": ("has no key material yet", "import it, or name another"),
+    "Unavailable": ("is unavailable because its key store is disconnected", "connect the store, or name another"),
+}
+
+
+def own_role(subject: Subject) -> re.Match[str] | None:
+    """Return partition, account and name of the job's role if it is in the caller's account. Raises AwsError."""
+    parts = ARN.fullmatch(subject.draft.get("RoleArn") or "")
+    return parts if parts and parts["account"] == subject.own_account else None
+
+
+def described_role(subject: Subject, name: str) -> dict[str, Any] | None:
+    """Return IAM's description; None if there is no such role. Raises AwsError."""
+    return (subject.find("iam", "get_role", RoleName=name) or {}).get("Role")
+
+
+class Need(NamedTuple):
+    """One action on one resource that the role needs."""
+
+    path: SpecPath  # the place in the spec that needs it
+    action: str
+    resource: str  # its ARN, or "*"
+    shown: str  # the resource in messages
+    is_vital: bool  # whether the job surely fails without it
+    place: S3Location | None = None  # in S3; a real key below it can be looked up if a made-up one is refused
+
+
+def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
+    """Yield everything that the role needs; `partition` and `account` are those of the role."""
+    region = subject.account.region
+    yield from s3_needs(subject, partition)
+    for path, place, _ in uses(subject):
+        if place.bucket.endswith(contract.DIRECTORY_BUCKET):
+            arn = f"arn:{partition}:s3express:{region}:{account}:bucket/{place.bucket}"
+            yield Need(path, "s3express:CreateSession", arn, f"the directory bucket {place.bucket}", True)
+    yield from key_needs(subject)
+    if image := training_image(subject):
+        # For images of other accounts, AWS's included, their repository policy decides, which we cannot read.
+        is_own = image.account == account
+        yield Need(("image",), "ecr:GetAuthorizationToken", "*", "ECR", is_own)
+        arn = f"arn:{partition}:ecr:{image.region}:{image.account}:repository/{image.repository}"
+        for action in _PULL:
+            yield Need(("image",), action, arn, f"the repository {image.repository}", is_own)
+    if subject.draft.get("VpcConfig"):
+        interfaces = f"arn:{partition}:ec2:{region}:{account}:network-interface/*"
+        for action in (*_CREATE_INTERFACES, *_DELETE_INTERFACES):
+            yield Need(("vpc_config",), action, interfaces, "network interfaces", action in _CREATE_INTERFACES)
+        for action in _DESCRIBE_NETWORK:
+            yield Need(("vpc_config",), action, "*", "the network", False)
+    stream = f"{_LOG_GROUP}:log-stream:{subject.draft.request['TrainingJobName']}/a"
+    for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
+        arn = f"arn:{partition}:logs:{region}:{account}:log-group:{stream}"
+        yield Need(ROLE, action, arn, f"the log group {_LOG_GROUP}", False)
+
+
+def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
+    """Yield what the role needs in S3."""
+    for path, place in prefixes_read(subject):
+        yield from _list_and_read(path, place, partition, may_look_up=True)
+    for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
+        yield from _on_object("s3:GetObject", entry.path("s3_uri"), place, partition)
+    code = place_of(subject.code_uri)
+    if code is not None:
+        archive = S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)
+        yield from _on_object("s3:GetObject", code_path(subject), archive, partition)
+    checkpoints = place_of(subject.draft.get("CheckpointConfig.S3Uri"))
+    if checkpoints is not None:
+        yield from _list_and_read(_CHECKPOINTS, checkpoints, partition, may_look_up=False)
+        for need in _on_object("s3:PutObject", _CHECKPOINTS, _below(checkpoints), partition):
+            yield need._replace(shown=f"{checkpoints}*")
+    for key, member, is_vital in _OUTPUTS:
+        output = place_of(subject.draft.get(f"{member}.S3OutputPath"))
+        if output is not None:
+            own = S3Location(output.bucket, as_folder(output.key) + subject.draft.request["TrainingJobName"])
+            for need in _on_object("s3:PutObject", (key, "s3_output_path"), _below(own), partition):
+                yield need._replace(shown=str(output), is_vital=is_vital)
+
+
+def _list_and_read(path: SpecPath, place: S3Location, partition: str, *, may_look_up: bool) -> Iterator[Need]:
+    for need in _on_object("s3:GetObject", path, _below(place), partition):
+        yield need._replace(shown=f"{place}*", place=place if may_look_up else None)
+        bucket = f"arn:{partition}:s3:::{place.bucket}"
+        yield Need(path, "s3:ListBucket", bucket, f"the bucket {place.bucket}", True, place)
+
+
+def _on_object(action: str, path: SpecPath, place: S3Location, partition: str) -> Iterator[Need]:
+    """Yield an action on one key of a bucket; access points and directory buckets have their own ARNs and actions."""
+    if not re.match(r"arn:|.*(-s3alias|--x-s3)$", place.bucket):
+        yield Need(path, action, f"arn:{partition}:s3:::{place.bucket}/{place.key}", str(place), True)
+
+
+def _below(place: S3Location) -> S3Location:
+    """Return a made-up key that stands for all keys with a prefix: most are folders, with or without the final '/'."""
+    return S3Location(place.bucket, f"{as_folder(place.key)}object")
+
+
+def key_needs(subject: Subject) -> Iterator[Need]:
+    """Yield what the role needs of KMS keys: of the data, of the buckets written to, and those that the request names."""
+    for path, arn in keys_of_data(subject):
+        yield Need(path, "kms:Decrypt", arn, f"the data's key {arn}", True)
+    for path, arn in default_keys(subject):
+        # A warning only: by the service model SageMaker names S3's own key if the request names none.
+        yield Need(path, "kms:GenerateDataKey", arn, f"the bucket's key {arn}", False)
+    for path, key in named_keys(subject):
+        its = visible_arn(subject, key)  # without one, `keys` reports why
+        if its and path == OUTPUT_KEY:
+            yield Need(path, "kms:GenerateDataKey", its, its, True)
+            yield Need(path, "kms:Decrypt", its, its, False)
+        elif its:
+            yield Need(path, "kms:CreateGrant", its, its, False)
+
+
+def named_keys(subject: Subject) -> list[tuple[SpecPath, str]]:
+    """Return the keys that the request names, each with its path in the spec."""
+    named = (
+        (OUTPUT_KEY, subject.draft.get("OutputDataConfig.KmsKeyId")),
+        (("resource_config", "volume_kms_key_id"), subject.draft.get("ResourceConfig.VolumeKmsKeyId")),
+    )
+    return [(path, key) for path, key in named if key]
+
+
+def keys(subject: Subject, path: SpecPath, key: str) -> Iterator[Problem]:
+    """Does each KMS key that the spec names exist, and can it encrypt?"""
+    here, elsewhere = subject.account.region, re.match(r"arn:[^:]*:kms:([^:]+):", key)
+    if elsewhere and elsewhere[1] != here:
+        message = f"is in {elsewhere[1]}, but the job runs in {here}; name a key in {here}"
+        yield Problem(path, message, "key-region")
+        return
+    answer = subject.find("kms", "describe_key", KeyId=key)
+    if answer is None:
+        message = (
+            f"this account has no key {key!r} in {here}; `aws kms list-aliases{subject.account.options}` lists its keys"
+        )
+        yield Problem(path, message, "key-missing")
+        return
+    if wrong := _unusable(subject, answer):
+        yield Problem(path, f"{key!r} {wrong}", "key-disabled")
+    known = answer["KeyMetadata"]
+    usage, spec = known.get("KeyUsage", "ENCRYPT_DECRYPT"), known.get("KeySpec", "SYMMETRIC_DEFAULT")
+    if (usage, spec) != ("ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT"):
+        message = f"{key!r} is a {spec} key for {usage}; name a SYMMETRIC_DEFAULT key for ENCRYPT_DECRYPT"
+        yield Problem(path, message, "key-kind")
+
+
+def _unusable(subject: Subject, answer: dict[str, Any]) -> str | None:
+    """Return why the key in DescribeKey's answer cannot be used now, and what to do; None if it can."""
+    known = answer["KeyMetadata"]
+    wrong, remedy = _STATES.get(known.get("KeyState", ""), ("", ""))
+    return f"{wrong}; {remedy.format(key=known['KeyId'] + subject.account.options)}" if wrong else None
+
+
+def keys_of_data(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
+    """Yield the ARN of the key of one object below each prefix that is read, if KMS encrypted it."""
+    for (path, _), outcome in concurrently(lambda read: _key_of_object(subject, read[1]), prefixes_read(subject)):
+        if arn := outcome.result():
+            yield path, arn
+
+
+def _key_of_object(subject: Subject, place: S3Location) -> str | None:
+    found = first_keys(subject.try_to_ask, place)
+    head = subject.try_to_ask("s3", "head_object", Bucket=place.bucket, Key=found[0]) if found else {}
+    return visible_arn(subject, head.get("SSEKMSKeyId")) if head.get("ServerSideEncryption") in _KMS else None
+
+
+def default_keys(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
+    """Yield the ARNs of the default keys of buckets to which the job writes without naming a key."""
+    written: list[tuple[SpecPath, str]] = [(("checkpoint_config", "s3_uri"), "CheckpointConfig.S3Uri")]
+    if OUTPUT_KEY not in dict(named_keys(subject)):
+        written.insert(0, (("output_data_config", "s3_output_path"), "OutputDataConfig.S3OutputPath"))
+    for path, member in written:
+        place = place_of(subject.draft.get(member))
+        if place is not None and (arn := _key_of_bucket(subject, place.bucket)):
+            yield path, arn
+
+
+def _key_of_bucket(subject: Subject, bucket: str) -> str | None:
+    answer = subject.try_to_ask("s3", "get_bucket_encryption", Bucket=bucket)
+    for rule in answer.get("ServerSideEncryptionConfiguration", {}).get("Rules", ()):
+        default = rule.get("ApplyServerSideEncryptionByDefault", {})
+        if default.get("SSEAlgorithm") in _KMS and default.get("KMSMasterKeyID"):
+            return visible_arn(subject, default["KMSMasterKeyID"])
+    return None
+
+
+def visible_arn(subject: Subject, key: str | None) -> str | None:
+    """Return the ARN of a key; None if there is no such key, or if you may not see it."""
+    known = subject.try_to_ask("kms", "describe_key", KeyId=key) if key else {}
+    arn: str | None = known.get("KeyMetadata", {}).get("Arn")
+    return arn
+
+
+def keys_of_buckets(subject: Subject) -> Iterator[Problem]:
+    """Can the KMS keys of the data and of the buckets be used now?"""
+    for code, what, found in (
+        ("data-key-disabled", "the KMS key of the data", keys_of_data(subject)),
+        ("bucket-key-disabled", "the default KMS key of the bucket", default_keys(subject)),
+    ):
+        for path, arn in found:
+            if wrong := _unusable(subject, subject.ask("kms", "describe_key", KeyId=arn)):
+                yield Problem(path, f"{what}, {arn}, {wrong}", code)
