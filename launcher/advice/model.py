@@ -15,8 +15,9 @@ from math import ceil, floor, inf, log10
 
 from launcher.advice.facts import Estimate, Inventory, Observed, Quantiles, Shards, Use
 from launcher.advice.ways import CONSTANTS, WAYS, Way, problems_of
+from sagemaker_channels.tools.fitting import CHOICES
 
-_REPACKED = ("recordio", "tfrecord", "zip", "parquet")  # formats that resharding keeps; others become members of a tar
+_REPACKED = {*CHOICES} - {"tar"}  # formats that resharding keeps; others become members of a tar
 _FEW_ROUNDS = 8  # of all streams reading an object each
 _FREE = 0.7  # of what streams could reach alone
 

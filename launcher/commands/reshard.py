@@ -24,6 +24,7 @@ from launcher.quantities import bytes_of
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import format_of
+from sagemaker_channels.tools.fitting import CHOICES
 
 
 def _size(value: str) -> int:
@@ -54,7 +55,7 @@ def _place(value: str) -> str:
     "shards",
     click.option(
         "--format",
-        type=click.Choice(("tar", "recordio", "tfrecord", "zip", "parquet")),
+        type=click.Choice(CHOICES),
         default="tar",
         help="The shards' format.",
     ),

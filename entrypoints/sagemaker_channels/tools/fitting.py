@@ -10,6 +10,7 @@ from sagemaker_channels.samples.lst import Line
 
 FORMATS = ("tar", "zip", "recordio", "image-recordio", "tfrecord", "tfrecord-example", "parquet")
 LABELLED = {"recordio": "image-recordio", "tfrecord": "tfrecord-example"}  # the formats that can hold a label, too
+CHOICES = tuple(name for name in FORMATS if name not in LABELLED.values())  # of people; labels choose among the others
 NAMED = ("objects", "tar", "zip")  # formats of a channel whose samples have a `__key__` each
 _SINGLE = ("recordio", "image-recordio", "tfrecord")  # records without names of fields
 
