@@ -81,6 +81,22 @@ def a_nat(world: World, vpc: str, table: str) -> str:
     return str(gateway["NatGatewayId"])
 
 
+def _with_route_to_firewall(answer: dict[str, Any]) -> dict[str, Any]:
+    for table in answer["RouteTables"]:
+        table["Routes"].append({"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": FIREWALL, "State": "active"})
+    return answer
+
+
+def _with_firewall(answer: dict[str, Any]) -> dict[str, Any]:
+    """DescribeVpcEndpoints' answer in a VPC whose way out is a firewall."""
+    endpoint = {
+        "VpcEndpointId": FIREWALL,
+        "ServiceName": "com.amazonaws.vpce.us-east-1.vpce-svc-1",
+        "State": "available",
+    }
+    return {**answer, "VpcEndpoints": [*answer["VpcEndpoints"], endpoint]}
+
+
 def _dead_nat(answer: dict[str, Any]) -> dict[str, Any]:
     """DescribeRouteTables' answer after the NAT gateways have been deleted."""
     for route in [route for table in answer["RouteTables"] for route in table["Routes"] if "NatGatewayId" in route]:
@@ -88,6 +104,7 @@ def _dead_nat(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+FIREWALL = "vpce-0123456789abcdef0"
 GONE = "subnet-0123456789abcdef0"
 # No one reads them; any file will do.
 WITH_REQUIREMENTS = f"code: {{{{directory: {Path(__file__).parent}, entry_point: job.py, requirements: quota.py}}}}"
@@ -164,6 +181,13 @@ BROKEN = {
         [("s3-unreachable", SUBNETS_AT)],
         ("{subnet_a}", "have no S3 endpoint, and route to nat-", "which no longer exists", "create-vpc-endpoint"),
         {"describe_route_tables": _dead_nat},
+    ),
+    "a way out through a firewall": Broken(
+        a_vpc(route=no_route),
+        "",
+        [],
+        (),
+        {"describe_route_tables": _with_route_to_firewall, "describe_vpc_endpoints": _with_firewall},
     ),
     "only an internet gateway": Broken(
         a_vpc(route=an_internet_gateway),
