@@ -25,7 +25,7 @@ from launcher.account.check import Check
 
 CHECKS: tuple[Check, ...] = (
     Check("buckets", places.buckets, places.by_bucket),
-    Check("prefixes", data.prefixes, data.with_prefix),
+    Check("prefixes", data.prefixes, places.prefixes_read),
     Check("archives", data.archives, places.prefixes_read),
     Check("manifests", manifests.manifests, manifests.with_manifest),
     Check("shares", data.shares, data.sharded),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from launcher.account.check import Subject, joined
 from launcher.account.listing import ARCHIVES, RESTORE, Keys, Listing, archive_of, beside, listing, near, some_bytes
 from launcher.account.manifests import named_objects
-from launcher.account.places import channels, connectors, hosts_that_share
+from launcher.account.places import channels, hosts_that_share
 from launcher.checks.channels.content_types import LINES
 from launcher.console import human_bytes
 from launcher.errors import Problem, SpecPath
@@ -39,17 +39,9 @@ _UNEVEN = 1.5  # times the mean
 _COPIED_BY_FILE = ("have an empty folder name ('//')",)  # odd keys that File copies all the same
 
 
-def with_prefix(subject: Subject) -> Iterator[tuple[SpecPath, tuple[S3Location, Entry | None]]]:
-    """Yield each channel that names a prefix: SageMaker's with their entries, and those that the script reads itself."""
-    for entry, place in channels(subject, "S3Prefix"):
-        yield entry.path("s3_uri"), (place, entry)
-    for path, place in connectors(subject):
-        yield path, (place, None)
-
-
-def prefixes(subject: Subject, path: SpecPath, channel: tuple[S3Location, Entry | None]) -> Iterator[Problem]:
+def prefixes(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Problem]:
     """Is there data below every prefix, only the intended data, and in a form that the input mode can serve?"""
-    place, entry = channel
+    entry = subject.draft.entry(str(path[1]))  # None if the script reads the channel itself
     found = listing(subject, place)
     if found.count == 0 and found.folders:
         wrong = f"{place} holds empty folders but no object; upload the data first"

@@ -101,13 +101,17 @@ def is_role(principal: str, role: str) -> bool:
     return role in principal.split("/") or principal.startswith("AROA")
 
 
+def _vital_needs(subject: Subject) -> list[Need]:
+    """Return what the role surely needs in S3, if it is in the caller's account. Raises AwsError."""
+    parts = own_role(subject)
+    return [each for each in s3_needs(subject, parts["partition"]) if each.is_vital] if parts else []
+
+
 def in_buckets(subject: Subject) -> Iterable[tuple[SpecPath, tuple[str, list[Need]]]]:
     """Return each bucket with what the job surely needs in it, at the first path in the spec that needs something."""
-    parts = own_role(subject)
     found: dict[str, list[Need]] = {}
-    for need in s3_needs(subject, parts["partition"]) if parts else ():
-        if need.is_vital:
-            found.setdefault(need.resource.split(":", 5)[-1].partition("/")[0], []).append(need)
+    for need in _vital_needs(subject):
+        found.setdefault(need.resource.split(":", 5)[-1].partition("/")[0], []).append(need)
     return [(wanted[0].path, (bucket, wanted)) for bucket, wanted in found.items()]
 
 
@@ -183,12 +187,8 @@ def _is_denied(subject: Subject, statement: Statement, need: Need) -> bool:
 
 def endpoint_policies(subject: Subject) -> Iterator[Problem]:
     """Do the policies of the S3 endpoints let the job's role through to its buckets?"""
-    parts = own_role(subject)
-    if parts is None or not subject.draft.get("VpcConfig"):
-        return
-    role = str(subject.draft.get("RoleArn"))
-    needs = [each for each in s3_needs(subject, parts["partition"]) if each.is_vital]
-    for endpoint in s3_endpoints(subject):
+    role, needs = str(subject.draft.get("RoleArn")), _vital_needs(subject)
+    for endpoint in s3_endpoints(subject) if needs and subject.draft.get("VpcConfig") else ():
         known = statements(endpoint.get("PolicyDocument"))
         closed: dict[SpecPath, list[Need]] = {}
         for need in needs if known else ():

@@ -38,15 +38,6 @@ def test_many_small_objects_are_reported_and_listing_ends(folder: Path, monkeypa
     assert checked(CHANNEL).notes[0][1] == "at least 1,000 objects, 4.0 kB"
 
 
-def test_shares_of_uneven_size_are_reported(folder: Path) -> None:
-    for number, size in enumerate((300, 20, 300, 20, 300)):
-        make(folder / f"train/{number}", size * 10**6)
-    spread = CHANNEL.replace("}}", ", s3_data_distribution_type: ShardedByS3Key, input_mode: FastFile}}")
-    code, path, message = only(checked(spread))
-    assert (code, path) == ("share-uneven", "channels.train.s3_data_distribution_type")
-    assert "900.0 MB, 1.9 times the mean" in message
-
-
 @pytest.mark.parametrize(
     ("machine", "gigabytes", "code", "words"),
     [
