@@ -160,7 +160,7 @@ class _Job:
             number, each = number * pieces, each / pieces
             streams = min(streams, max(1.0, way.ahead_bytes / max(each, 1)))
         rounds = number / streams
-        if not way.is_sequential and rounds < _FEW_ROUNDS:
+        if not (way.is_sequential or way.copies) and rounds < _FEW_ROUNDS:
             rounds = ceil(rounds)  # the last one leaves streams idle
         bandwidth, stream = self._bandwidth(way), way.stream_bytes_per_s
         seconds = max(rounds, 1) * ((way.latency_s or 0) + each / min(stream, bandwidth))
@@ -176,7 +176,7 @@ class _Job:
         read = self._read_s(self.reader, self.source.objects / instances, self.source.bytes / instances)
         copy = known["instance_s"] + known["image_s"] + 2 * (self.reader.latency_s or 0) + read
         if self.shards:
-            seconds += copy + self.source.bytes / instances / self.reader.bytes_per_s
+            seconds += copy  # a shard is stored while the next one is read
         if moves:
             seconds += self.data.objects / way.index_per_s if way.index_per_s else copy * (not self.shards)
             seconds += self.data.bytes / self._bandwidth(way)

@@ -111,7 +111,7 @@ def test_small_saving_by_shards_is_stated_for_all_jobs_if_the_present_way_stays(
     usd_per_s = GPU["usd_per_hour"] / 3600
     a_job = (now.job_s - then.job_s) * usd_per_s + now.requests_usd - then.requests_usd
     once_usd = then.prepare_s * usd_per_s
-    expected = f"would save 3% (${90 * a_job - once_usd:,.2f} in 90 jobs) and pay from job {ceil(once_usd / a_job)} on"
+    expected = f"would save 4% (${90 * a_job - once_usd:,.2f} in 90 jobs) and pay from job {ceil(once_usd / a_job)} on"
     (said,) = [each for each in often.reasons if "resharding" in each]
     assert expected in said
     (once,) = [each for each in advised(100_000, 2e5, jobs=1, **use).reasons if "resharding" in each]
