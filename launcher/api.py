@@ -6,7 +6,6 @@ passed, it is the account of the spec's `region` and `profile` and of boto3's us
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +21,6 @@ from launcher.errors import SpecError, limit_problems
 from launcher.parsing.parser import load, parse_spec
 from launcher.planning import Plan, make_plan
 from launcher.reference.problem_codes import unknown_codes
-from launcher.request.serialization import as_yaml
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 
@@ -58,12 +56,11 @@ def plan(
         SpecError: The spec is wrong; `problems` has everything that was found.
         InputError: The spec cannot be read.
     """
-    sets = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in (set or {}).items()]
     if isinstance(spec, Mapping):
-        spec = parse_spec(as_yaml(dict(spec)), "<spec>", sets=sets, environ=os.environ)
+        spec = parse_spec(spec, "<spec>", values=set, environ=os.environ)
     elif not isinstance(spec, JobSpec):
-        spec = load(str(spec), sets=sets)
-    elif sets:
+        spec = load(str(spec), values=set)
+    elif set:
         raise TypeError("set does not change a spec that is loaded already; pass it to load as sets=['path=value']")
     code: CodeArchive | CodeError | None = None
     if spec.code is not None:

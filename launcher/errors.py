@@ -17,7 +17,7 @@ SpecPath = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a file or in an option; line and column are counted from 1, columns in characters."""
+    """A place in a file or in an option; counted from line 1 and character 1; both are 0 where there are no lines."""
 
     file: str
     line: int
@@ -25,7 +25,7 @@ class Location:
     text: str = field(default="", compare=False)  # the line itself
 
     def __str__(self) -> str:
-        return self.file if self.file.startswith("--") else f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.line and not self.file.startswith("--") else self.file
 
     def quoted(self) -> str:
         """Return the line with a caret under the column; of a long line, only the part around it."""

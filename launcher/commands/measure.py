@@ -173,7 +173,7 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Seque
         "code.launcher": "python",
         "resource_config.instance_count": 1,
     }
-    return launcher.load(file, sets=[*own, *(f"{path}={json.dumps(value)}" for path, value in values.items())])
+    return launcher.load(file, sets=own, values=values)
 
 
 def _channels_here(target: str, plan: launcher.Plan, channels: Sequence[str], sets: Sequence[str]) -> tuple[str, ...]:

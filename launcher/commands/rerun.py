@@ -16,7 +16,6 @@ from launcher.commands.submit import Submission, carry_out, submit_options
 from launcher.console import say
 from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
-from launcher.request.serialization import as_yaml
 from launcher.spec.variables import Variables
 
 _GENERATED = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.spec.names appends to a base name
@@ -43,7 +42,7 @@ def rerun(
     spec.pop("training_job_name", None)
     spec["base_name"] = _GENERATED.sub("", name)
     variables = _hide(spec, job)
-    parsed = launcher.parse_spec(as_yaml(spec), f"<{name}>", sets=reading.sets, environ={**os.environ, **variables})
+    parsed = launcher.parse_spec(spec, f"<{name}>", sets=reading.sets, environ={**os.environ, **variables})
     ours = {f"${{{variable}}}": HIDDEN for variable in variables}
     written = {place: ours.get(text, text) for place, text in parsed.variables.written.items()}
     values = {

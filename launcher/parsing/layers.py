@@ -16,42 +16,41 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
+from launcher.parsing.environment import resolved, variables_in
 from launcher.parsing.spec_text import MAX_BYTES, are_of_a_spec, checked_text, first_keys
-from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, read_tree
+from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, as_written, read_tree, tree_of
 from launcher.spec.channels import KINDS, source_of
-from launcher.spec.values import Plain, as_text
+from launcher.spec.values import Plain
 from launcher.spec.variables import Variables
 
 _EXTENDS = "extends"
 _MAX_NAME = 1000  # characters
 _MAX_FILES = 50  # of one spec; a file counts as often as it is extended
-_VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\})?)")
 _NAME = r"(?:\"[^\"]+\"|[^.\[\]\"=]+)"
 _STEPS = rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*"
 _STEP = r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)"
-# Mappings of settings: each is one text, as which it is shown.
-_SETTINGS: tuple[SpecPath, ...] = (
-    *(("environment",), ("hyperparameters",)),
-    *(("request", "Environment"), ("request", "HyperParameters")),
-)
-_WHOLE = {("request",), *_SETTINGS}
 # Mappings whose keys the user chooses: null in an upper layer deletes a key of the lower one.
 _OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",), ("bucket_owners",))
 
 
 def read_layers(
-    text: str | bytes, file: str, sets: Sequence[str], environ: Mapping[str, str]
+    spec: str | bytes | Mapping[str, Any],
+    file: str,
+    sets: Sequence[str],
+    values: Mapping[str, Any],
+    environ: Mapping[str, str],
 ) -> tuple[Tree, Variables]:
     """Return the merged tree of a spec, and its texts that name variables. Raises SpecError."""
-    tree = _merge_bases(_read(text, file), (), environ, iter(range(_MAX_FILES)))
-    for assignment in sets if isinstance(tree.value, dict) else ():
-        _assign(tree, assignment)
+    tree = _merge_bases(_read(spec, file), (), environ, iter(range(_MAX_FILES)))
+    if isinstance(tree.value, dict):
+        for assignment in sets:
+            _assign_text(tree, assignment)
+        for path, value in values.items():
+            place = Location(f"--set {path}", 1, 1, path)
+            _assign(tree, _steps(path, place), as_written(value, place.file), place)
     _expand_bare_uris(tree)
-    variables = Variables(dict(_texts_with_variables(tree.value, ())))
-    for place, written in variables.written.items():
-        used = {environ.get(found[2]) or found[4]: found[0] for found in _VARIABLE.finditer(written) if found[2]}
-        variables.values[place] = {value: shown for value, shown in used.items() if value}
-    tree.value = _resolved(tree.value, (), tree, environ)
+    variables = variables_in(tree.value, environ)
+    tree.value = resolved(tree.value, (), tree, environ)
     return tree, variables
 
 
@@ -63,8 +62,8 @@ def read_bytes(path: Path) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def _read(text: str | bytes, file: str) -> Tree:
-    tree = read_tree(text, file)
+def _read(spec: str | bytes | Mapping[str, Any], file: str) -> Tree:
+    tree = tree_of(spec, file) if isinstance(spec, Mapping) else read_tree(spec, file)
     if tree.value is None:
         raise tree.empty()
     _expand_bare_uris(tree)
@@ -109,7 +108,7 @@ def _merge_bases(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str],
     refused = partial(_refused, (_EXTENDS,), place)
     for written in named if isinstance(named, list) else [named]:
         scratch = Tree(tree.file, places={(): place})
-        name = _resolved(written, (_EXTENDS,), scratch, environ)
+        name = resolved(written, (_EXTENDS,), scratch, environ)
         tree.problems += scratch.problems
         if scratch.problems or not isinstance(name, str):
             continue  # reported later, as a value of a wrong type
@@ -183,27 +182,36 @@ def is_within(path: SpecPath, places: set[SpecPath]) -> bool:
     return any(path[:length] in places for length in range(len(path) + 1))
 
 
-def _assign(tree: Tree, assignment: str) -> None:
+def _assign_text(tree: Tree, assignment: str) -> None:
     """Apply one `--set path=value`."""
     name, equals, text = assignment.partition("=")
     place = Location(f"--set {name}", 1, 1, assignment)
+    steps = _steps(name if equals else "", place)
+    given = _parse_set_value(text, steps, place)
+    _assign(tree, steps, given.value, place)
+    tree.problems += given.problems
+
+
+def _steps(name: str, place: Location) -> SpecPath:
+    """Return the path that `hyperparameters.epochs` means."""
     steps: SpecPath = tuple(quoted or (int(index) if index else key) for quoted, index, key in re.findall(_STEP, name))
-    if not equals or not re.fullmatch(_STEPS, name) or len(steps) > MAX_DEPTH:
+    if not re.fullmatch(_STEPS, name) or len(steps) > MAX_DEPTH:
         raise _refused((), place, "is not path=value, such as resource_config.instance_count=2")
     if steps[0] == _EXTENDS:
         raise _refused(steps, place, "cannot be set, since the files are read before; write it in the spec")
-    given = _parse_set_value(text, steps, place)
+    return steps
+
+
+def _assign(tree: Tree, steps: SpecPath, value: Any, place: Location) -> None:
+    """Set a value, which then counts as written at `place`."""
     try:
-        if given.value is None and steps[:-1] in _OF_USERS:
-            tree.value = _merged(_with({}, steps, None), tree.value, (), set())
-        elif steps[-1] == "source":
-            tree.value = _merged(_with({}, steps, given.value), tree.value, (), set())
+        if (value is None and steps[:-1] in _OF_USERS) or steps[-1] == "source":
+            tree.value = _merged(_with({}, steps, value), tree.value, (), set())
         else:
-            tree.value = _with(tree.value, steps, given.value)
+            tree.value = _with(tree.value, steps, value)
     except LookupError:
         message = "cannot be set: --set adds keys, but not items of a list; set the whole list"
         raise _refused(steps, place, message) from None
-    tree.problems += given.problems
     tree.places = {path: at for path, at in tree.places.items() if path[: len(steps)] != steps}
     for length in range(1, len(steps) + 1):
         tree.places.setdefault(steps[:length], place)
@@ -242,56 +250,6 @@ def _with(level: Any, steps: SpecPath, value: Any) -> Any:
         raise LookupError(step)
     mapping = level if isinstance(level, dict) else {}
     return {**mapping, step: _with(mapping.get(step), rest, value)}
-
-
-def _resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]) -> Any:
-    """Return the value with every `${NAME}` and `${NAME:-default}` replaced, and `$${` as `${`.
-
-    A variable in place of a whole mapping of settings stays unresolved: its value cannot be one, and may be a secret.
-    """
-    if path in _WHOLE and not isinstance(value, dict):
-        return value
-    if isinstance(value, dict):
-        return {key: _resolved(item, (*path, key), tree, environ) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_resolved(item, (*path, index), tree, environ) for index, item in enumerate(value)]
-    if not isinstance(value, str) or "${" not in value:
-        return value
-    wrong: dict[str, str] = {}  # message -> code
-    if any(found[2] is None and found[1] != "$" for found in _VARIABLE.finditer(value)):
-        message = "has a ${ that begins neither ${NAME} nor ${NAME:-text}; write $${ for the characters ${"
-        tree.problems.append(Problem(path, message, "invalid-value", location=tree.locate(path)))
-        return value
-
-    def variable(found: re.Match[str]) -> str:
-        name = found[2]
-        if name is None:
-            return "$"
-        # As in a shell, `:-` takes the default for an empty variable too.
-        known = environ.get(name) or found[4] if found[3] else environ.get(name)
-        if known is None:
-            message = f"names the variable {name}, which is not set; export it, or write ${{{name}:-default}}"
-            wrong[message] = "variable-not-set"
-        elif not known.isascii() and any("\ud800" <= character <= "\udfff" for character in known):
-            wrong[f"names the variable {name}, which is not UTF-8; export it as UTF-8"] = "invalid-value"
-        return known or ""
-
-    # YAML needs quotes around ${NAME} inside braces, so they do not make the value a text.
-    resolved = Plain(_VARIABLE.sub(variable, value))
-    tree.problems += [Problem(path, message, code, location=tree.locate(path)) for message, code in wrong.items()]
-    return value if wrong else resolved
-
-
-def _texts_with_variables(value: Any, path: SpecPath) -> Iterator[tuple[SpecPath, str]]:
-    """Yield the place of each text that names a variable, and the text as written."""
-    is_whole = path in _WHOLE and not isinstance(value, dict)
-    if path[:-1] in _SETTINGS and isinstance(value, dict | list):
-        value = as_text(value)
-    if isinstance(value, dict) or (isinstance(value, list) and not is_whole):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts_with_variables(item, (*path, key))
-    elif isinstance(value, str) and not is_whole and any(found[2] for found in _VARIABLE.finditer(value)):
-        yield path, str(value)
 
 
 def _refused(path: SpecPath, place: Location, message: str) -> SpecError:

@@ -35,12 +35,19 @@ _WRONG_FORMS = {"model_type", "model_attributes_type", "dict_type", "tuple_type"
 _WrongValue = tuple[SpecPath, Mapping[str, Any], Mapping[str, Any]]
 
 
-def load(path: str | Path, *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> JobSpec:
+def load(
+    path: str | Path,
+    *,
+    sets: Sequence[str] = (),
+    values: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> JobSpec:
     """Read a spec from a file, or from standard input for `-`.
 
     Args:
         path: The YAML or JSON file.
         sets: Assignments `path=value`, as after `--set`.
+        values: Further values by path, such as {"hyperparameters.epochs": 3}.
         environ: The variables for `${NAME}`; this process's own by default.
 
     Raises:
@@ -49,37 +56,43 @@ def load(path: str | Path, *, sets: Sequence[str] = (), environ: Mapping[str, st
     """
     environ = os.environ if environ is None else environ
     if str(path) == "-":
-        return parse_spec(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", sets=sets, environ=environ)
+        return parse_spec(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>", sets=sets, values=values, environ=environ)
     try:
         data = read_bytes(Path(path))
     except OSError as error:
         near = errors.did_you_mean_path(path, is_spec) if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
-    return parse_spec(data, str(path), sets=sets, environ=environ)
+    return parse_spec(data, str(path), sets=sets, values=values, environ=environ)
 
 
 def parse_spec(
-    text: str | bytes, file: str = "<text>", *, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
+    spec: str | bytes | Mapping[str, Any],
+    file: str = "<text>",
+    *,
+    sets: Sequence[str] = (),
+    values: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> JobSpec:
-    """Parse a spec from text.
+    """Parse a spec from text or from data.
 
     Args:
-        text: The YAML or JSON text, in UTF-8 if bytes.
+        spec: The YAML or JSON text, in UTF-8 if bytes; or its keys and values.
         file: The name shown in problems; paths in `extends` start at its folder.
         sets: Assignments `path=value`, as after `--set`.
+        values: Further values by path, such as {"hyperparameters.epochs": 3}.
         environ: The variables for `${NAME}`; none by default.
 
     Raises:
         SpecError: With every problem found, in the file's order.
     """
-    tree, variables = read_layers(text, file, sets, environ or {})
+    tree, variables = read_layers(spec, file, sets, values or {}, environ or {})
     if not isinstance(tree.value, dict):
         message = "is not a mapping; write a spec of `key: value` lines"
         raise SpecError([Problem((), message, WRONG_TYPE, location=tree.locate(()))])
-    spec, found = _validated(tree.value)
-    spec._locate, spec._variables = tree.locate, variables
+    parsed, found = _validated(tree.value)
+    parsed._locate, parsed._variables = tree.locate, variables
     if not found and not tree.problems:
-        return spec
+        return parsed
     # Messages for thousands of problems would be slow, since each looks for the nearest known name.
     first = sorted(found, key=lambda each: errors.place_order(tree.locate(each[0])))[: errors.MAX_REPORTED]
     problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
@@ -88,7 +101,7 @@ def parse_spec(
     judged = {tuple(takewhile(lambda part: isinstance(part, str), path)) for path in wrong}
     # If a value has the wrong form, or a file to extend is missing, the keys that seem to be missing may be in it.
     holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
-    by_rules = [] if ("extends",) in judged else without_ignored(check_spec(spec, unknown=judged), spec, ())
+    by_rules = [] if ("extends",) in judged else without_ignored(check_spec(parsed, unknown=judged), parsed, ())
     more = [
         problem if problem.location else problem._replace(location=tree.locate(problem.path))
         for problem in by_rules

@@ -59,7 +59,7 @@ def lines_of(source: str | bytes) -> list[str]:
 def refused(file: str, place: tuple[int, int], message: str, code: str, lines: Sequence[str] = ()) -> SpecError:
     """Return the error for one problem at a line and column of a text with these lines."""
     line, column = place
-    quoted = lines[line - 1] if line <= len(lines) else ""
+    quoted = lines[line - 1] if 0 < line <= len(lines) else ""
     if code == "yaml-syntax":
         quoted = quoted.replace("\t", "→")  # a tab that causes the problem has to be visible
     return SpecError([Problem((), message, code, location=Location(file, line, column, quoted))])

@@ -6,9 +6,10 @@ keys, turns `012` into 10, and fails on deep nesting. Scalars stay as written (`
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +94,24 @@ def read_tree(text: str | bytes, file: str) -> Tree:
     tree.value = _plain(root, (), tree, iter(range(MAX_VALUES)))
     tree.problems = without_repetitions(tree.problems)
     return tree
+
+
+def tree_of(spec: Mapping[str, Any], file: str) -> Tree:
+    """Return data that was in no file as a document, whose values have no line."""
+    return Tree(file, as_written(spec, file), {(): Location(file, 0, 0)})
+
+
+def as_written(value: Any, file: str, depth: int = 0) -> Any:
+    """Return data as a document has it: numbers and booleans as unquoted scalars. Raises SpecError if it is nested too deeply."""
+    if depth > MAX_DEPTH:
+        raise _too_deep(Tree(file), (0, 0))
+    if isinstance(value, Mapping):
+        return {str(key): as_written(item, file, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_written(item, file, depth + 1) for item in value]
+    if value is None or isinstance(value, str):
+        return value
+    return Plain(json.dumps(value) if isinstance(value, bool | int | float) else value)
 
 
 def _compose(text: str, tree: Tree) -> _Node | None:
