@@ -223,12 +223,12 @@ def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) ->
     spec, origin = plan.spec, plan.origin
 
     def placed(problem: Problem) -> Problem:
-        place = origin.place_of_key(problem.path)
+        place = origin.place(problem.path)
         message = _printable(spec.variables.masked(problem.message, place))
         return problem._replace(path=place, message=message, location=problem.location or spec.locate(place))
 
     def in_order(notes: Sequence[Note]) -> list[Note]:
-        placed = [(origin.place_of_key(path), _printable(text)) for path, text in list(notes)]
+        placed = [(origin.place(path), _printable(text)) for path, text in list(notes)]
         return sorted(placed, key=lambda note: place_order(spec.locate(note[0])))
 
     # The lists are copied first, since a check that has not ended may still append to them.

@@ -18,14 +18,14 @@ from launcher.checks.remedies import remedy
 from launcher.checks.rule import Rule
 from launcher.checks.unknown_members import follows, watched, without
 from launcher.errors import Location, Problem, SpecPath
-from launcher.request.aws_model import Violation, violations
 from launcher.request.build import Built, build_request
 from launcher.request.image_uris import WANTED as IMAGE_KEYS
-from launcher.request.view import Draft
+from launcher.request.view import IMAGE, Draft
+from launcher.spec.aws_model import Violation, violations
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
 
-_IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("resource_config", "instance_type")}
+_IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("ResourceConfig", "InstanceType")}
 # In the order of the documentation.
 SUBJECTS = (
     *(settings, code, container_image, image_names, network, output),
@@ -56,7 +56,7 @@ def check_spec(
     """
     given = job_name if job_name is not None and not isinstance(job_name, MadeName) else None
     request, origin, image_error = built or build_request(spec, given or "")
-    if given is None and ("TrainingJobName",) not in origin.overlaid:
+    if given is None and origin.place(("TrainingJobName",))[0] != "request":
         made = "name" if spec.base_name is None else beginning(spec.base_name)
         request = {**request, "TrainingJobName": made if spec.training_job_name is None else spec.training_job_name}
     problems = []
@@ -72,20 +72,19 @@ def check_spec(
             problems.append(Problem(path, message, violation.code, location=location))
     if image_error is not None:
         key = image_error.key
-        path = ("image", key) if key in IMAGE_KEYS else _IMAGE_PLACES.get(key, ("image",))
+        path = ("image", key) if key in IMAGE_KEYS else _IMAGE_PLACES.get(key, IMAGE)
         problems.append(Problem(path, str(image_error), "image-unknown", location=spec.locate(path)))
     right = without(request, [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")])
-    wrong = {origin.member(path): path for path in unknown}
-    wrong |= {each.path: origin.key(each.path) for each in broken if each.code != "aws-required"}
-    wrong.pop((), None)
+    wrong = {member: path for path in unknown for member in origin.set_by(path)}
+    wrong |= {each.path: origin.place(each.path) for each in broken if each.path and each.code != "aws-required"}
     draft, read = Draft(spec, right, given is not None, today), set[SpecPath]()
     for rule in RULES:
         if wrong:  # a draft caches what it has read, so each rule gets its own
             read = set()
             draft = Draft(spec, watched(right, wrong, read), given is not None, today)
         for path, message in rule.find(draft):
-            if not any(follows(path, place) for place in read):
-                place = origin.place_of_key(path)
+            place = origin.place(path)
+            if not any(follows(place, each) for each in read):
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
     return problems
 

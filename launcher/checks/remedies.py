@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher.errors import SpecPath
-from launcher.request.aws_model import Violation
+from launcher.spec.aws_model import Violation
 
 
 def remedy(violation: Violation, request: Any, key: str) -> str:

@@ -1,6 +1,6 @@
 """A rule: a function from a draft of the request to its findings.
 
-Rules read the request, so that `request:` counts as well, and name keys of the spec; the request's origin finds where these are
+Rules read the request, so that `request:` counts as well, and yield paths in it; the request's origin finds where these are
 written. Any member can be missing or empty, but none has a wrong type or is unknown to the model, since those are removed before.
 """
 
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
 
-Mistake = tuple[SpecPath, str]  # the key; what is wrong, why, and what to do
+Mistake = tuple[SpecPath, str]  # the member, or a key of ours that has none; what is wrong, why, and what to do
 Find = Callable[[Draft], Iterator[Mistake]]
 Severity = Literal["error", "warning"]
 

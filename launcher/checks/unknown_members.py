@@ -46,12 +46,17 @@ def watched(value: Any, unknown: Mapping[SpecPath, SpecPath], read: set[SpecPath
     return _Watched(copy, {key: next(iter(places.values())) for key, places in below.items() if key not in inner}, read)
 
 
-def follows(path: SpecPath, unknown: SpecPath) -> bool:
-    """Return whether a finding at `path` of a rule that read the unknown key may follow from it.
+def follows(place: SpecPath, unknown: SpecPath) -> bool:
+    """Return whether a finding at `place` of a rule that read the unknown one may follow from it.
 
     A finding about one channel does not follow from another channel.
     """
-    return not path[:1] == unknown[:1] == ("channels",) or path[:2] == unknown[:2]
+    return not (_channel(place) and _channel(unknown)) or _channel(place) == _channel(unknown)
+
+
+def _channel(place: SpecPath) -> SpecPath:
+    """Return the place of the channel that a place is in; an empty one if it is in none."""
+    return place[:2] if place[:1] == ("channels",) else place[:3] if place[:2] == ("request", "InputDataConfig") else ()
 
 
 def without(value: Any, paths: list[SpecPath]) -> Any:

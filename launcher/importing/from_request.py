@@ -8,7 +8,6 @@ problems.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,10 +19,10 @@ from launcher.parsing.parser import parse_spec, without
 from launcher.request import serialization
 from launcher.request.build import build_request, channel_variables
 from launcher.request.forms import FoundRequest, find_request
-from launcher.request.origin import member_of
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.job import JobSpec
 from launcher.spec.model import Section, aws_name, section_of, spec_name
+from launcher.spec.structures import members
 from launcher.spec.values import WRONG_TYPE
 from sagemaker_channels import contract
 
@@ -88,16 +87,14 @@ def _escaped(value: Any) -> Any:
 def _spec_keys(request: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of a spec for a request's members, as far as it has them."""
     spec: dict[str, Any] = {}
-    for key, field in JobSpec.model_fields.items():
+    for key, place in members().items():
         value: Any = request
-        for member in member_of(key):
+        for member in place:
             value = value.get(member) if isinstance(value, dict) else None
-        if key in ("channels", "request", "extends", "ignore", "max_cost", "bucket_owners"):
-            continue
         if key == "tags":
-            value = _tags(request.get("Tags"))
-        if value is not None:
-            spec[key] = _keyed(value, field.annotation)
+            value = _tags(value)
+        if value is not None and key != "channels":
+            spec[key] = _keyed(value, JobSpec.model_fields[key].annotation)
     algorithm = request.get("AlgorithmSpecification")
     mode = algorithm.get("TrainingInputMode") if isinstance(algorithm, dict) else None
     if mode == "File":
@@ -190,7 +187,7 @@ def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
 def _valid_keys(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the keys whose values are valid, and the request that they plan to; `request:` gets the others."""
     try:
-        parsed = parse_spec(json.dumps(_escaped(spec)))
+        parsed = parse_spec(_escaped(spec))
     except SpecError as error:
         wrong = [each for each in error.problems if each.path]
         misshapen = [each for each in wrong if each.code in _SHAPE_CODES]

@@ -24,7 +24,7 @@ from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError, SpecPath
 from launcher.jobs.lookup import name_taken
 from launcher.planning import Plan
-from launcher.request.aws_model import shapes
+from launcher.spec.aws_model import shapes
 from launcher.spec.names import place_of_name
 
 _ATTEMPTS = 4

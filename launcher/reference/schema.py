@@ -6,39 +6,37 @@ parser. `channel_specs/schema.json` is its copy; a test checks that it is curren
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 from launcher.console import print_line
 from launcher.reference.problem_codes import ignorable
-from launcher.reference.schema_limits import bounds, map_limits, number_limits, request_members, text_limits, unquoted
-from launcher.request.aws_model import REQUEST, shapes, violations
-from launcher.request.origin import member_of
+from launcher.reference.shape_schema import descriptions, map_limits, of_shape, text_limits
+from launcher.spec.aws_model import REQUEST, shapes, violations
 from launcher.spec.channels import KINDS
-from launcher.spec.job import JobSpec
-from launcher.spec.model import Section, aws_name, spec_name
+from launcher.spec.job import Code, Image, JobSpec, OwnKeys
+from launcher.spec.model import Section, spec_name
+from launcher.spec.structures import members
 
 
 def schema() -> dict[str, Any]:
     """Return the schema, JSON Schema 2020-12."""
-    made = JobSpec.model_json_schema()
-    definitions: dict[str, Any] = made.pop("$defs")
-    for section in _below(Section):
-        _describe(made if section is JobSpec else definitions.get(section.__name__, {}), section)
-    for key, field in made["properties"].items():
-        if key == "tags":
-            map_limits(field["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
-        _limit(field, _shape(shapes()[REQUEST], member_of(key)), definitions)
+    made = OwnKeys.model_json_schema()
+    made["description"] = JobSpec.__doc__
+    properties, found = made["properties"], made.pop("$defs")
+    # `of_shape` makes the others, with their limits.
+    ours: list[type[Section]] = [Code, Image, *KINDS.values()]
+    definitions = {each.__name__: found[each.__name__] for each in ours}
     for definition in definitions.values():
-        properties = definition["properties"]
-        properties.update({key: _or_null(field) for key, field in properties.items() if "default" in field})
+        inner = definition["properties"]
+        inner.update({key: _or_null(field) for key, field in inner.items() if "default" in field})
     for kind in KINDS.values():
-        for key, field in definitions[kind.__name__]["properties"].items():
-            _limit(field, _shape(shapes()["Channel"], kind.place(key)), definitions)
+        for key in kind.model_fields:
+            _add_key(definitions[kind.__name__]["properties"], key, "Channel", kind.place(key), definitions)
+    for key, place in members().items():
+        if key not in ("image", "channels", "tags"):
+            _add_key(properties, key, REQUEST, place, definitions)
+    map_limits(properties["tags"]["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
     shorthand = {
         "type": "string",
         **text_limits(shapes()["S3Uri"]),
@@ -56,7 +54,7 @@ def schema() -> dict[str, Any]:
     made["properties"]["base_name"]["anyOf"][0].update(
         type=["string", "integer", "boolean"], minimum=0, pattern="^[a-zA-Z0-9][a-zA-Z0-9-]*$"
     )
-    made["properties"]["request"]["anyOf"][0] = request_members(definitions)
+    made["properties"]["request"]["anyOf"][0] = of_shape(REQUEST, definitions, keys=False)
     made["properties"]["ignore"]["anyOf"][0]["items"] = {"enum": sorted(ignorable())}
     _tidy(made)
     _tidy(definitions)
@@ -72,67 +70,25 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _below(section: type[Section]) -> Iterator[type[Section]]:
-    """Yield every class that inherits from `section`."""
-    for each in section.__subclasses__():
-        yield each
-        yield from _below(each)
-
-
-def _describe(definition: dict[str, Any], section: type[Section]) -> None:
-    """Use the docstring under each field of the class and its bases as the field's description.
-
-    pydantic's `use_attribute_docstrings` does the same, but whenever the classes are created, which slows every start.
-    """
-    properties = definition.get("properties", {})
-    for cls in reversed([each for each in section.__mro__ if issubclass(each, Section)]):
-        (tree,) = ast.parse(inspect.getsource(cls)).body
-        for pair in pairwise(getattr(tree, "body", ())):
-            match pair:
-                case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(text))):
-                    properties.get(key, {})["description"] = text
-
-
-def _shape(shape: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the service model's shape at a place below `shape`; None for a key of the launcher's own."""
+def _add_key(
+    properties: dict[str, Any], key: str, top: str, place: tuple[str, ...], definitions: dict[str, Any]
+) -> None:
+    """Add the key of a member, at `place` below the shape `top`, or its limits if it is a key of ours with more types."""
+    within, name = "", top
     for member in place:
-        if member not in shape.get("members", {}):
-            return None
-        shape = shapes()[shape["members"][member]["shape"]]
-    return shape
-
-
-def _limit(field: dict[str, Any], shape: dict[str, Any] | None, definitions: dict[str, Any]) -> None:
-    """Add the service model's enum, pattern and bounds to a field, and to the fields below it."""
-    if shape is None:
+        known = shapes()[name].get("members", {})
+        if member not in known:
+            return  # a key without a member
+        within, name = name, known[member]["shape"]
+    if shapes()[name]["type"] == "map" and key in properties:
+        option = properties[key]["anyOf"][0]
+        map_limits(option, shapes()[name]["key"]["shape"], shapes()[name]["value"]["shape"], shapes()[name])
         return
-    for option in field.get("anyOf", [field]):
-        if "$ref" in option:
-            inner = definitions[option["$ref"].rsplit("/", 1)[1]]
-            for key, below in inner["properties"].items():
-                _limit(below, _shape(shape, (aws_name(key),)), definitions)
-        elif option.get("type") == "array" and "member" in shape:
-            _limit(option["items"], shapes()[shape["member"]["shape"]], definitions)
-            option.update(bounds(shape, "Items"))
-            _require(option["items"], shape, definitions)
-        elif option.get("type") == "object" and "value" in shape:
-            map_limits(option, shape["key"]["shape"], shape["value"]["shape"], shape)
-        elif shape["type"] in ("integer", "long") and option.get("type") != "null":
-            option.update(number_limits(shape))
-        elif "enum" in shape and option.get("type") != "null":
-            option.clear()
-            option["enum"] = shape["enum"]
-        elif isinstance(option.get("type"), list):
-            option.update(text_limits(shape))
-            if "boolean" in option["type"]:
-                option.update(unquoted(shape))
-
-
-def _require(items: dict[str, Any], shape: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Require AWS's required keys in an item: a list is replaced as a whole, so no other layer can add them."""
-    required = shapes()[shape["member"]["shape"]].get("required", ())
-    if required and "$ref" in items:
-        definitions[items["$ref"].rsplit("/", 1)[1]]["required"] = [spec_name(member) for member in required]
+    described = descriptions().get(within, {}).get(key)
+    about = {"description": described} if described else {}
+    about |= {name: value for name, value in properties.get(key, {}).items() if name in ("description", "default")}
+    made = of_shape(name, definitions, keys=True, member=place[-1])
+    properties[key] = {"anyOf": [made, {"type": "null"}], **about}
 
 
 def _or_null(field: dict[str, Any]) -> dict[str, Any]:

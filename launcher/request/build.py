@@ -7,28 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from launcher.errors import SpecPath
-from launcher.request.aws_model import REQUEST, shapes, typed
 from launcher.request.image_uris import ImageError, resolve_image
-from launcher.request.origin import Origin, member_of
-from launcher.request.view import ALGORITHM, groups_of, s3_source
-from launcher.spec.job import JobSpec
+from launcher.request.origin import Origin
+from launcher.request.view import groups_of, s3_source
+from launcher.spec.aws_model import REQUEST, shapes, typed
+from launcher.spec.job import Image, JobSpec
 from launcher.spec.model import as_request
-from launcher.spec.sections import Image, ResourceConfig
+from launcher.spec.structures import members
 from sagemaker_channels import contract
-
-# Keys without a member of their own.
-_OURS = (
-    "bucket_owners",
-    "max_cost",
-    "base_name",
-    "training_job_name",
-    "region",
-    "profile",
-    "code",
-    "request",
-    "ignore",
-    "extends",
-)
 
 
 class Built(NamedTuple):
@@ -42,52 +28,46 @@ class Built(NamedTuple):
 
 def build_request(spec: JobSpec, job_name: str) -> Built:
     """Build the request that the spec states, without its code."""
-    request: dict[str, Any] = {"TrainingJobName": str(job_name)}
-    by_base_name = spec.training_job_name is None and spec.base_name is not None
-    keys: dict[SpecPath, SpecPath] = {("TrainingJobName",): ("base_name" if by_base_name else "training_job_name",)}
-    image_error = None
-    left_out = set(_OURS)
-    if spec.serverless_job_config is not None and "training_input_mode" not in spec.model_fields_set:
-        left_out.add("training_input_mode")  # serverless jobs have no AlgorithmSpecification
-    for key, value in spec:
-        if key in left_out or value is None:
-            continue
-        if key == "channels":
-            keys |= _add_channels(request, spec)
-        elif key == "tags":
-            request["Tags"] = [{"Key": name, "Value": text} for name, text in value.items()]
+    request: dict[str, Any] = {}
+    origin, image_error, written = Origin(), None, dict(spec)
+    for key, place in members().items():
+        value = written[key]
+        if key == "training_job_name":
+            value = str(job_name)
+            if spec.training_job_name is None and spec.base_name is not None:
+                origin.written[place] = ("base_name",)
+        elif key == "image" and value is not None:
+            value, image_error = _training_image(spec)
+        elif key == "training_input_mode" and key not in spec.model_fields_set and written["serverless_job_config"]:
+            value = None  # serverless jobs have no AlgorithmSpecification
+        elif key == "channels":
+            value = _entries(spec, origin)
+        elif key == "tags" and value is not None:
+            for at, name in enumerate(value):
+                origin.written["Tags", at, "Key"] = origin.written["Tags", at, "Value"] = (key, name)
+            value = [{"Key": name, "Value": text} for name, text in value.items()]
         elif key == "environment":
-            request.setdefault("Environment", {}).update(value)
-        elif key == "image":
-            image, image_error = _training_image(spec)
-            request.setdefault(ALGORITHM, {})["TrainingImage"] = image
-        else:
-            *above, member = member_of(key)
+            value = {**(value or {}), **_variables(spec, origin)} or value
+        if value is not None:
+            *above, member = place
             level = request
             for name in above:
                 level = level.setdefault(name, {})
             level[member] = as_request(value)
-    if spec.code is not None and (owners := _in_pieces(contract.BUCKET_OWNERS_VARIABLE, spec.bucket_owners)):
-        request.setdefault("Environment", {}).update(owners)
-        keys |= {("Environment", variable): ("bucket_owners",) for variable in owners}
-    overlaid: dict[SpecPath, bool] = {}
-    request = _merged(request, typed(spec.request or {}, REQUEST), (), overlaid)
-    return Built(request, Origin(request, keys, overlaid), image_error)
+    return Built(_merged(request, typed(spec.request or {}, REQUEST), (), origin), origin, image_error)
 
 
-def _merged(
-    request: dict[str, Any], more: dict[str, Any], path: SpecPath, overlaid: dict[SpecPath, bool]
-) -> dict[str, Any]:
-    """Return `request` merged with `more`, where null deletes; note in `overlaid` each place and whether it replaces one."""
+def _merged(request: dict[str, Any], more: dict[str, Any], path: SpecPath, origin: Origin) -> dict[str, Any]:
+    """Return `request` merged with `more`, where null deletes; note in `origin` what it replaces, adds or deletes."""
     result = dict(request)
     for member, value in more.items():
-        merges = isinstance(value, dict) and isinstance(result.get(member), dict)
-        place = (*path, member)
-        overlaid[place] = not merges
+        if isinstance(value, dict) and isinstance(result.get(member), dict):
+            result[member] = _merged(result[member], value, (*path, member), origin)
+            continue
+        origin.overlay((*path, member))
+        result[member] = value
         if value is None:
-            result.pop(member, None)
-        else:
-            result[member] = _merged(result[member], value, place, overlaid) if merges else value
+            del result[member]
     return result
 
 
@@ -132,9 +112,9 @@ def _training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
     if spec.region is None:
         reason = "each region has its own registry of AWS's images"
         return "", ImageError("region", f"is missing; {reason}, so write one, such as region: eu-west-1")
-    resources = spec.resource_config or ResourceConfig()
-    choices: list[Any] = [resources, *(resources.instance_groups or ()), *(resources.instance_preferences or ())]
-    instance_type = next((each.instance_type for each in choices if each.instance_type is not None), None)
+    resources = _resources(spec)
+    machines = [resources, *resources.get("InstanceGroups", ()), *resources.get("InstancePreferences", ())]
+    instance_type = next((each["InstanceType"] for each in machines if "InstanceType" in each), None)
     wanted = {key: str(value) for key, value in spec.image if value is not None}
     try:
         return resolve_image(wanted, region=spec.region, instance_type=instance_type), None
@@ -142,23 +122,42 @@ def _training_image(spec: JobSpec) -> tuple[str, ImageError | None]:
         return "", error
 
 
-def _add_channels(request: dict[str, Any], spec: JobSpec) -> dict[SpecPath, SpecPath]:
-    """Add the channels, and return the keys of the variables that stand for some of them."""
+def _resources(spec: JobSpec) -> dict[str, Any]:
+    return dict(as_request(dict(spec)["resource_config"]) or {})
+
+
+def _entries(spec: JobSpec, origin: Origin) -> list[dict[str, Any]] | None:
+    """Return the entries of the channels that SageMaker delivers; None if there are none."""
+    entries: list[dict[str, Any]] = []
+    for name, channel in spec.all_channels.items():
+        entry = channel.input_data_config(name, spec.training_input_mode)
+        if entry is not None:
+            at: SpecPath = ("InputDataConfig", len(entries))
+            data = (*at, "DataSource")
+            for place in (at, (*at, "ChannelName"), data, *((*data, source) for source in entry["DataSource"])):
+                origin.written[place] = ("channels", name)
+            entries.append(entry)
+    return entries or None
+
+
+def _variables(spec: JobSpec, origin: Origin) -> dict[str, str]:
+    """Return the variables that tell the container what SageMaker's config files lack."""
     channels = spec.all_channels
-    entries = [channel.input_data_config(name, spec.training_input_mode) for name, channel in channels.items()]
-    sent = [entry for entry in entries if entry is not None]
-    if sent:
-        request["InputDataConfig"] = sent
-    resources = spec.resource_config or ResourceConfig()
-    groups = {each.instance_group_name for each in resources.instance_groups or ()}
-    some_groups = {each["ChannelName"]: names for each in sent if (names := groups_of(each)) and set(names) != groups}
+    entries = [each for name in channels if (each := channels[name].input_data_config(name, spec.training_input_mode))]
+    groups = {each.get("InstanceGroupName") for each in _resources(spec).get("InstanceGroups", ())}
+    some_groups = {
+        each["ChannelName"]: names for each in entries if (names := groups_of(each)) and set(names) != groups
+    }
     variables = {}
     if some_groups and spec.code is not None:
         variables[contract.CHANNEL_GROUPS_VARIABLE] = json.dumps(some_groups)
     if spec.code is not None or contract.CODE_CHANNEL in channels:  # an imported request may have the code channel
-        variables |= channel_variables(sent)
-    connectors = connector_variables(spec)
-    variables |= {variable: json.dumps(channels[name].connector(name)) for variable, name in connectors.items()}
-    if variables:
-        request.setdefault("Environment", {}).update(variables)
-    return {("Environment", variable): ("channels", name, "s3_uri") for variable, name in connectors.items()}
+        variables |= channel_variables(entries)
+    for variable, name in connector_variables(spec).items():
+        variables[variable] = json.dumps(channels[name].connector(name))
+        origin.written["Environment", variable] = ("channels", name, "s3_uri")
+    if spec.code is not None:
+        owners = _in_pieces(contract.BUCKET_OWNERS_VARIABLE, spec.bucket_owners)
+        origin.written.update({("Environment", variable): ("bucket_owners",) for variable in owners})
+        variables |= owners
+    return variables

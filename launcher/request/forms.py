@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from launcher.errors import InputError, SpecPath, dotted
-from launcher.request.aws_model import REQUEST, shapes, typed
+from launcher.spec.aws_model import READ_ONLY, REQUEST, shapes, typed
 
-_READ_ONLY = {"ResourceConfig": ("SelectedInstanceType", "SelectedInstanceCount")}
 _DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only a response has these
 # Members for the tool that sends the request: Airflow's uploads, a Kubernetes operator's endpoint.
 _OF_TOOLS = ("S3Operations", "sageMakerEndpoint")
@@ -167,12 +166,12 @@ def _without_response_members(data: Mapping[str, Any]) -> dict[str, Any]:
     request = {key: value for key, value in _without_nulls(data).items() if key in known or not response}
     if not response:
         return request
-    for member, read_only in _READ_ONLY.items():
-        if isinstance(request.get(member), dict):
-            request[member] = {key: value for key, value in request[member].items() if key not in read_only}
     resources = request.get("ResourceConfig")
-    if isinstance(resources, dict) and "InstanceGroups" in resources and resources.get("InstanceCount") == 0:
-        del resources["InstanceCount"]  # a response has this although the groups have counts of their own
+    if isinstance(resources, dict):
+        for member in READ_ONLY:
+            resources.pop(member, None)
+        if "InstanceGroups" in resources and resources.get("InstanceCount") == 0:
+            del resources["InstanceCount"]  # a response has this although the groups have counts of their own
     if isinstance(request.get("Tags"), dict):  # an event's
         request["Tags"] = _tags(request["Tags"])
     return {key: value for key, value in request.items() if value not in ({}, []) or key not in ("VpcConfig", "Tags")}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import did_you_mean
-from launcher.request.aws_model import shown
+from launcher.spec.aws_model import shown
 
 WANTED = ("framework", "algorithm", "version", "py_version", "base_framework_version")  # the keys of `wanted`
 

@@ -1,108 +1,63 @@
-"""Where a member of the request is written in its spec: under a key, or under `request:`, which replaces what keys say.
-
-Three names of one thing: a `member` is its place in the request (`("InputDataConfig", 0, "InputMode")`), a `key` is where the
-spec's own keys say it (`("channels", "train", "input_mode")`), and its place is where this spec says it
-(`("request", "InputDataConfig", 0, "InputMode")`, if that is so).
-"""
+"""Where each member of a request is written in its spec: under a key, or under `request:`, which replaces what keys say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field
 
 from launcher.errors import SpecPath
-from launcher.request.view import ALGORITHM
-from launcher.spec.channels import KINDS
-from launcher.spec.channels.base import BaseChannel
 from launcher.spec.model import aws_name, spec_name
+from launcher.spec.structures import members
 
-# Keys whose member is not at the top of the request, or has a name of its own.
-_MEMBERS: dict[str, tuple[str, ...]] = {
-    "image": (ALGORITHM, "TrainingImage"),
-    "algorithm_name": (ALGORITHM, "AlgorithmName"),
-    "training_input_mode": (ALGORITHM, "TrainingInputMode"),
-    "container_entrypoint": (ALGORITHM, "ContainerEntrypoint"),
-    "container_arguments": (ALGORITHM, "ContainerArguments"),
-    "metric_definitions": (ALGORITHM, "MetricDefinitions"),
-    "enable_sage_maker_metrics_time_series": (ALGORITHM, "EnableSageMakerMetricsTimeSeries"),
-    "training_image_config": (ALGORITHM, "TrainingImageConfig"),
-    "hyperparameters": ("HyperParameters",),
-    "channels": ("InputDataConfig",),
-    "tags": ("Tags",),
-    "environment": ("Environment",),
-}
-_KEYS: dict[SpecPath, SpecPath] = {member: (key,) for key, member in _MEMBERS.items()}
-_LISTS = {"channels": "ChannelName", "tags": "Key"}  # keys whose member is a list -> the name of its items
-_VERBATIM = ("hyperparameters", "environment")  # the names below these are the user's own
-_LEFT_OUT = {"DataSource", *(kind.MEMBER for kind in KINDS.values())}  # members of an entry that no key names
+_VERBATIM = ("request", "hyperparameters", "environment")  # the names below these are AWS's or the user's own
 
 
-def member_of(key: str) -> tuple[str, ...]:
-    """Return the member of one of a spec's top-level keys."""
-    return _MEMBERS.get(key, (aws_name(key),))
+def _of_keys() -> dict[SpecPath, SpecPath]:
+    return {place: (key,) for key, place in members().items()}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Origin:
-    """The way between the members of one request and the places of its spec. Made by `build_request`."""
+    """The places of a spec that a request was made from. `build_request` makes it."""
 
-    request: Mapping[str, Any]
-    keys: dict[SpecPath, SpecPath]
-    """Members that were made from a key of another name."""
-    overlaid: dict[SpecPath, bool]
-    """Members under `request:` -> whether they replace what keys say, rather than being merged with it."""
+    written: dict[SpecPath, SpecPath] = field(default_factory=_of_keys)
+    """Members of the request, each with its place in the spec. What is below a member is below its place, by its key."""
 
-    def place(self, member: SpecPath) -> SpecPath:
-        """Return where a member is written, or would be if it is missing."""
-        replaced = any(self.overlaid.get(member[:end]) for end in range(1, len(member) + 1))
-        return ("request", *member) if replaced or member in self.overlaid else self.key(member)
+    def place(self, path: SpecPath) -> SpecPath:
+        """Return where a member is written, or would be if it is missing; for a key of the spec, itself or what replaces it."""
+        if is_of_spec(path):
+            places = map(self.place, self.set_by(path))
+            return next((place for place in places if place[0] == "request"), path)
+        end = next((end for end in range(len(path), 0, -1) if path[:end] in self.written), 0)
+        known, rest = self.written.get(path[:end], ()), path[end:]
+        if known[:1] in (("channels",), ("tags",)) and rest[:1] and isinstance(rest[0], int):
+            return known  # an item without a name
+        verbatim = known and known[0] in _VERBATIM
+        return (*known, *(part if verbatim or isinstance(part, int) else spec_name(part) for part in rest))
 
-    def place_of_key(self, key: SpecPath) -> SpecPath:
-        """Return where the spec sets a key's member: at the key, or under `request:`."""
-        place = self.place(self.member(key)) if key and self.overlaid else key
-        return place if place[:1] == ("request",) else key
+    def set_by(self, place: SpecPath) -> list[SpecPath]:
+        """Return the members that a place of the spec sets, whether the request has them or not."""
+        key = str(place[0])
+        for end in range(len(place), 0, -1):
+            found = [member for member, written in self.written.items() if written == place[:end]]
+            if end == 1 and not found and key in members():
+                found = [members()[key]]  # which `request:` sets instead
+            if found:
+                is_item = end == 1 and key in ("channels", "tags")  # one without a member, since it is wrong or missing
+                rest = place[end:] if key in _VERBATIM else () if is_item else tuple(map(_member, place[end:]))
+                return [(*member, *rest) for member in found]
+        return [tuple(map(_member, place))]
 
-    def key(self, member: SpecPath) -> SpecPath:
-        """Return the spec key that sets a request member, even if the spec sets it under `request:`."""
-        end = next((end for end in range(len(member), 0, -1) if member[:end] in self._keys), 0)
-        known, rest = self._keys.get(member[:end], ()), member[end:]
-        if known[:1] == ("tags",) or known == ("channels",) or rest == ("ChannelName",):
-            return known
-        if known and known[0] in _VERBATIM:
-            return (*known, *rest)
-        names = (spec_name(part) if isinstance(part, str) else part for part in rest if part not in _LEFT_OUT)
-        return (*known, *names)
+    def overlay(self, member: SpecPath) -> None:
+        """Note that `request:` sets or deletes a member, and with it what is below."""
+        for below in [each for each in self.written if each[: len(member)] == member]:
+            del self.written[below]
+        self.written[member] = ("request", *member)
 
-    def member(self, key: SpecPath) -> SpecPath:
-        """Return the path of the request member that a spec key sets, even if the request lacks it."""
-        first, *rest = key
-        if first == "request":
-            return tuple(rest)
-        names = rest if first in _VERBATIM else [aws_name(part) if isinstance(part, str) else part for part in rest]
-        if first not in _LISTS or not rest:
-            return (*member_of(str(first)), *names)
-        item = next((member for member, named in self._items.items() if named == key[:2]), None)
-        if item is None:
-            return member_of(first)
-        if first == "tags" or len(rest) < 2:
-            return item
-        kind = next((kind for kind in KINDS.values() if kind.MEMBER and rest[1] in kind.model_fields), BaseChannel)
-        return (*item, *kind.place(str(rest[1])), *names[2:])
 
-    @cached_property
-    def _items(self) -> dict[SpecPath, SpecPath]:
-        """The key of each channel and tag by its member."""
-        found: dict[SpecPath, SpecPath] = {}
-        for key, name in _LISTS.items():
-            (member,) = member_of(key)
-            items = self.request.get(member)
-            for index, item in enumerate(items if isinstance(items, list) else ()):
-                if isinstance(item, dict) and isinstance(item.get(name), str):
-                    found[member, index] = (key, item[name])
-        return found
+def is_of_spec(path: SpecPath) -> bool:
+    """Return whether a path is a place of the spec; a member of the request begins with a capital."""
+    return bool(path) and str(path[0])[:1].islower()
 
-    @cached_property
-    def _keys(self) -> dict[SpecPath, SpecPath]:
-        return {**_KEYS, **self.keys, **self._items}
+
+def _member(part: str | int) -> str | int:
+    return part if isinstance(part, int) else aws_name(part)

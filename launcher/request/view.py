@@ -14,14 +14,15 @@ from typing import Any, NamedTuple, cast
 from launcher.errors import SpecPath
 from launcher.request.image_uris import built_in_algorithm
 from launcher.request.instance_types import InstanceType, instance_type
+from launcher.spec.aws_model import ALGORITHM, shapes
 from launcher.spec.job import JobSpec
-from launcher.spec.model import spec_name
+from launcher.spec.model import aws_name
 from sagemaker_channels import contract
 
 # Where a training script is named: with any of these a built-in algorithm's image runs the script instead.
 _SCRIPT_NAMES = ("sagemaker_program", "SAGEMAKER_PROGRAM")
 
-ALGORITHM = "AlgorithmSpecification"  # its members are top-level keys of a spec
+IMAGE: SpecPath = (ALGORITHM, "TrainingImage")
 _MANY_CHANNELS = 200  # AWS takes 20
 
 
@@ -69,15 +70,17 @@ class Entry(NamedTuple):
     request: Mapping[str, Any]
     job: Mapping[str, Any]
     """The AlgorithmSpecification, whose mode counts for channels that name none."""
+    whole: SpecPath
+    """Its place in the request."""
 
-    def path(self, key: str) -> SpecPath:
-        """Return the place of one of this channel's keys in the spec."""
-        return ("channels", self.name, key)
-
-    @property
-    def whole(self) -> SpecPath:
-        """The place of this channel in the spec."""
-        return ("channels", self.name)
+    def path(self, member: str) -> SpecPath:
+        """Return the place of one of its members, or of its data source's, whether it is there or not."""
+        member = aws_name(member)
+        sources = self.request.get("DataSource", {})
+        source: str | None = next((each for each in sources if member in sources[each]), next(iter(sources), None))
+        if source is None or member in shapes()["Channel"]["members"]:
+            return (*self.whole, member)
+        return (*self.whole, "DataSource", source, member)
 
     def get(self, member: str) -> Any:
         """Return a member of the entry itself or of its data source; None if it is missing."""
@@ -126,7 +129,7 @@ class Draft:
         return value
 
     def each(self, *members: str) -> Iterator[tuple[SpecPath, Any]]:
-        """Yield the values of members, each with its place in the spec.
+        """Yield the values of members, each with its path in the request.
 
         Paths such as `VpcConfig.Subnets` lead through every item of the lists on their way.
         """
@@ -140,8 +143,8 @@ class Draft:
         A file of 1 MB can have ten thousand, and to check each would take seconds.
         """
         job = self.get("AlgorithmSpecification") or {}
-        entries = self.request.get("InputDataConfig", ())[:_MANY_CHANNELS]
-        return [Entry(entry.get("ChannelName", ""), entry, job) for entry in entries]
+        entries = enumerate(self.request.get("InputDataConfig", ())[:_MANY_CHANNELS])
+        return [Entry(entry.get("ChannelName", ""), entry, job, ("InputDataConfig", at)) for at, entry in entries]
 
     def entry(self, name: str) -> Entry | None:
         """Return the channel of a name."""
@@ -171,7 +174,7 @@ class Draft:
 
     @cached_property
     def instance_types(self) -> Sequence[tuple[SpecPath, InstanceType]]:
-        """Every instance type that the job runs on or may run on, with its place in the spec."""
+        """Every instance type that the job runs on or may run on, with its path in the request."""
         places = ("InstanceType", "InstanceGroups.InstanceType", "InstancePreferences.InstanceType")
         found = self.each(*(f"ResourceConfig.{place}" for place in places))
         return [(path, instance_type(name)) for path, name in found if name]
@@ -204,8 +207,7 @@ def _values(value: Any, members: list[str], path: SpecPath) -> Iterator[tuple[Sp
         for index, item in enumerate(value):
             yield from _values(item, members, (*path, index))
     elif members and isinstance(value, Mapping):
-        key = () if members[0] == ALGORITHM else (spec_name(members[0]),)
-        yield from _values(value.get(members[0]), members[1:], (*path, *key))
+        yield from _values(value.get(members[0]), members[1:], (*path, members[0]))
     elif not members and value is not None:
         yield path, value
 

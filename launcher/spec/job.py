@@ -1,29 +1,46 @@
 """The spec of a training job, as a user writes it.
 
-This module defines keys and types only. AWS's required members, enums, patterns and bounds come from botocore's service
-model (`aws_model`), and rules across keys are in `checks`. So no field is required here, and an incomplete spec can be
-checked for all its other problems.
+This module defines keys and types only, and of these only what is ours: all other keys are AWS's members (`structures`). Required
+members, enums, patterns and bounds come from botocore's service model, too (`aws_model`), and rules across keys are in `checks`. So
+no field is required here, and an incomplete spec can be checked for all its other problems.
 """
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Discriminator, PrivateAttr, Tag
+from pydantic import Discriminator, PrivateAttr, Tag, create_model
 
 from launcher.errors import Location, SpecPath
-from launcher.spec import sections
+from launcher.spec.aws_model import ALGORITHM, REQUEST
 from launcher.spec.channels import Channel
-from launcher.spec.model import Section
-from launcher.spec.values import AccountId, Boolean, Dollars, Setting, Text
+from launcher.spec.model import Section, spec_name
+from launcher.spec.structures import fields, members
+from launcher.spec.values import AccountId, Dollars, Setting, Text
 from launcher.spec.variables import Variables
 
+
+class Image(Section):
+    """One of AWS's own images, looked up by framework or algorithm and versions."""
+
+    framework: Text | None = None
+    """The framework: pytorch, tensorflow, huggingface, sklearn, xgboost, ..."""
+    algorithm: Text | None = None
+    """A built-in algorithm, in place of `framework`: image-classification, linear-learner, ..."""
+    version: Text | None = None
+    """The version of the framework or algorithm, such as '2.13'."""
+    py_version: Text | None = None
+    """The version of Python, such as py312; by default the newest that the framework's version has."""
+    base_framework_version: Text | None = None
+    """For huggingface, the framework that it is built on, such as pytorch2.9.0."""
+
+
 if TYPE_CHECKING:
-    ImageOrUri = sections.Image | str
+    ImageOrUri = Image | str
 else:
     ImageOrUri = Annotated[
-        Annotated[sections.Image, Tag("image")] | Annotated[Text, Tag("uri")],
-        Discriminator(lambda value: "image" if isinstance(value, dict | sections.Image) else "uri"),
+        Annotated[Image, Tag("image")] | Annotated[Text, Tag("uri")],
+        Discriminator(lambda value: "image" if isinstance(value, dict | Image) else "uri"),
     ]
 
 
@@ -52,8 +69,8 @@ class Code(Section):
     """The S3 folder that the code is uploaded to; by default `<s3_output_path>/code`."""
 
 
-class JobSpec(Section):
-    """One training job, as written."""
+class OwnKeys(Section):
+    """The keys of a spec that are more than the member of their name, or have none."""
 
     training_job_name: Text | None = None
     """The job's name, used as it is; it can be used once per account and region."""
@@ -61,10 +78,6 @@ class JobSpec(Section):
     """The beginning of the job's name; the time and a few random characters are added."""
     image: ImageOrUri | None = None
     """The container image: its URI, or `{framework: pytorch, version: ...}` for AWS's own, which needs `region`."""
-    algorithm_name: Text | None = None
-    """The name or ARN of an algorithm resource or Marketplace algorithm, in place of `image`."""
-    role_arn: Text | None = None
-    """The IAM role that SageMaker and the training script use."""
     region: Text | None = None
     """The AWS region; by default that of the AWS configuration. A dry run needs it only to look up an image."""
     profile: Text | None = None
@@ -72,38 +85,10 @@ class JobSpec(Section):
     code: Code | None = None
     training_input_mode: Text | None = "File"
     """The input mode of channels without `input_mode`."""
-    container_entrypoint: tuple[Text, ...] | None = None
-    """The program to run in place of the image's entrypoint; not together with `code`."""
-    container_arguments: tuple[Text, ...] | None = None
-    """The arguments of the container's entrypoint; not together with `code`."""
     hyperparameters: dict[Text, Setting] | None = None
     """Settings of the training, passed to the script as arguments; numbers are sent as written."""
     environment: dict[Text, Setting] | None = None
     """Environment variables of the container."""
-    resource_config: sections.ResourceConfig | None = None
-    stopping_condition: sections.StoppingCondition | None = None
-    output_data_config: sections.OutputDataConfig | None = None
-    checkpoint_config: sections.CheckpointConfig | None = None
-    vpc_config: sections.VpcConfig | None = None
-    metric_definitions: tuple[sections.MetricDefinition, ...] | None = None
-    enable_sage_maker_metrics_time_series: Boolean | None = None
-    enable_network_isolation: Boolean | None = None
-    enable_inter_container_traffic_encryption: Boolean | None = None
-    enable_managed_spot_training: Boolean | None = None
-    retry_strategy: sections.RetryStrategy | None = None
-    training_image_config: sections.TrainingImageConfig | None = None
-    debug_hook_config: sections.DebugHookConfig | None = None
-    debug_rule_configurations: tuple[sections.RuleConfiguration, ...] | None = None
-    tensor_board_output_config: sections.TensorBoardOutputConfig | None = None
-    profiler_config: sections.ProfilerConfig | None = None
-    profiler_rule_configurations: tuple[sections.RuleConfiguration, ...] | None = None
-    experiment_config: sections.ExperimentConfig | None = None
-    remote_debug_config: sections.RemoteDebugConfig | None = None
-    infra_check_config: sections.InfraCheckConfig | None = None
-    session_chaining_config: sections.SessionChainingConfig | None = None
-    serverless_job_config: sections.ServerlessJobConfig | None = None
-    mlflow_config: sections.MlflowConfig | None = None
-    model_package_config: sections.ModelPackageConfig | None = None
     tags: dict[Text, Setting] | None = None
     channels: dict[Text, Channel] | None = None
     request: dict[Text, Any] | None = None
@@ -143,3 +128,11 @@ class JobSpec(Section):
     def all_channels(self) -> Mapping[str, Channel]:
         """The channels by name, in the file's order."""
         return self.channels or {}
+
+
+if TYPE_CHECKING:
+    JobSpec = OwnKeys
+else:
+    _OF_AWS = fields(REQUEST) | fields(ALGORITHM)
+    _KEYS = {key: _OF_AWS[spec_name(place[-1])] for key, place in members().items() if key not in OwnKeys.model_fields}
+    JobSpec = create_model("JobSpec", __base__=OwnKeys, __doc__="One training job, as written.", **_KEYS)

@@ -184,10 +184,10 @@ class _Leaf:
 Text = Annotated[str, _Leaf(_text, core_schema.str_schema(), {"type": ["string", "number", "boolean"]})]
 Integer = Annotated[int, _Leaf(_integer, core_schema.int_schema(), {"type": "integer"})]
 Boolean = Annotated[bool, _Leaf(_boolean, core_schema.bool_schema(), {"type": "boolean"})]
-_DURATIONS = {"type": ["integer", "string"], "pattern": f"^{DURATION}$"}
-Seconds = Annotated[int, _Leaf(_seconds, core_schema.int_schema(), _DURATIONS)]
-_SIZES = {"type": ["integer", "string"], "pattern": f"^{_SIZE}$"}
-Gigabytes = Annotated[int, _Leaf(_gigabytes, core_schema.int_schema(), _SIZES)]
+DURATIONS = {"type": ["integer", "string"], "pattern": f"^{DURATION}$"}
+Seconds = Annotated[int, _Leaf(_seconds, core_schema.int_schema(), DURATIONS)]
+SIZES = {"type": ["integer", "string"], "pattern": f"^{_SIZE}$"}
+Gigabytes = Annotated[int, _Leaf(_gigabytes, core_schema.int_schema(), SIZES)]
 Dollars = Annotated[Decimal, _Leaf(_dollars, core_schema.decimal_schema(), {"type": "number", "minimum": 0})]
 _TWELVE_DIGITS = {"type": ["string", "integer"], "pattern": "^[0-9]{12}$"}
 AccountId = Annotated[str, _Leaf(_account_id, core_schema.str_schema(), _TWELVE_DIGITS)]

@@ -26,8 +26,8 @@ from launcher.commands import COMMANDS
 from launcher.commands.options import EXIT_CODES
 from launcher.cost.table import regions_with
 from launcher.reference.schema import schema
-from launcher.request.aws_model import shapes
 from launcher.request.serialization import as_yaml
+from launcher.spec.aws_model import shapes
 from launcher.spec.channels import KINDS
 from sagemaker_channels.formats import FORMATS
 from sagemaker_channels.tools.ways import REMOVED, WAYS

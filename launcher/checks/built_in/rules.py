@@ -94,7 +94,7 @@ def modes_that_it_reads(draft: Draft) -> Iterator[Mistake]:
         csv_of_lda = draft.built_in == "lda" and entry.content_type == "text/csv"
         if entry.mode == "Pipe" and (facts(draft).file_only or csv_of_lda):
             what = "reads CSV only" if csv_of_lda else "reads only"
-            yield entry.path("input_mode"), f"is Pipe, but {draft.built_in} {what} in File mode; write File"
+            yield entry.path("InputMode"), f"is Pipe, but {draft.built_in} {what} in File mode; write File"
 
 
 @warning("built-in-fast-file")
@@ -103,7 +103,7 @@ def fast_file_that_it_may_not_read(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries if facts(draft).file_only or draft.built_in == "xgboost" else ():
         if entry.mode == "FastFile":
             message = f"is FastFile, which {draft.built_in} is not documented to support; write File to be safe"
-            yield entry.path("input_mode"), message
+            yield entry.path("InputMode"), message
 
 
 @error("built-in-distribution")
@@ -113,7 +113,7 @@ def distribution_that_it_needs(draft: Draft) -> Iterator[Mistake]:
         for entry in filter(None, map(draft.entry, names)):
             if not entry.is_file_system and entry.is_sharded != (wanted == "ShardedByS3Key"):
                 message = f"must be {wanted} in channel {entry.name} of {draft.built_in}; write {wanted}"
-                yield entry.path("s3_data_distribution_type"), message
+                yield entry.path("S3DataDistributionType"), message
 
 
 @error("built-in-content-type")
@@ -125,7 +125,7 @@ def content_type_is_a_mime_type(draft: Draft) -> Iterator[Mistake]:
         if short and "/" not in short and draft.built_in not in ("xgboost", "forecasting-deepar"):
             better = names.get(short, "text/csv or application/x-recordio-protobuf")
             message = f"{short!r} is not a MIME type, which {draft.built_in} needs; write {better}"
-            yield entry.path("content_type"), message
+            yield entry.path("ContentType"), message
 
 
 @warning("built-in-csv-not-said")
@@ -134,7 +134,7 @@ def csv_has_a_content_type(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries if "text/csv" in facts(draft).content_types else ():
         uri = entry.get("S3Uri") or ""
         if not entry.content_type and uri.lower().endswith(".csv"):
-            yield entry.path("content_type"), f"is missing, and {uri!r} is not read as CSV without it; write text/csv"
+            yield entry.path("ContentType"), f"is missing, and {uri!r} is not read as CSV without it; write text/csv"
 
 
 @warning("built-in-label-size")
@@ -143,7 +143,7 @@ def csv_without_labels(draft: Draft) -> Iterator[Mistake]:
     entry = draft.entry("train") if facts(draft).unlabelled else None
     if entry and entry.content_type == "text/csv" and "label_size" not in entry.get("ContentType"):
         message = f"makes {draft.built_in} treat the first column as a label; write text/csv;label_size=0"
-        yield entry.path("content_type"), message
+        yield entry.path("ContentType"), message
 
 
 _IMAGE_TYPES = ("application/x-image", "image/png", "image/jpeg")
@@ -178,7 +178,7 @@ def images_need_lists(draft: Draft) -> Iterator[Mistake]:
         if entry.content_type not in _IMAGE_TYPES:
             what = f"is {entry.content_type!r}" if entry.content_type else "is missing"
             message = f"{what}, but {draft.built_in} recognises images by it; write application/x-image"
-            yield entry.path("content_type"), message
+            yield entry.path("ContentType"), message
 
 
 @error("built-in-recordio-pipe")
@@ -187,7 +187,7 @@ def recordio_pipes_are_replicated(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries if draft.built_in == "image-classification" else ():
         if entry.mode == "Pipe" and _is_recordio(entry) and entry.is_sharded and not is_augmented(entry):
             message = f"must be FullyReplicated for RecordIO in Pipe mode of {draft.built_in}; write FullyReplicated"
-            yield entry.path("s3_data_distribution_type"), message
+            yield entry.path("S3DataDistributionType"), message
 
 
 @error("built-in-augmented-manifest")
@@ -198,10 +198,10 @@ def augmented_images_are_wrapped(draft: Draft) -> Iterator[Mistake]:
             continue
         if entry.get("RecordWrapperType") != "RecordIO":
             message = f"must be RecordIO, since {draft.built_in} reads augmented manifests as records; write RecordIO"
-            yield entry.path("record_wrapper_type"), message
+            yield entry.path("RecordWrapperType"), message
         names = entry.get("AttributeNames") or ("-ref",)
         if not names[0].endswith("-ref") and any(name.endswith("-ref") for name in names):
-            yield entry.path("attribute_names"), "must name the image before its label, such as [source-ref, class]"
+            yield entry.path("AttributeNames"), "must name the image before its label, such as [source-ref, class]"
 
 
 def _is_recordio(entry: Entry) -> bool:
@@ -215,7 +215,7 @@ def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     several = draft.built_in == "xgboost" and str(given.get("objective")).startswith("multi:")
     needed = (*facts(draft).hyperparameters, *(["num_class"] if several else []))
     for name in [name for name in needed if name not in given]:
-        yield ("hyperparameters", name), f"is missing, and {draft.built_in} requires it; add it"
+        yield ("HyperParameters", name), f"is missing, and {draft.built_in} requires it; add it"
 
 
 @warning("built-in-hyperparameter-quotes")
@@ -225,7 +225,7 @@ def hyperparameters_are_plain(draft: Draft) -> Iterator[Mistake]:
         for name, value in draft.request.get("HyperParameters", {}).items():
             if len(value) >= 2 and value[0] == value[-1] == '"':
                 message = f"has quotes inside, which {draft.built_in} does not remove; delete them"
-                yield ("hyperparameters", name), message
+                yield ("HyperParameters", name), message
 
 
 @warning("built-in-metrics")
@@ -233,7 +233,10 @@ def metrics_are_its_own(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm has its own metrics, which a job cannot redefine."""
     algorithm = built_in_algorithm(draft.image)
     if algorithm and draft.get("AlgorithmSpecification.MetricDefinitions"):
-        yield ("metric_definitions",), f"are refused for {algorithm}, which has its own; delete them"
+        yield (
+            ("AlgorithmSpecification", "MetricDefinitions"),
+            f"are refused for {algorithm}, which has its own; delete them",
+        )
 
 
 @error("built-in-instance-type")
@@ -254,7 +257,7 @@ def instances_that_it_takes(draft: Draft) -> Iterator[Mistake]:
     """Some built-in algorithms train on one instance only: LDA, Object2Vec, semantic segmentation and seq2seq."""
     count = draft.instance_count or 0
     if facts(draft).one_instance and count > 1:
-        yield ("resource_config", "instance_count"), f"is {count}, but {draft.built_in} trains on one instance; write 1"
+        yield ("ResourceConfig", "InstanceCount"), f"is {count}, but {draft.built_in} trains on one instance; write 1"
 
 
 @error("built-in-spot-wait")
@@ -263,7 +266,7 @@ def spot_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     known, wait = facts(draft), draft.get("StoppingCondition.MaxWaitTimeInSeconds") or 0
     if known.needs and not known.keeps_checkpoints and draft.is_spot and wait > _HOUR:
         what = f"is {wait}, but AWS allows {_HOUR} on spot for {draft.built_in}, which keeps no checkpoints"
-        yield ("stopping_condition", "max_wait_time_in_seconds"), f"{what}; write {_HOUR}"
+        yield ("StoppingCondition", "MaxWaitTimeInSeconds"), f"{what}; write {_HOUR}"
 
 
 @warning("marketplace-spot-wait")
@@ -272,4 +275,4 @@ def marketplace_wait_within_an_hour(draft: Draft) -> Iterator[Mistake]:
     wait = draft.get("StoppingCondition.MaxWaitTimeInSeconds") or 0
     if is_of_marketplace(draft) and draft.is_spot and wait > _HOUR:
         what = f"is {wait}, but AWS allows algorithms of AWS Marketplace without checkpoints {_HOUR}"
-        yield ("stopping_condition", "max_wait_time_in_seconds"), f"{what}; write {_HOUR} if it keeps none"
+        yield ("StoppingCondition", "MaxWaitTimeInSeconds"), f"{what}; write {_HOUR} if it keeps none"

@@ -68,7 +68,7 @@ def content_type_is_known(draft: Draft) -> Iterator[Mistake]:
 
 def _content_types(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
     for entry in draft.entries:
-        yield entry.path("content_type"), entry.content_type
+        yield entry.path("ContentType"), entry.content_type
     for name, channel in draft.spec.all_channels.items():
         if channel.connector(name) is not None:
             yield ("channels", name, "content_type"), media_type(channel.content_type)

@@ -27,8 +27,7 @@ def at_most_20(draft: Draft) -> Iterator[Mistake]:
 @error("channel-names-differ")
 def names_differ(draft: Draft) -> Iterator[Mistake]:
     """Each channel becomes one directory, so no two may have the same name."""
-    names = ((("request", "InputDataConfig", at, "ChannelName"), each.name) for at, each in enumerate(draft.entries))
-    for path, name in repeated((path, name) for path, name in names if name):
+    for path, name in repeated((entry.path("ChannelName"), entry.name) for entry in draft.entries if entry.name):
         yield path, f"{name!r} is the name of an earlier channel, too; rename one"
 
 
@@ -40,7 +39,7 @@ def one_source(draft: Draft) -> Iterator[Mistake]:
         if sources is not None and not sources:
             yield entry.whole, "has no source; write s3_uri, or file_system_id, or dataset_arn"
         elif sources is not None and len(sources) > 1:
-            yield entry.path("data_source"), f"has {' and '.join(sources)}, but a channel has one source; keep one"
+            yield entry.path("DataSource"), f"has {' and '.join(sources)}, but a channel has one source; keep one"
 
 
 @error("channel-name-is-path")
@@ -78,7 +77,7 @@ def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
     """ShardedByS3Key gives each host a shard of the objects; a single host gets all of them."""
     for entry in draft.entries:
         if entry.is_sharded and draft.hosts_of(entry) == 1 and draft.built_in != "randomcutforest":
-            yield entry.path("s3_data_distribution_type"), "'ShardedByS3Key' has no effect on one instance; delete it"
+            yield entry.path("S3DataDistributionType"), "'ShardedByS3Key' has no effect on one instance; delete it"
 
 
 @error("channel-instance-groups")
@@ -92,7 +91,7 @@ def all_or_no_instance_groups(draft: Draft) -> Iterator[Mistake]:
             yield entry.whole, "names no instance groups, but other channels do; add instance_group_names"
         for name in names or ():
             if name not in groups:
-                yield entry.path("instance_group_names"), f"{name!r} is not in resource_config.instance_groups; add it"
+                yield entry.path("InstanceGroupNames"), f"{name!r} is not in resource_config.instance_groups; add it"
 
 
 @error("connector-s3-uri")

@@ -17,7 +17,7 @@ def gzip_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The service unzips only what it streams."""
     for entry in _not_piped(draft, "CompressionType", "Gzip"):
         what = f"'Gzip' works only with input_mode Pipe, not {entry.mode!r}"
-        yield entry.path("compression_type"), f"{what}; delete it, since open_channel unzips by itself, or use Pipe"
+        yield entry.path("CompressionType"), f"{what}; delete it, since open_channel unzips by itself, or use Pipe"
 
 
 @error("channel-recordio-needs-pipe")
@@ -26,7 +26,7 @@ def recordio_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     for entry in _not_piped(draft, "RecordWrapperType", "RecordIO"):
         if entry.get("S3DataType") != "AugmentedManifestFile":  # that needs both the wrapper and Pipe, by its own rule
             message = f"'RecordIO' works only with input_mode Pipe, not {entry.mode!r}; delete it or use Pipe"
-            yield entry.path("record_wrapper_type"), message
+            yield entry.path("RecordWrapperType"), message
 
 
 @error("channel-augmented-manifest-needs-pipe")
@@ -34,7 +34,7 @@ def augmented_manifest_needs_pipe(draft: Draft) -> Iterator[Mistake]:
     """The objects of an augmented manifest can only be streamed."""
     for entry in _not_piped(draft, "S3DataType", "AugmentedManifestFile"):
         message = "'AugmentedManifestFile' works only with input_mode Pipe; write input_mode: Pipe"
-        yield entry.path("s3_data_type"), message
+        yield entry.path("S3DataType"), message
 
 
 @warning("channel-augmented-manifest-records")
@@ -44,7 +44,7 @@ def attributes_need_boundaries(draft: Draft) -> Iterator[Mistake]:
         several = entry.get("S3DataType") == "AugmentedManifestFile" and len(entry.get("AttributeNames") or ()) > 1
         if several and draft.built_in is None and entry.get("RecordWrapperType") != "RecordIO":
             message = "is not RecordIO, and without it nothing marks the end of an attribute's value; write RecordIO"
-            yield entry.path("record_wrapper_type"), message
+            yield entry.path("RecordWrapperType"), message
 
 
 @warning("channel-pipe-order")
@@ -54,7 +54,7 @@ def pipe_order_across_hosts(draft: Draft) -> Iterator[Mistake]:
         several = (draft.hosts_of(entry) or 1) > 1 and draft.built_in is None
         if several and entry.mode == "Pipe" and not entry.is_sharded:
             remedy = "to read each sample on one host only, use s3_data_distribution_type: ShardedByS3Key"
-            yield entry.path("input_mode"), f"streams all the data to every host, maybe in different orders; {remedy}"
+            yield entry.path("InputMode"), f"streams all the data to every host, maybe in different orders; {remedy}"
 
 
 @warning("shuffle-needs-pipe")
@@ -64,7 +64,7 @@ def shuffling_needs_an_order(draft: Draft) -> Iterator[Mistake]:
         copied = entry.mode == "File" and not entry.is_file_system and not entry.is_sharded
         if copied and entry.get("ShuffleConfig"):
             message = "has no effect in File mode; use input_mode: Pipe, or shuffle in the script"
-            yield entry.path("shuffle_config"), message
+            yield entry.path("ShuffleConfig"), message
 
 
 @error("channel-model-by-file")
@@ -73,7 +73,7 @@ def model_is_read_as_files(draft: Draft) -> Iterator[Mistake]:
     for entry in _models(draft):
         if entry.mode == "Pipe" or (entry.mode == "FastFile" and _has_algorithm(draft, entry)):
             message = f"is {entry.mode}, but the model for incremental training needs File mode; write File"
-            yield entry.path("input_mode"), message
+            yield entry.path("InputMode"), message
 
 
 @warning("channel-model-by-fast-file")
@@ -82,7 +82,7 @@ def model_by_fast_file(draft: Draft) -> Iterator[Mistake]:
     for entry in _models(draft):
         if entry.mode == "FastFile" and not _has_algorithm(draft, entry):
             message = "is FastFile, but incremental training needs File mode; write File if you continue a model"
-            yield entry.path("input_mode"), message
+            yield entry.path("InputMode"), message
 
 
 def _models(draft: Draft) -> list[Entry]:

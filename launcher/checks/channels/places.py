@@ -20,10 +20,10 @@ def attribute_names_belong_to_augmented_manifests(draft: Draft) -> Iterator[Mist
     for entry in draft.entries:
         augmented, names = entry.get("S3DataType") == "AugmentedManifestFile", entry.get("AttributeNames")
         if augmented and not names:
-            yield entry.path("attribute_names"), "is missing; name the attributes to send, such as [source-ref, class]"
+            yield entry.path("AttributeNames"), "is missing; name the attributes to send, such as [source-ref, class]"
         elif names and not augmented:
             message = "needs an augmented manifest; write s3_data_type: AugmentedManifestFile, or delete it"
-            yield entry.path("attribute_names"), message
+            yield entry.path("AttributeNames"), message
 
 
 @error("channel-fast-file-needs-prefix")
@@ -32,7 +32,7 @@ def fast_file_needs_prefix(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries:
         if entry.mode == "FastFile" and entry.get("S3DataType") == "ManifestFile":
             message = "'ManifestFile' does not work with input_mode FastFile; use File or Pipe, or a prefix"
-            yield entry.path("s3_data_type"), message
+            yield entry.path("S3DataType"), message
 
 
 @warning("channel-fast-file-folder")
@@ -42,7 +42,7 @@ def fast_file_needs_a_folder(draft: Draft) -> Iterator[Mistake]:
         uri, manifest = _uri(entry), str(entry.get("S3DataType")).endswith("ManifestFile")
         mounted = entry.mode == "FastFile" and not manifest
         if mounted and uri and object_key(uri) and not uri.endswith("/"):
-            yield entry.path("s3_uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
+            yield entry.path("S3Uri"), f"{uri!r} should be a whole folder under FastFile; end it with '/'"
 
 
 @warning("channel-double-slash")
@@ -53,16 +53,16 @@ def files_have_no_empty_folder_names(draft: Draft) -> Iterator[Mistake]:
         if entry.mode in ("File", "FastFile") and uri and "//" in f"/{object_key(uri)}":
             fixed = uri[: len("s3://")] + re.sub("/{2,}", "/", uri[len("s3://") :])
             message = f"{uri!r} has '//' in its key, which {entry.mode} mode cannot provide as a file; write {fixed!r}"
-            yield entry.path("s3_uri"), message
+            yield entry.path("S3Uri"), message
 
 
 @error("channel-directory-bucket-folder")
 def directory_buckets_list_folders(draft: Draft) -> Iterator[Mistake]:
     """A directory bucket (S3 Express One Zone) lists only folders: prefixes that end in `/`."""
-    manifests = [each.path("s3_uri") for each in draft.entries if str(each.get("S3DataType")).endswith("ManifestFile")]
+    manifests = [each.path("S3Uri") for each in draft.entries if str(each.get("S3DataType")).endswith("ManifestFile")]
     for path, uri in uris(draft):
         is_part = bucket(uri).endswith(contract.DIRECTORY_BUCKET) and object_key(uri) and not uri.endswith("/")
-        if is_part and path[0] == "channels" and path not in manifests:
+        if is_part and path[0] in ("InputDataConfig", "channels") and path not in manifests:
             yield path, f"{uri!r} is in a directory bucket, which lists only folders; write {uri + '/'!r}"
 
 
@@ -72,7 +72,7 @@ def manifest_is_an_object(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries:
         uri, is_manifest = _uri(entry), entry.get("S3DataType") in ("ManifestFile", "AugmentedManifestFile")
         if uri and is_manifest and (uri.endswith("/") or not object_key(uri)):
-            yield entry.path("s3_uri"), f"{uri!r} is a folder, but a manifest is one object; write its whole key"
+            yield entry.path("S3Uri"), f"{uri!r} is a folder, but a manifest is one object; write its whole key"
 
 
 @warning("channel-whole-bucket")
@@ -81,7 +81,7 @@ def whole_bucket(draft: Draft) -> Iterator[Mistake]:
     for entry in draft.entries:
         uri = _uri(entry)
         if uri and not object_key(uri) and entry.get("S3DataType") == "S3Prefix":
-            yield entry.path("s3_uri"), f"{uri!r} means the whole bucket; add the folder if that is not meant"
+            yield entry.path("S3Uri"), f"{uri!r} means the whole bucket; add the folder if that is not meant"
 
 
 def _uri(entry: Entry) -> str:
@@ -105,7 +105,7 @@ def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
     """Channels of file systems are always in File mode: the directory itself is mounted, and nothing is copied."""
     for entry in draft.entries:
         if entry.is_file_system and entry.mode not in ("File", None):
-            yield entry.path("input_mode"), f"is {entry.mode!r}, but a file system is always File; delete the key"
+            yield entry.path("InputMode"), f"is {entry.mode!r}, but a file system is always File; delete the key"
 
 
 @error("directory-path-absolute")
@@ -116,7 +116,7 @@ def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
         if path is not None and not path.startswith("/"):
             on_fsx = entry.get("FileSystemType") == "FSxLustre"
             full = f"'/MOUNTNAME/{path}' {_SHOWS_MOUNT_NAME}" if on_fsx else repr(f"/{path}")
-            yield entry.path("directory_path"), f"{path!r} is not a full path; write {full}"
+            yield entry.path("DirectoryPath"), f"{path!r} is not a full path; write {full}"
 
 
 @warning("fsx-mount-name")
@@ -128,10 +128,10 @@ def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
             continue
         if re.match(r"/fsx(/|$)", path):
             remedy = f"on others write their own mount name {_SHOWS_MOUNT_NAME}"
-            yield entry.path("directory_path"), f"{path!r} exists on SCRATCH_1 file systems only; {remedy}"
+            yield entry.path("DirectoryPath"), f"{path!r} exists on SCRATCH_1 file systems only; {remedy}"
         elif not re.match(r"/[a-z0-9]{8}(/|$)", path) or path.split("/")[1] in _WORDS:
             example = f"write '/MOUNTNAME{path.rstrip('/')}' {_SHOWS_MOUNT_NAME}"
-            yield entry.path("directory_path"), f"{path!r} does not begin with the file system's mount name; {example}"
+            yield entry.path("DirectoryPath"), f"{path!r} does not begin with the file system's mount name; {example}"
 
 
 @warning("shuffle-on-file-system")
@@ -139,4 +139,4 @@ def shuffling_needs_objects(draft: Draft) -> Iterator[Mistake]:
     """ShuffleConfig shuffles objects of S3; it has no meaning on a file system."""
     for entry in draft.entries:
         if entry.is_file_system and entry.get("ShuffleConfig") is not None:
-            yield entry.path("shuffle_config"), "has no effect on a file system; delete it"
+            yield entry.path("ShuffleConfig"), "has no effect on a file system; delete it"

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
-from launcher.request.aws_model import shown
 from launcher.request.view import Draft
+from launcher.spec.aws_model import shown
 from sagemaker_channels import contract
 
 _LONGEST = 1024  # characters of S3Uri in the service model, whose own check reports longer ones
@@ -29,7 +29,7 @@ def uris(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
 
     URIs that are longer than the service model allows are skipped.
     """
-    found: list[tuple[SpecPath, str | None]] = [(entry.path("s3_uri"), entry.get("S3Uri")) for entry in draft.entries]
+    found: list[tuple[SpecPath, str | None]] = [(entry.path("S3Uri"), entry.get("S3Uri")) for entry in draft.entries]
     found += draft.each(*_PLACES)
     for channel, settings in draft.spec.all_channels.items():
         uri = (settings.connector(channel) or {}).get(contract.CONNECTOR_S3_URI, "")
@@ -92,14 +92,14 @@ def debugger_knows_no_https(draft: Draft) -> Iterator[Mistake]:
     """The debugger treats the host of an https URI as the bucket."""
     uri = draft.get("DebugHookConfig.S3OutputPath") or ""
     if uri.startswith("https://") and _s3_host(uri):
-        yield ("debug_hook_config", "s3_output_path"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
+        yield ("DebugHookConfig", "S3OutputPath"), f"{uri!r} is not understood by the debugger; write {_plain(uri)}"
 
 
 @warning("s3-uri-https")
 def uri_has_the_scheme_s3(draft: Draft) -> Iterator[Mistake]:
     """A place in S3 is written as s3://bucket/key; the host of an https address may be treated as the bucket's name."""
     for path, uri in uris(draft):
-        if uri.startswith("https://") and _s3_host(uri) and path[0] != "debug_hook_config":
+        if uri.startswith("https://") and _s3_host(uri) and path[0] != "DebugHookConfig":
             yield path, f"{uri!r} may be read as a bucket named {bucket(uri)}; write {_plain(uri)!r}"
 
 
@@ -120,7 +120,7 @@ def uri_is_no_pattern(draft: Draft) -> Iterator[Mistake]:
     for path, uri in uris(draft):
         if uri != uri.strip():
             yield path, f"{uri!r} begins or ends with a space, which would be part of it; delete the space"
-        elif re.search(r"/[^/]*\*", uri) and path[0] == "channels":
+        elif re.search(r"/[^/]*\*", uri) and path[0] in ("InputDataConfig", "channels"):
             folder = uri[: uri.index("*")].rpartition("/")[0]
             what = f"{uri!r} has a '*', which is a plain character in S3, not a pattern"
             yield path, f"{what}; write the folder, {folder + '/'!r}"

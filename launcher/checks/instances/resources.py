@@ -8,7 +8,8 @@ from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.errors import SpecPath
 from launcher.request.instance_types import Storage
 from launcher.request.view import Draft
-from launcher.spec.model import aws_name
+from launcher.spec.aws_model import READ_ONLY
+from launcher.spec.model import spec_name
 
 
 @error("resource-alternatives")
@@ -19,14 +20,15 @@ def machines_given_once(draft: Draft) -> Iterator[Mistake]:
         return
     if resources is None:
         message = "is missing; write {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 50}"
-        yield ("resource_config",), message
+        yield ("ResourceConfig",), message
         return
-    missing = [key for key in ("instance_type", "instance_count") if aws_name(key) not in resources]
+    missing = [member for member in ("InstanceType", "InstanceCount") if member not in resources]
     if draft.groups and len(missing) < 2:
         message = "cannot be used with instance_type or instance_count; delete one or the other"
-        yield ("resource_config", "instance_groups"), message
+        yield ("ResourceConfig", "InstanceGroups"), message
     if not draft.groups and missing:
-        yield ("resource_config", missing[0]), f"is missing; write {' and '.join(missing)}, or instance_groups"
+        keys = " and ".join(map(spec_name, missing))
+        yield ("ResourceConfig", missing[0]), f"is missing; write {keys}, or instance_groups"
 
 
 @error("instance-count-positive")
@@ -51,16 +53,15 @@ def placement_needs_ultra_servers(draft: Draft) -> Iterator[Mistake]:
     others = [found.name for _, found in draft.instance_types if found.is_ultra_server is False]
     if others and draft.get("ResourceConfig.InstancePlacementConfig"):
         message = f"is for UltraServers (ml.p6e-gb200), and {others[0]} is not one; delete it"
-        yield ("resource_config", "instance_placement_config"), message
+        yield ("ResourceConfig", "InstancePlacementConfig"), message
 
 
 @error("read-only-member")
 def read_only_members_are_absent(draft: Draft) -> Iterator[Mistake]:
     """Some members are only returned by DescribeTrainingJob and cannot be requested."""
-    for member in ("SelectedInstanceType", "SelectedInstanceCount"):
+    for member in READ_ONLY:
         if draft.get(f"ResourceConfig.{member}") is not None:
-            place = ("request", "ResourceConfig", member)
-            yield place, "is read-only: AWS returns it but does not accept it; delete it"
+            yield ("ResourceConfig", member), "is read-only: AWS returns it but does not accept it; delete it"
 
 
 @error("instance-preferences-alone")
@@ -69,12 +70,12 @@ def preferences_replace_types(draft: Draft) -> Iterator[Mistake]:
     resources = draft.get("ResourceConfig") or {}
     if not resources.get("InstancePreferences"):
         return
-    for key in ("instance_type", "instance_groups", "instance_placement_config"):
-        if resources.get(aws_name(key)):
-            yield ("resource_config", key), "cannot be used with instance_preferences, which replace it; delete one"
+    for member in ("InstanceType", "InstanceGroups", "InstancePlacementConfig"):
+        if resources.get(member):
+            yield ("ResourceConfig", member), "cannot be used with instance_preferences, which replace it; delete one"
     if draft.is_spot:
         message = "cannot be used with instance_preferences, which use on-demand capacity and training plans; delete it"
-        yield ("enable_managed_spot_training",), message
+        yield ("EnableManagedSpotTraining",), message
 
 
 @error("instance-preferences-count")
@@ -87,12 +88,12 @@ def count_given_in_one_place(draft: Draft) -> Iterator[Mistake]:
     if not preferences:
         return
     if len(without) == len(preferences) and count is None:
-        yield ("resource_config", "instance_count"), "is missing; write it here, or in each of instance_preferences"
+        yield ("ResourceConfig", "InstanceCount"), "is missing; write it here, or in each of instance_preferences"
     elif len(without) < len(preferences) and count is not None:
-        yield ("resource_config", "instance_count"), "is written in instance_preferences, too; delete one of them"
+        yield ("ResourceConfig", "InstanceCount"), "is written in instance_preferences, too; delete one of them"
     elif without and count is None:
         message = "is missing here but not in others; write it in all of them, or once in resource_config"
-        yield ("resource_config", "instance_preferences", without[0], "instance_count"), message
+        yield ("ResourceConfig", "InstancePreferences", without[0], "InstanceCount"), message
 
 
 @error("instance-preferences-differ")
@@ -109,13 +110,13 @@ def training_plans_in_one_place(draft: Draft) -> Iterator[Mistake]:
         for path, each in draft.each("ResourceConfig.InstancePreferences"):
             if each.get("TrainingPlanArns"):
                 message = "cannot be used with resource_config.training_plan_arn; delete one or the other"
-                yield (*path, "training_plan_arns"), message
+                yield (*path, "TrainingPlanArns"), message
 
 
 _MAX_GIGABYTES = 16384  # of one EBS volume
 
 _BYTES = 2**30  # bytes of a gigabyte
-_SIZE: SpecPath = ("resource_config", "volume_size_in_gb")
+_SIZE: SpecPath = ("ResourceConfig", "VolumeSizeInGB")
 
 
 @error("volume-size-missing")
@@ -151,7 +152,7 @@ def own_disks_take_no_key(draft: Draft) -> Iterator[Mistake]:
     names = _with_storage(draft, "NVMe")
     if draft.get("ResourceConfig.VolumeKmsKeyId") and names:
         message = f"cannot be used on {names[0]}, whose own disks are encrypted by its hardware; delete it"
-        yield ("resource_config", "volume_kms_key_id"), message
+        yield ("ResourceConfig", "VolumeKmsKeyId"), message
 
 
 def _with_storage(draft: Draft, storage: Storage) -> list[str]:
@@ -162,7 +163,7 @@ def _with_storage(draft: Draft, storage: Storage) -> list[str]:
 def volume_is_chosen(draft: Draft) -> Iterator[Mistake]:
     """SageMaker chooses the volume of a serverless job."""
     if draft.is_serverless and draft.get("ResourceConfig.VolumeSizeInGB") is not None:
-        yield ("resource_config", "volume_size_in_gb"), "cannot be chosen for a serverless job; delete it"
+        yield ("ResourceConfig", "VolumeSizeInGB"), "cannot be chosen for a serverless job; delete it"
 
 
 @error("serverless-evaluation-type")
@@ -170,7 +171,7 @@ def evaluations_have_a_type(draft: Draft) -> Iterator[Mistake]:
     """A serverless evaluation needs its type."""
     if draft.get("ServerlessJobConfig.JobType") == "Evaluation" and not draft.get("ServerlessJobConfig.EvaluationType"):
         yield (
-            ("serverless_job_config", "evaluation_type"),
+            ("ServerlessJobConfig", "EvaluationType"),
             "is missing, and job_type Evaluation needs it; write BenchmarkEvaluation, CustomScorerEvaluation or"
             " LLMAJEvaluation",
         )
@@ -183,4 +184,4 @@ def conversations_are_for_fine_tuning(draft: Draft) -> Iterator[Mistake]:
         for entry in draft.entries:
             if entry.get("S3DataType") == "Converse":
                 message = "'Converse' is for serverless jobs; write S3Prefix, or serverless_job_config"
-                yield entry.path("s3_data_type"), message
+                yield entry.path("S3DataType"), message

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
-from launcher.request.aws_model import shapes
 from launcher.request.view import Draft
+from launcher.spec.aws_model import shapes
 from sagemaker_channels import contract
 
 _MINUTE = 60  # seconds
 _LONGEST = 28 * 24 * 3600  # seconds
 
-_RUNTIME: SpecPath = ("stopping_condition", "max_runtime_in_seconds")
-_WAIT: SpecPath = ("stopping_condition", "max_wait_time_in_seconds")
-_PENDING: SpecPath = ("stopping_condition", "max_pending_time_in_seconds")
+_RUNTIME: SpecPath = ("StoppingCondition", "MaxRuntimeInSeconds")
+_WAIT: SpecPath = ("StoppingCondition", "MaxWaitTimeInSeconds")
+_PENDING: SpecPath = ("StoppingCondition", "MaxPendingTimeInSeconds")
 
 
 @warning("max-runtime-missing")
@@ -61,7 +61,7 @@ def spot_needs_max_wait(draft: Draft) -> Iterator[Mistake]:
     runtime = draft.get("StoppingCondition.MaxRuntimeInSeconds")
     if draft.is_spot and wait is None:
         remedy = "write how long to run and wait for capacity together"
-        yield ("enable_managed_spot_training",), f"needs stopping_condition.max_wait_time_in_seconds; {remedy}"
+        yield ("EnableManagedSpotTraining",), f"needs stopping_condition.max_wait_time_in_seconds; {remedy}"
     if draft.is_spot and wait is not None and runtime is not None and wait < runtime:
         remedy = f"waiting includes running: write {runtime} or more"
         yield _WAIT, f"is {wait}, less than max_runtime_in_seconds ({runtime}); {remedy}"
@@ -79,10 +79,10 @@ def spot_needs_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """An interrupted spot job starts from zero if it keeps no checkpoints in S3."""
     if draft.is_spot and draft.get("CheckpointConfig") is None:
         remedy = "add checkpoint_config: {s3_uri: s3://bucket/folder/}"
-        yield ("enable_managed_spot_training",), f"restarts the training from zero after an interruption; {remedy}"
+        yield ("EnableManagedSpotTraining",), f"restarts the training from zero after an interruption; {remedy}"
 
 
-_KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
+_KEEP_ALIVE: SpecPath = ("ResourceConfig", "KeepAlivePeriodInSeconds")
 
 
 def _keep_alive(draft: Draft) -> int:
@@ -115,8 +115,8 @@ def within_an_hour(draft: Draft) -> Iterator[Mistake]:
 def cache_is_kept(draft: Draft) -> Iterator[Mistake]:
     """Without a warm pool, nothing of its cache directory is kept for the next job."""
     path = f"{contract.BASE_DIR}/{contract.WARM_POOL_DIR}"
-    for key, member in (("environment", "Environment"), ("hyperparameters", "HyperParameters")):
+    for member in ("Environment", "HyperParameters"):
         for name, value in draft.request.get(member, {}).items():
             if not _keep_alive(draft) and (path in value or value == "warm-pool"):
                 remedy = "set resource_config.keep_alive_period_in_seconds"
-                yield (key, name), f"is a cache for the next job, for which no machine is kept; {remedy}"
+                yield (member, name), f"is a cache for the next job, for which no machine is kept; {remedy}"

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.checks.rule import Mistake, error, warning
-from launcher.request.aws_model import shown
 from launcher.request.view import Draft
+from launcher.spec.aws_model import ALGORITHM, shown
 from launcher.spec.job import Code
-from launcher.spec.model import aws_name
 from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import argument, decoded
 
@@ -36,16 +35,17 @@ def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
 def code_or_container_entrypoint(draft: Draft) -> Iterator[Mistake]:
     """The launcher's own ContainerEntrypoint starts code that is sent with the job, so the spec cannot have another."""
     if draft.spec.code is not None:
-        for key in ("container_entrypoint", "container_arguments"):
-            if draft.get(f"AlgorithmSpecification.{aws_name(key)}") is not None:
-                yield (key,), "cannot be used with code, which has its own entrypoint; delete one of them"
+        for member in ("ContainerEntrypoint", "ContainerArguments"):
+            if draft.get(f"{ALGORITHM}.{member}") is not None:
+                yield (ALGORITHM, member), "cannot be used with code, which has its own entrypoint; delete one of them"
 
 
 @error("code-channel-name")
 def code_channel_is_ours(draft: Draft) -> Iterator[Mistake]:
     """The code is sent in its own channel, so no other channel may have that name."""
-    if draft.spec.code is not None and any(entry.name == contract.CODE_CHANNEL for entry in draft.entries):
-        yield ("channels", contract.CODE_CHANNEL), "is the name of the channel that carries the code; choose another"
+    entry = draft.entry(contract.CODE_CHANNEL)
+    if draft.spec.code is not None and entry is not None:
+        yield entry.whole, "is the name of the channel that carries the code; choose another"
 
 
 @error("code-places")
@@ -105,7 +105,7 @@ def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
     given = draft.request.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
     if given.startswith("s3://") and not re.search(r"\.(tar\.gz|tgz)$", given):
         message = "is not an archive; write the URI of a .tar.gz of the folder, or use code: {directory: FOLDER}"
-        yield ("hyperparameters", "sagemaker_submit_directory"), message
+        yield ("HyperParameters", "sagemaker_submit_directory"), message
 
 
 @error("code-arguments-toolkit")
@@ -143,4 +143,4 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
                 message = (
                     f"reaches the script's arguments {what}; expect that there, or read it from SM_HPS, which keeps it"
                 )
-        yield ("hyperparameters", name), message
+        yield ("HyperParameters", name), message

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, did_you_mean
-from launcher.request.aws_model import shown
 from launcher.request.image_support import support_of, versions_of_framework
 from launcher.request.image_uris import (
     ImageError,
@@ -18,8 +17,9 @@ from launcher.request.image_uris import (
     resolve_image,
 )
 from launcher.request.known_images import known_regions
-from launcher.request.view import Draft
-from launcher.spec.sections import Image
+from launcher.request.view import IMAGE, Draft
+from launcher.spec.aws_model import shown
+from launcher.spec.job import Image
 
 _PUBLIC_REGISTRIES = ("docker.io", "ghcr.io", "gcr.io", "nvcr.io", "public.ecr.aws", "quay.io")
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-\d")
@@ -34,16 +34,16 @@ def image_is_a_registry_path(draft: Draft) -> Iterator[Mistake]:
     image = draft.image
     arn = re.fullmatch(r"arn:aws[a-z-]*:ecr:([a-z0-9-]+):(\d{12}):repository/(.+)", image)
     if re.match(r"arn:aws[a-z-]*:sagemaker:", image):
-        yield ("image",), "is the ARN of an algorithm, not of an image; write algorithm_name in place of image"
+        yield IMAGE, "is the ARN of an algorithm, not of an image; write algorithm_name in place of image"
         return
     scheme = re.match(r"(?:https?|docker|oci)://+", image)
     if arn:
         domain = registry_domain(arn[1])
-        yield ("image",), f"is the ARN of a repository; write {arn[2]}.dkr.ecr.{arn[1]}.{domain}/{arn[3]}:TAG"
+        yield IMAGE, f"is the ARN of a repository; write {arn[2]}.dkr.ecr.{arn[1]}.{domain}/{arn[3]}:TAG"
     elif scheme:
-        yield ("image",), f"begins with {scheme[0]}, but an image has no scheme; write {image[scheme.end() :].strip()}"
+        yield IMAGE, f"begins with {scheme[0]}, but an image has no scheme; write {image[scheme.end() :].strip()}"
     elif re.search(r"\s", image):
-        yield ("image",), f"{image!r} has a space in it; write {''.join(image.split())}"
+        yield IMAGE, f"{image!r} has a space in it; write {''.join(image.split())}"
 
 
 @warning("image-registry")
@@ -58,14 +58,14 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
         private = slash and re.search("[.:]", host) and not host.endswith(_PUBLIC_REGISTRIES)
         vpc = "for a private registry add training_image_config: {training_repository_access_mode: Vpc}; else "
         yield (
-            ("image",),
+            IMAGE,
             f"{shown(image)} is not in ECR; {vpc if private else ''}copy it to a repository of yours:"
             " 123456789012.dkr.ecr.REGION.amazonaws.com/NAME:TAG",
         )
     elif re.fullmatch(r"\d+", in_ecr[1]) and len(in_ecr[1]) != 12:
-        yield ("image",), f"begins with an account of {len(in_ecr[1])} digits, but accounts have 12; correct it"
+        yield IMAGE, f"begins with an account of {len(in_ecr[1])} digits, but accounts have 12; correct it"
     elif in_ecr[2] != in_ecr[2].lower() and re.match(r"\d{12}$", in_ecr[1]):
-        yield ("image",), f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
+        yield IMAGE, f"has capitals in its repository {in_ecr[2]!r}, but ECR has none; write {in_ecr[2].lower()!r}"
 
 
 @warning("image-tag")
@@ -75,7 +75,7 @@ def image_has_a_tag(draft: Draft) -> Iterator[Mistake]:
     if re.fullmatch(rf"{_REPOSITORY}|pytorch", repository) and is_of_aws(draft.image):
         has_gpu = any(each.has_gpu for _, each in draft.instance_types)
         tagged = newest_of(repository, "gpu" if has_gpu else "cpu") or f"{repository}:TAG"
-        yield ("image",), f"has no tag, and AWS's images have no 'latest'; write one such as {tagged}"
+        yield IMAGE, f"has no tag, and AWS's images have no 'latest'; write one such as {tagged}"
 
 
 @error("region-partition")
@@ -87,12 +87,12 @@ def role_and_image_are_of_one_partition(draft: Draft) -> Iterator[Mistake]:
         domain = registry_domain(image_is_in)
         if domain.startswith("amazonaws.com") and not host.endswith(f".{domain}"):
             better = f"{host.partition('.amazonaws')[0]}.{domain}/..."
-            yield ("image",), f"is in {image_is_in}, where hosts end in {domain}; write {better}"
+            yield IMAGE, f"is in {image_is_in}, where hosts end in {domain}; write {better}"
     role = re.match(r"arn:(aws(?:-cn|-us-gov)?):", draft.get("RoleArn") or "")
     partition = "aws" + ("-cn" if region.startswith("cn-") else "-us-gov" if region.startswith("us-gov-") else "")
     if role and role[1] != partition and re.fullmatch(r"(us|us-gov|cn|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d", region):
         message = f"is of the partition {role[1]}, but {region} is in {partition}; write a role of {partition}"
-        yield ("role_arn",), message
+        yield ("RoleArn",), message
 
 
 @error("region-name")
@@ -113,7 +113,7 @@ def image_of_the_jobs_region(draft: Draft) -> Iterator[Mistake]:
     if region is not None and not _REGION.fullmatch(region):
         return  # region-name
     of_rules = draft.each("DebugRuleConfigurations.RuleEvaluatorImage", "ProfilerRuleConfigurations.RuleEvaluatorImage")
-    for path, image in [(("image",), draft.image), *of_rules]:
+    for path, image in [(IMAGE, draft.image), *of_rules]:
         other = image_region(image)
         if region and other and other != region:
             yield path, f"is in {other}, but the job runs in {region}; write the image of {region}, or region: {other}"
@@ -152,7 +152,7 @@ def image_is_for_training(draft: Draft) -> Iterator[Mistake]:
     found = _OF_AWS.fullmatch(draft.image)
     if found and "-inference" in (found[1] or ""):
         message = "is AWS's image for inference; use the one for training, with -training in place of -inference"
-        yield ("image",), message
+        yield IMAGE, message
 
 
 @warning("image-processor")
@@ -164,9 +164,9 @@ def image_fits_the_processor(draft: Draft) -> Iterator[Mistake]:
         return
     types, gpu = [each for _, each in draft.instance_types], "-gpu-" if found[1] else "-cuNNN-, its version of CUDA,"
     if types and made_for[1] == "cpu" and all(each.has_gpu for each in types):
-        yield ("image",), f"is for CPUs, but {types[0].name} has GPUs; use the tag with {gpu} in place of -cpu-"
+        yield IMAGE, f"is for CPUs, but {types[0].name} has GPUs; use the tag with {gpu} in place of -cpu-"
     elif types and made_for[1] != "cpu" and all(each.is_accelerated is False for each in types):
-        yield ("image",), f"is for GPUs, but {types[0].name} has none; use the tag with -cpu- in place of {made_for[0]}"
+        yield IMAGE, f"is for GPUs, but {types[0].name} has none; use the tag with -cpu- in place of {made_for[0]}"
 
 
 @warning("image-out-of-patch")
@@ -189,4 +189,4 @@ def image_is_patched(draft: Draft) -> Iterator[Mistake]:
             remedy = f"write {written}, which is patched until {newer.end_of_patch}"
             break
     what = f"{support.framework} {support.version}"
-    yield ("image",), f"AWS patches no images of {what} after {support.end_of_patch}; {remedy}"
+    yield IMAGE, f"AWS patches no images of {what} after {support.end_of_patch}; {remedy}"

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from operator import ne
 
 from launcher.checks.rule import Mistake, warning
-from launcher.errors import did_you_mean
-from launcher.request.aws_model import shown
+from launcher.errors import SpecPath, did_you_mean
 from launcher.request.image_uris import ECR, image_region, image_table
 from launcher.request.known_images import (
     accounts_of,
@@ -18,8 +17,9 @@ from launcher.request.known_images import (
     known_repositories,
     known_tags,
 )
-from launcher.request.view import Draft
-from launcher.spec.sections import Image
+from launcher.request.view import IMAGE, Draft
+from launcher.spec.aws_model import shown
+from launcher.spec.job import Image
 
 _LONG = 60  # characters of a name that are compared with others
 
@@ -29,9 +29,10 @@ def region_is_known(draft: Draft) -> Iterator[Mistake]:
     """A misspelt region has no endpoint and no registry. The installed botocore knows all regions of its day."""
     if isinstance(draft.spec.image, Image):
         return  # image-unknown
-    path, region = ("region",), draft.spec.region
+    path: SpecPath = ("region",)
+    region = draft.spec.region
     if region is None:
-        path, region = ("image",), image_region(draft.image)
+        path, region = IMAGE, image_region(draft.image)
     known = known_regions()
     # region-name reports what has not even the form of a region.
     if region and known and region not in known and re.fullmatch(r"[a-z]{2,4}(?:-[a-z]+)+-\d", region):
@@ -54,17 +55,17 @@ def image_of_aws_is_known(draft: Draft) -> Iterator[Mistake]:
         for other in accounts:
             if sum(map(ne, account, other)) <= 2:  # one digit is wrong, or two are exchanged
                 what = f"is in account {account}, but AWS's with {repository} in {region} is {other}"
-                yield ("image",), f"{what}; correct it"
+                yield IMAGE, f"{what}; correct it"
     elif repository not in known_repositories():
         hint = did_you_mean(repository[:_LONG], known_repositories())
-        yield ("image",), f"is in an account of AWS, which has no repository {shown(repository)}{hint}; {ignore}"
+        yield IMAGE, f"is in an account of AWS, which has no repository {shown(repository)}{hint}; {ignore}"
     elif accounts and account not in accounts:
         message = (
             f"is in account {account}, but AWS's account with {repository} in {region} is {min(accounts)}; write that"
         )
-        yield ("image",), message
+        yield IMAGE, message
     elif tag and tags and not has_tag(repository, tag):
         version = re.match(r"\d+(?:\.\d+)?", tag)
         same = [known for known in tags if version and re.match(rf"{re.escape(version[0])}(?!\d)", known)]
         hint = did_you_mean(tag[:_LONG], same or tags) or f"; it has {', '.join(tags[-3:])}"
-        yield ("image",), f"has a tag that AWS's {repository} does not have{hint}; {ignore}"
+        yield IMAGE, f"has a tag that AWS's {repository} does not have{hint}; {ignore}"

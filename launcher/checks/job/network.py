@@ -35,7 +35,7 @@ def marketplace_is_isolated(draft: Draft) -> Iterator[Mistake]:
     """Algorithms of AWS Marketplace run only without a network."""
     if is_of_marketplace(draft) and not draft.get("EnableNetworkIsolation"):
         message = "is of AWS Marketplace, which runs without a network; add enable_network_isolation: true"
-        yield ("algorithm_name",), message
+        yield ("AlgorithmSpecification", "AlgorithmName"), message
 
 
 @warning("algorithm-may-need-isolation")
@@ -45,7 +45,7 @@ def other_accounts_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
     stranger = account and own and account != own and not is_of_marketplace(draft)
     if stranger and not draft.get("EnableNetworkIsolation"):
         message = "is in another account; if it is from AWS Marketplace, the job needs enable_network_isolation: true"
-        yield ("algorithm_name",), message
+        yield ("AlgorithmSpecification", "AlgorithmName"), message
 
 
 def is_of_marketplace(draft: Draft) -> bool:
@@ -64,7 +64,7 @@ def private_registry_needs_a_vpc(draft: Draft) -> Iterator[Mistake]:
     """An image of a private registry is pulled through the job's own network."""
     if _access_mode(draft) == "Vpc" and draft.get("VpcConfig") is None:
         remedy = "add vpc_config: {security_group_ids: [sg-...], subnets: [subnet-...]}"
-        place = ("training_image_config", "training_repository_access_mode")
+        place = ("AlgorithmSpecification", "TrainingImageConfig", "TrainingRepositoryAccessMode")
         yield place, f"'Vpc' pulls the image through the job's VPC; {remedy}"
 
 
@@ -74,7 +74,7 @@ def credentials_are_for_a_private_registry(draft: Draft) -> Iterator[Mistake]:
     given = draft.get("AlgorithmSpecification.TrainingImageConfig.TrainingRepositoryAuthConfig")
     if given and _access_mode(draft) not in (None, "Vpc"):
         message = "is for private registries; delete it, or write training_repository_access_mode: Vpc"
-        yield ("training_image_config", "training_repository_auth_config"), message
+        yield ("AlgorithmSpecification", "TrainingImageConfig", "TrainingRepositoryAuthConfig"), message
 
 
 def _access_mode(draft: Draft) -> str | None:
@@ -107,7 +107,7 @@ def ids_have_their_form(draft: Draft) -> Iterator[Mistake]:
 def encryption_between_several(draft: Draft) -> Iterator[Mistake]:
     """Only traffic between instances is encrypted, so the key has no effect on one instance."""
     if draft.get("EnableInterContainerTrafficEncryption") and draft.instance_count == 1:
-        yield ("enable_inter_container_traffic_encryption",), "has no effect on one instance; delete it"
+        yield ("EnableInterContainerTrafficEncryption",), "has no effect on one instance; delete it"
 
 
 @error("connector-needs-network")

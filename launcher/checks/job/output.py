@@ -17,7 +17,7 @@ def one_zone_buckets_take_no_key(draft: Draft) -> Iterator[Mistake]:
     place = draft.get("OutputDataConfig.S3OutputPath") or ""
     if draft.get("OutputDataConfig.KmsKeyId") and bucket(place).endswith(contract.DIRECTORY_BUCKET):
         message = f"is not supported in the directory bucket {bucket(place)}, which S3 encrypts itself; delete it"
-        yield ("output_data_config", "kms_key_id"), message
+        yield ("OutputDataConfig", "KmsKeyId"), message
 
 
 @warning("kms-key-form")
@@ -38,22 +38,22 @@ def checkpoints_have_their_own_folder(draft: Draft) -> Iterator[Mistake]:
             message = (
                 f"{path[:-1]!r} is the folder of the {folder}; write {contract.BASE_DIR}/checkpoints, or delete the key"
             )
-            yield ("checkpoint_config", "local_path"), message
+            yield ("CheckpointConfig", "LocalPath"), message
 
 
 @error("tag-keys-differ")
 def tag_keys_differ(draft: Draft) -> Iterator[Mistake]:
     """A tag's key can be given once."""
-    for (_, index, _), key in repeated(draft.each("Tags.Key")):
-        yield ("request", "Tags", index, "Key"), f"{key!r} is the key of an earlier tag, too; delete one"
+    for path, key in repeated(draft.each("Tags.Key")):
+        yield path, f"{key!r} is the key of an earlier tag, too; delete one"
 
 
 @error("tag-keys-of-aws")
 def tag_keys_are_not_of_aws(draft: Draft) -> Iterator[Mistake]:
     """Tag keys that begin with `aws:` are reserved for AWS."""
-    for _, key in draft.each("Tags.Key"):
+    for path, key in draft.each("Tags.Key"):
         if key.lower().startswith("aws:"):
-            yield ("tags", key), "begins with aws:, which is reserved for AWS; choose another key"
+            yield path, "begins with aws:, which is reserved for AWS; choose another key"
 
 
 _INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
@@ -66,7 +66,7 @@ def interval_is_one_of_six(draft: Draft) -> Iterator[Mistake]:
     if interval is not None and interval not in _INTERVALS:
         nearest = min(_INTERVALS, key=lambda known: abs(known - interval))
         message = f"is {interval}, but AWS allows {', '.join(map(str, _INTERVALS))}; write {nearest}"
-        yield ("profiler_config", "profiling_interval_in_milliseconds"), message
+        yield ("ProfilerConfig", "ProfilingIntervalInMilliseconds"), message
 
 
 @error("rule-configuration-names")
@@ -81,7 +81,7 @@ def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
     """Rules of the profiler have no data to evaluate if it is turned off."""
     if draft.get("ProfilerConfig.DisableProfiler") and draft.request.get("ProfilerRuleConfigurations"):
         message = "turns off the profiler, whose data profiler_rule_configurations need; delete one of them"
-        yield ("profiler_config", "disable_profiler"), message
+        yield ("ProfilerConfig", "DisableProfiler"), message
 
 
 @warning("debugger-with-checkpoints")
@@ -89,7 +89,7 @@ def debugger_or_checkpoints(draft: Draft) -> Iterator[Mistake]:
     """The debugger does not work in distributed training that keeps checkpoints."""
     several = (draft.instance_count or 0) > 1
     if draft.get("DebugHookConfig") and draft.get("CheckpointConfig") and several:
-        yield ("debug_hook_config",), "does not work on several instances with checkpoint_config; delete one of them"
+        yield ("DebugHookConfig",), "does not work on several instances with checkpoint_config; delete one of them"
 
 
 @warning("debugger-parameters")

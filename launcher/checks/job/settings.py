@@ -9,7 +9,7 @@ from itertools import islice
 
 from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
-from launcher.request.view import Draft
+from launcher.request.view import IMAGE, Draft
 from launcher.spec.names import MAX_BASE, beginning
 from sagemaker_channels import contract
 
@@ -41,9 +41,12 @@ def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
     """The service accepts exactly one of TrainingImage and AlgorithmName, and refuses both or neither."""
     image, algorithm = map(draft.get, ("AlgorithmSpecification.TrainingImage", "AlgorithmSpecification.AlgorithmName"))
     if image is None and algorithm is None and not draft.is_serverless:
-        yield ("image",), "is missing; write the container image to train in, or algorithm_name"
+        yield IMAGE, "is missing; write the container image to train in, or algorithm_name"
     elif image is not None and algorithm is not None:
-        yield ("algorithm_name",), "cannot be used with image, since AWS accepts only one of them; delete one"
+        yield (
+            ("AlgorithmSpecification", "AlgorithmName"),
+            "cannot be used with image, since AWS accepts only one of them; delete one",
+        )
 
 
 @warning("metric-regex-group")
@@ -88,11 +91,11 @@ def _regex_error(regex: str) -> str | None:
 @warning("credentials-in-settings")
 def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
     """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job."""
-    for key, member in (("environment", "Environment"), ("hyperparameters", "HyperParameters")):
+    for member in ("Environment", "HyperParameters"):
         for name in draft.request.get(member, ()):
             if name.lower() in ("aws_secret_access_key", "aws_session_token"):
                 message = "is a secret that DescribeTrainingJob shows; delete it: the job has its role's credentials"
-                yield (key, name), message
+                yield (member, name), message
 
 
 @warning("tensor-board-path")
@@ -104,7 +107,7 @@ def tensor_board_path_is_free(draft: Draft) -> Iterator[Mistake]:
     for reserved in (contract.BASE_DIR, "/tmp", "/usr/local/nvidia"):
         if path == reserved or path.startswith(f"{reserved}/"):
             what = f"{path!r} is below {reserved}, which AWS has refused as reserved"
-            yield ("tensor_board_output_config", "local_path"), f"{what}; write another such as /tensorboard"
+            yield ("TensorBoardOutputConfig", "LocalPath"), f"{what}; write another such as /tensorboard"
 
 
 @warning("local-path-absolute")

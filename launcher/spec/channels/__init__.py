@@ -15,11 +15,11 @@ from launcher.spec.channels.s3 import S3Channel
 from launcher.spec.channels.s3_connector import S3ConnectorChannel
 
 KINDS: dict[str, type[BaseChannel]] = {  # the value of a channel's `source` -> its card
-    "S3": S3Channel,
-    "EFS": EFSChannel,
-    "FSxLustre": FSxLustreChannel,
-    "S3Connector": S3ConnectorChannel,
-    "Dataset": DatasetChannel,
+    "S3": S3Channel.complete(),
+    "EFS": EFSChannel.complete(),
+    "FSxLustre": FSxLustreChannel.complete(),
+    "S3Connector": S3ConnectorChannel.complete(),
+    "Dataset": DatasetChannel.complete(),
 }
 
 

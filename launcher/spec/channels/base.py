@@ -5,15 +5,18 @@ account checks, `launch advise` and `launch measure` know of it. These read the 
 tests/launcher/spec/test_channel_cards.py names what a new card lacks.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from launcher.spec.model import Section, as_request, aws_name
-from launcher.spec.values import Text
+from pydantic import create_model
 
-# Keys whose member is in the InputDataConfig entry itself; those of all other keys are in its data source.
-_OF_ENTRY = ("content_type", "input_mode", "compression_type", "record_wrapper_type", "shuffle_config")
+from launcher.spec.aws_model import shapes
+from launcher.spec.model import Section, as_request, aws_name
+from launcher.spec.structures import fields
+from launcher.spec.values import Text
 
 
 class BaseChannel(Section, ABC):
@@ -35,6 +38,8 @@ class BaseChannel(Section, ABC):
     """The bundled spec that shows this kind: `launch --example NAME`."""
     WITHOUT: ClassVar[Mapping[str, str]] = {}
     """Name of an attribute above that is empty on purpose -> the reason."""
+    NOT_OF_KIND: ClassVar[tuple[str, ...]] = ()
+    """Members of an InputDataConfig entry that the service refuses, or that have no meaning, for this kind."""
 
     source: Text | None = None
     content_type: Text | None = None
@@ -73,8 +78,19 @@ class BaseChannel(Section, ABC):
     @classmethod
     def place(cls, key: str) -> tuple[str, ...]:
         """Return the path of a key's member in an InputDataConfig entry."""
-        above = () if cls.MEMBER is None or key in _OF_ENTRY else ("DataSource", cls.MEMBER)
-        return (*above, aws_name(key))
+        member = aws_name(key)
+        is_of_entry = cls.MEMBER is None or member in shapes()["Channel"]["members"]
+        return (member,) if is_of_entry else ("DataSource", str(cls.MEMBER), member)
+
+    @classmethod
+    def complete(cls) -> type[BaseChannel]:
+        """Return this kind with a key for each member of its entry and of its data source that it does not define itself."""
+        if cls.MEMBER is None:
+            return cls
+        left_out = ("ChannelName", "DataSource", *cls.NOT_OF_KIND, *cls.fixed_members())
+        of_aws = fields(cls.MEMBER, left_out) | fields("Channel", left_out)
+        more = {key: field for key, field in of_aws.items() if key not in cls.model_fields}
+        return create_model(cls.__name__, __base__=cls, __doc__=cls.__doc__, **more)
 
     @classmethod
     def fixed_members(cls) -> dict[str, str]:

@@ -19,6 +19,8 @@ class DatasetChannel(BaseChannel):
     }
     EXAMPLE = "serverless-dataset"
 
+    NOT_OF_KIND = ("CompressionType", "InputMode", "RecordWrapperType", "ShuffleConfig")
+
     source: Literal["Dataset"]
     dataset_arn: Text | None = None
 

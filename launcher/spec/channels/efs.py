@@ -11,14 +11,13 @@ class FileSystemChannel(BaseChannel):
 
     MEMBER = "FileSystemDataSource"
     PROVIDERS: ClassVar = {"File": "file_system"}
+    NOT_OF_KIND = ("ShuffleConfig",)
 
     file_system_id: Text | None = None
     directory_path: Text | None = None
     """The full path of the directory on the file system."""
     file_system_access_mode: Text | None = "ro"
     input_mode: Text | None = "File"
-    compression_type: Text | None = None
-    record_wrapper_type: Text | None = None
 
     @classmethod
     def fixed_members(cls) -> dict[str, str]:

@@ -6,26 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from launcher.spec.channels.base import BaseChannel
-from launcher.spec.model import Section
-from launcher.spec.values import Boolean, Integer, Text
-
-
-class ShuffleConfig(Section):
-    """The seed of the order of the objects, which changes with every epoch."""
-
-    seed: Integer | None = None
-
-
-class ModelAccessConfig(Section):
-    """Acceptance of the terms of a gated model."""
-
-    accept_eula: Boolean | None = None
-
-
-class HubAccessConfig(Section):
-    """The entry of a private hub."""
-
-    hub_content_arn: Text | None = None
+from launcher.spec.values import Text
 
 
 class S3Channel(BaseChannel):
@@ -44,16 +25,8 @@ class S3Channel(BaseChannel):
     """A prefix, or the manifest's own URI."""
     s3_data_type: Text | None = "S3Prefix"
     s3_data_distribution_type: Text | None = "FullyReplicated"
-    attribute_names: tuple[Text, ...] | None = None
-    """The attributes of each line of an augmented manifest that are sent, in this order."""
-    instance_group_names: tuple[Text, ...] | None = None
     input_mode: Text | None = None
     """File, FastFile or Pipe; by default the job's `training_input_mode`, which is File unless the spec states it."""
-    compression_type: Text | None = None
-    record_wrapper_type: Text | None = None
-    shuffle_config: ShuffleConfig | None = None
-    model_access_config: ModelAccessConfig | None = None
-    hub_access_config: HubAccessConfig | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -15,9 +15,9 @@ from launcher.checks import RULES, check_spec
 from launcher.checks.built_in.rules import built_ins
 from launcher.checks.examples import BASE, details, examples, laid_over_base
 from launcher.checks.rule import Rule
-from launcher.request.aws_model import shapes
 from launcher.request.image_uris import resolve_image
 from launcher.request.instance_types import instance_type
+from launcher.spec.aws_model import shapes
 from sagemaker_channels.job.hyperparameters import argument, decoded, hyperparameter_variables
 
 EXAMPLES = examples()

@@ -13,8 +13,8 @@ from launcher import SpecError, make_plan
 from launcher.checks import RULES, check_spec
 from launcher.checks.built_in.rules import built_ins
 from launcher.code.archive import CodeArchive, CodeFile
-from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.view import Draft
+from launcher.spec.aws_model import REQUEST, shapes
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 

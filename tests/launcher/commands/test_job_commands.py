@@ -16,7 +16,7 @@ from aws_stand_in import StandIn
 from launcher.cli import cli
 from launcher.errors import LaunchError, SpecError
 from launcher.jobs.submission import is_of_request
-from launcher.request.aws_model import shapes
+from launcher.spec.aws_model import shapes
 
 SPEC = """\
 base_name: digits

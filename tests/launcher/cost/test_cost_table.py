@@ -14,7 +14,7 @@ import launcher
 from launcher.cost.estimate import estimate, why_not
 from launcher.cost.show import as_data, as_text
 from launcher.cost.table import instance_price, instance_prices, volume_price
-from launcher.request.aws_model import shapes
+from launcher.spec.aws_model import shapes
 from make_prices import OUTPUT, replace_sheet, sheet_of, to_text
 
 SHEETS: list[dict[str, Any]] = json.loads(OUTPUT.read_text(encoding="utf-8"))["sheets"]

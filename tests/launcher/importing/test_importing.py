@@ -15,8 +15,8 @@ from launcher.checks.examples import laid_over_base
 from launcher.errors import InputError
 from launcher.importing.from_request import import_file, import_request
 from launcher.request import serialization
-from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.build import build_request
+from launcher.spec.aws_model import REQUEST, shapes
 from launching import launch
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.json"))

@@ -20,8 +20,8 @@ from launcher import parse_spec
 from launcher.checks import check_spec
 from launcher.checks.examples import BASE, laid_over_base
 from launcher.errors import SpecPath, dotted
-from launcher.request.aws_model import REQUEST, shapes
 from launcher.request.build import build_request
+from launcher.spec.aws_model import REQUEST, shapes
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name

@@ -23,7 +23,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.errors import InputError, SpecPath
 from launcher.importing import from_request
 from launcher.parsing.parser import parse_spec
-from launcher.request.aws_model import shapes
+from launcher.spec.aws_model import shapes
 from launcher.spec.channels import KINDS, source_of, source_of_entry
 from launcher.spec.channels.base import BaseChannel
 from launcher.survey.channels import channels_of

@@ -19,6 +19,8 @@ from launcher.errors import SpecPath, did_you_mean, dotted
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
 REQUEST = "CreateTrainingJobRequest"
+ALGORITHM = "AlgorithmSpecification"  # whose members are top-level keys of a spec
+READ_ONLY = ("SelectedInstanceType", "SelectedInstanceCount")  # members of ResourceConfig that only responses have
 _SERVICE = "sagemaker/2017-07-24/service-2.json.gz"
 _JSON_TYPES: dict[str, Any] = {"string": str, "boolean": bool, "list": list}
 _JSON_TYPES |= {"integer": int, "long": int, "structure": dict, "map": dict}
