@@ -180,7 +180,7 @@ def check_account(
 
 def subject_of(plan: Plan, account: Account, *, full: bool = False) -> Subject:
     """Return the plan and account that the checks examine."""
-    return Subject(Draft(plan.spec, plan.request), account, plan.code_uri, full)
+    return Subject(Draft(plan.spec, plan.request, origin=plan.origin), account, plan.code_uri, full)
 
 
 def _wait(runs: Sequence[_Run], account: Account, deadline: float | None, console: Console | None) -> None:

@@ -20,7 +20,9 @@ def expect_owners(plan: Plan, account: Account) -> None:
     named = plan.spec.bucket_owners or {}
     # SageMaker accepts only roles of the account in which it creates the job.
     own = str(plan.request.get("RoleArn", "")).split(":")[4:5]
-    written = [uri for path, uri in uris(Draft(plan.spec, plan.request)) if path[0] != "channels"]
+    written = [
+        uri for path, uri in uris(Draft(plan.spec, plan.request)) if path[0] not in ("channels", "InputDataConfig")
+    ]
     for uri in [*written, *([plan.code_uri] if plan.code_uri else [])] if own else []:
         bucket = parse_s3_uri(uri).bucket
         # Directory buckets and access points have rules of their own.

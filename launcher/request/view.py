@@ -6,7 +6,7 @@ Only this module and the storage kinds know how an InputDataConfig entry nests i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from launcher.errors import SpecPath
 from launcher.request.image_uris import built_in_algorithm
 from launcher.request.instance_types import InstanceType, instance_type
+from launcher.request.origin import Origin
 from launcher.spec.aws_model import ALGORITHM, shapes
 from launcher.spec.job import JobSpec
 from launcher.spec.model import aws_name
@@ -120,6 +121,8 @@ class Draft:
     """Whether the job's name was given in place of the spec's."""
     today: date | None = None
     """The day to judge images by; None if it is unknown."""
+    origin: Origin = field(default_factory=Origin)
+    """Where the request's members are written in the spec."""
 
     def get(self, dotted: str) -> Any:
         """Return a member by its path, such as `StoppingCondition.MaxRuntimeInSeconds`; None where any part is absent."""

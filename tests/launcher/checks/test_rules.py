@@ -181,7 +181,7 @@ def test_valid_spec_has_no_problem(overlay: str) -> None:
     [
         ("{StoppingCondition: {MaxRuntimeInSeconds: 2419201}}", "8:31: request.StoppingCondition.MaxRuntimeInSeconds:"),
         ("{EnableManagedSpotTraining: true}", "8:11: request.EnableManagedSpotTraining: needs"),
-        ("{Tags: [{Key: a, Value: b}, {Key: 'aws:a', Value: b}]}", "8:38: request.Tags[1]: begins"),
+        ("{Tags: [{Key: a, Value: b}, {Key: 'aws:a', Value: b}]}", "8:39: request.Tags[1].Key: begins"),
         (
             "{InputDataConfig: [{ChannelName: a, CompressionType: Gzip,"
             " DataSource: {S3DataSource: {S3Uri: 's3://bkt', S3DataType: S3Prefix}}}]}",
