@@ -101,6 +101,9 @@ CASES = {
     "tar-first-member": Case("tar", TARS, flipped(b"0025.a"), range(24, 40), lambda sample: int(sample["b"])),
     "tar-second-member": Case("tar", TARS, flipped(b"0025.b"), REST, lambda sample: int(sample["b"])),
     "tar-cut": Case("tar", TARS, lambda data: data[: data.index(b"0025.b")], REST, lambda sample: int(sample["b"])),
+    "tar-cut-member": Case(
+        "tar", TARS, lambda data: data[: data.index(b"0025.a") + 700], REST, lambda sample: int(sample["b"])
+    ),
     "zip": Case("zip", ZIPS, flipped(payload(25)), [25], lambda sample: int(sample["b"])),
     "zip-table": Case("zip", ZIPS, lambda data: data[:-30], range(20, 40), lambda sample: int(sample["b"])),
     "parquet": Case(

@@ -8,6 +8,7 @@ left out, as webdataset does. A member without a dot, which webdataset also leav
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from sagemaker_channels.errors import corrupt
 from sagemaker_channels.formats.cursor import Cursor
@@ -16,12 +17,16 @@ from sagemaker_channels.formats.window import CHUNK
 from sagemaker_channels.formats.writing import content
 from sagemaker_channels.sample import DATA, KEY, Sample
 
+# Name, content, offset in the object and position. No name marks the end of an archive or a sample, with the position of what
+# follows. No content marks a member that is cut, before its error.
+Member: TypeAlias = "tuple[str | None, bytes | None, int, int]"
 
-def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | None, cursor: Cursor) -> Iterator[Sample]:
+
+def grouped(members: Iterable[Member], key: str | None, cursor: Cursor) -> Iterator[Sample]:
     """Yield the samples that an archive's members make up.
 
     Args:
-        members: Name, content, offset in the object and position of each; no name marks the end of an archive or a sample.
+        members: The members.
         key: The object's key, if known.
         cursor: Its position becomes that of the next sample.
 
@@ -46,6 +51,8 @@ def grouped(members: Iterable[tuple[str | None, bytes, int, int]], key: str | No
             cursor.position = position
             yield sample
             sample = {}
+        if data is None:
+            continue
         if not sample:
             sample[KEY] = group
             held = 0

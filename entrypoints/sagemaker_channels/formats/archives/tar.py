@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from sagemaker_channels.errors import corrupt
 from sagemaker_channels.formats.archives import tar_write
-from sagemaker_channels.formats.archives.members import Turns, grouped
+from sagemaker_channels.formats.archives.members import Member, Turns, grouped
 from sagemaker_channels.formats.archives.tar_headers import SPARSE, TIME, is_header, parse, pax, text
 from sagemaker_channels.formats.archives.tar_write import BLOCK
 from sagemaker_channels.formats.cursor import Cursor, go_to
@@ -61,12 +61,8 @@ def _is_own(head: bytes) -> bool:
     return head.startswith(b"ustar", 257) or is_header(head)
 
 
-def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[tuple[str | None, bytes, int, int]]:
-    """Yield every file of a stream of archives: name, content, offset of its header, and its position.
-
-    Without the content of samples whose turn it is not. A name of None marks the end of an archive, with the position of what
-    follows.
-    """
+def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[Member]:
+    """Yield every file of a stream of archives, without the content of samples whose turn it is not."""
     own: dict[str, str] = {}  # for the next member, with GNU's long name
     inside = False  # of an archive: its end marker is still to come
     is_lone = False  # the last block was zeros, and the one before was not: the first half of an end marker
@@ -158,6 +154,8 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[t
             data = take(size, padding)
         header, offset = offset, offset + BLOCK + size + padding
         if window.before + window.position != offset:
+            if is_file:
+                yield name, None, header, begin
             raise corrupt(key, header, f"the stream ends at byte {window.offset}, inside this member of {size} bytes")
         if describes:
             if kind in _EXTENDED:
