@@ -15,14 +15,16 @@ from sagemaker_channels.sample import ByteStream
 
 CHUNK = 1 << 20  # bytes: the largest pipe buffer without privileges, and small enough for the CPU's cache
 _SKIPPING_CHUNK = 1 << 15
+_LEAST_SKIP = 1 << 13  # bytes: of smaller records, reading all is faster than skipping most
 
 
 class Window:
     """The rest of a stream. `view[position:end]` has been read but not taken yet."""
 
     def __init__(self, stream: ByteStream, before: int = 0, *, skips: bool = False) -> None:
-        # If most of the stream will be skipped, little is read ahead of that.
-        self.view = memoryview(bytearray(_SKIPPING_CHUNK if skips else CHUNK))
+        self.view = memoryview(bytearray(CHUNK))
+        # Bytes that are read ahead: few if most of the stream will be skipped.
+        self._skips, self._ahead = skips, _SKIPPING_CHUNK if skips else CHUNK
         self._skip = getattr(stream, "skip", None)
         self.position = 0
         self.end = 0
@@ -38,7 +40,7 @@ class Window:
         """Read the next chunk over this one, which must be used up; return False at the stream's end."""
         self.before += self.end
         self.position = 0
-        self.end = self._stream.readinto(self.view)
+        self.end = self._stream.readinto(self.view[: self._ahead])
         return self.end > 0
 
     def extend(self) -> None:
@@ -47,7 +49,7 @@ class Window:
         self.view[:rest] = self.view[self.position : self.end]
         self.before += self.position
         self.position = 0
-        self.end = rest + self._stream.readinto(self.view[rest:])
+        self.end = rest + self._stream.readinto(self.view[rest : rest + self._ahead])
 
     def take(self, size: int, padding: int = 0) -> bytes:
         """Take the next `size` bytes and skip `padding` more; fewer at the stream's end, as `offset` then shows."""
@@ -63,12 +65,17 @@ class Window:
             size -= whole.write(piece)
             self.position += len(piece)
             if size == 0 or not self.refill():
-                self.skip(padding)
+                self._pass(padding)
                 return whole.getvalue()
             piece = self.view[: min(size, self.end)]
 
     def skip(self, size: int) -> int:
-        """Skip `size` bytes; return how many there were."""
+        """Skip a record or its content of `size` bytes; return how many there were."""
+        if self._skips and size > 3:  # not the padding of RecordIO
+            self._ahead = _SKIPPING_CHUNK if size >= _LEAST_SKIP else CHUNK
+        return self._pass(size)
+
+    def _pass(self, size: int) -> int:
         missing = size
         while True:
             step = min(missing, self.end - self.position)
