@@ -16,7 +16,9 @@ from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.job.process_identity import is_running, owner_process, start_time, torchrun_ranks
 from sagemaker_channels.readers import fifo, fifo_numbers
 
-CENSUS_SECONDS = 3.0  # until missing ranks are looked for among torchrun's processes, which all run by then
+CENSUS_SECONDS = (
+    3.0  # until missing ranks are looked for: torchrun's processes all run by then, and one that replaces another
+)
 _LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 _ONCE = "read the channel once per epoch in each rank and worker"
 
@@ -130,14 +132,15 @@ def are_behind(table: Table, own: Request) -> bool:
 def why_given_up(table: Table, own: Request, most: int, waited: float) -> str:
     """Return why the missing readers of an epoch are not waited for any more; empty if they are. `most` have asked at a time."""
     names = sorted({each.rank for each in table.values() if each.epoch >= own.epoch})
+    is_late = waited > CENSUS_SECONDS
     ended = {each.rank for each in table.values() if each.rank not in names and not is_running(*each.owner)}
-    if ended:
+    if ended and is_late:
         return (
             f"{', '.join(sorted(ended))} of this host has ended without reading this epoch; see its log for why; every rank must "
             "read the channel in every epoch"
         )
     running = {each.owner[0] for each in table.values() if is_running(*each.owner)}
-    if waited > CENSUS_SECONDS and len(running) < own.ranks and torchrun_ranks(min(running)) == running:
+    if is_late and len(running) < own.ranks and torchrun_ranks(min(running)) == running:
         return (
             f"of this host's {own.ranks} ranks only {', '.join(names)} still runs; the others have ended without reading the "
             "channel; see their logs for why; every rank must read it in every epoch"

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pipe_feeder import Feeder, make_root
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.readers import ring, tee
+from sagemaker_channels.readers import host_readers, ring, tee
 from tee_readers import (
     bytes_of,
     content,
@@ -165,6 +166,23 @@ def test_reader_that_dies_while_it_reads_the_fifo_is_an_error_of_the_others(
         dying.wait(PATIENCE)
         stream.read()
     dying.communicate()
+    assert side_by_side(channel, 1, 2) == [whole(1)] * 2
+
+
+def test_reader_that_takes_the_place_of_a_killed_one_is_waited_for(
+    root: Path, channel: Channel, feeder: Feeder
+) -> None:
+    """The other one gave up at once, and it waited for the other one for ten minutes."""
+    killed = started(root, 2, 0, "begins", 0)
+    stream: Any = tee.open_stream(channel, 0, 2, reader=1)
+    with closing(stream), killed:
+        assert next_line(killed) == "begun"
+        killed.kill()
+        assert stream.read() == content(0)
+    second = ThreadPoolExecutor(1).submit(bytes_of, channel, 1, 2, 1)
+    wait_for(lambda: host_readers.table_of(channel)["1"].epoch == 1)
+    assert not wait([second], 0.3).done
+    assert bytes_of(channel, 1, 2, 0) == second.result() == content(1)
 
 
 def test_skipped_bytes_are_not_in_what_follows(channel: Channel, feeder: Feeder) -> None:
