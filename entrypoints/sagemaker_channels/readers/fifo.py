@@ -16,6 +16,7 @@ import re
 import select
 import stat
 import sys
+import threading
 import time
 from contextlib import suppress
 from io import FileIO
@@ -176,39 +177,64 @@ class FifoStream:
     """The bytes of one epoch, a ByteStream; reading raises ChannelError if the feeder has been silent for too long."""
 
     def __init__(self, descriptor: int, silence: Silence) -> None:
-        self.file, self.silence = FileIO(descriptor), silence
+        self._file, self._silence, self._busy = FileIO(descriptor), silence, threading.Lock()
+        self._why_ended = ""
+
+    @property
+    def is_open(self) -> bool:
+        return not self._file.closed
 
     def readinto(self, buffer: memoryview, /) -> int:
-        while (count := self.file.readinto(buffer)) is None:
-            self.wait()
+        with self._busy:
+            while (count := self._opened().readinto(buffer)) is None:
+                self._wait()
         self._received(count)
         return count
 
     def read(self, size: int = -1, /) -> bytes:
         if size < 0:
             return b"".join(iter(lambda: self.read(PIPE_BYTES), b""))
-        while (data := self.file.read(size)) is None:
-            self.wait()
+        with self._busy:
+            while (data := self._opened().read(size)) is None:
+                self._wait()
         self._received(len(data))
         return data
 
     def close(self) -> None:
-        self.file.close()
+        self._file.close()
 
-    def wait(self) -> None:
+    def end_for(self, epoch: int) -> None:
+        """End this stream, which was left open, for a later epoch."""
+        self._why_ended = ended_for(epoch)
+        if self._busy.acquire(blocking=False):  # Otherwise the thread that reads it notices.
+            self._file.close()
+            self._busy.release()
+
+    def _opened(self) -> FileIO:
+        if self._why_ended:
+            self._file.close()
+            raise ChannelError(f"{self._silence.who}: {self._why_ended}")
+        return self._file
+
+    def _wait(self) -> None:
         poll = select.poll()
-        poll.register(self.file, select.POLLIN)
-        self.silence.begin()
+        poll.register(self._file, select.POLLIN)
+        self._silence.begin()
         begin = time.perf_counter()
-        while not poll.poll(1000 * self.silence.patience):
-            self.silence.check()
+        while not poll.poll(1000 * self._silence.patience):
+            self._silence.check()
         waited(begin)
 
     def _received(self, count: int) -> None:
-        self.silence.bytes += count
+        self._silence.bytes += count
         received(count)
-        if not self.silence.bytes:
-            warn_of_nothing(self.silence.who)
+        if not self._silence.bytes:
+            warn_of_nothing(self._silence.who)
+
+
+def ended_for(epoch: int) -> str:
+    """Return why a stream ends that was left open."""
+    return f"this reader asked for epoch {epoch}, and gets no more of it"
 
 
 def warn_of_nothing(who: str) -> None:

@@ -68,7 +68,7 @@ class RingStream:
         self._channel, self._own, self._readers, self._may_grow = channel, own, about["readers"], may_grow
         self._who = f"channel {channel.name!r}: the feeder of {about['fifo']}"
         self._memory, self._fifo = own.files
-        self._is_open, self._busy, self._poll = True, threading.Lock(), select.poll()
+        self.is_open, self._busy, self._poll = True, threading.Lock(), select.poll()
         self._poll.register(self._fifo, select.POLLIN)
         shared = memoryview(mmap.mmap(self._memory, _MEMORY_BYTES))
         self._text, self._numbers = shared[:_TEXT_BYTES], shared[_TEXT_BYTES:_HEAD_BYTES].cast("q")
@@ -106,14 +106,14 @@ class RingStream:
             return self._took(len(self._next(size)))
 
     def close(self) -> None:
-        if self._is_open:
+        if self.is_open:
             self._leave()
             self.drop()
             host_readers.leave(self._channel, self._own, lost=True)
 
     def end_for(self, epoch: int) -> None:
         """End this stream, which was left open, for the reader's next epoch."""
-        self._why_left = f"this reader asked for epoch {epoch}, and gets no more of it"
+        self._why_left = fifo.ended_for(epoch)
         self._leave()
         if self._busy.acquire(blocking=False):  # Otherwise the thread that reads it notices.
             self.drop()
@@ -121,8 +121,8 @@ class RingStream:
 
     def drop(self) -> None:
         """Close the files without leaving the other readers."""
-        if self._is_open:
-            self._is_open = False
+        if self.is_open:
+            self.is_open = False
             os.close(self._fifo)
             os.close(self._memory)
 

@@ -18,9 +18,12 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.background import in_background
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.job.process_identity import Processes
 from sagemaker_channels.meter import waited
@@ -29,6 +32,7 @@ from sagemaker_channels.readers.host_readers import Request
 from sagemaker_channels.sample import ByteStream
 
 _PAUSE_SECONDS = 0.02  # between two checks for other readers or the FIFO, at most
+_WATCH_SECONDS = 1.0  # between two checks of whether another process reads the next epoch in this one's place
 _streams: weakref.WeakValueDictionary[tuple[str, str], ring.RingStream] = weakref.WeakValueDictionary()
 
 
@@ -71,7 +75,10 @@ def open_stream(
     if finished:
         return None
     if readers == 1:
-        return fifo.open_fifo(channel, epoch, fifo.wait_seconds())
+        fifo_numbers.store(channel, {**fifo_numbers.load(channel), "only": asdict(own)})
+        only = fifo.open_fifo(channel, epoch, fifo.wait_seconds())
+        in_background(partial(_watch, weakref.ref(only), channel, own), "pipe")
+        return only
     stream = None
     try:
         _streams[key] = stream = _opened(channel, own, may_grow)
@@ -82,7 +89,22 @@ def open_stream(
             stream.close()
         raise
     waited(begin)
+    in_background(partial(_watch, weakref.ref(stream), channel, own), "pipe")
     return stream
+
+
+def _watch(reference: Callable[[], ring.RingStream | fifo.FifoStream | None], channel: Channel, own: Request) -> None:
+    """End a stream if another process has asked for a later epoch of it, such as a worker of the next loop.
+
+    Otherwise a worker of a loop that was left early, and still runs, would hold the FIFO, and its feeder would not continue.
+    """
+    while (stream := reference()) is not None and stream.is_open:
+        record = fifo_numbers.load(channel)
+        for other in [record.get("only")] if own.readers == 1 else record.get("readers", []):
+            if other and other["name"] == own.name and other["owner"] == own.owner and other["epoch"] > own.epoch:
+                stream.end_for(other["epoch"])
+        del stream
+        time.sleep(_WATCH_SECONDS)
 
 
 def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> ring.RingStream:

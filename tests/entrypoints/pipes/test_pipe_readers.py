@@ -16,6 +16,7 @@ import pytest
 
 from patience import PATIENCE
 from pipe_feeder import LINES, Feed, lines_of, loaded, numbers, side_by_side
+from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import CorruptError
@@ -80,6 +81,21 @@ def test_early_break_leaves_the_next_epoch_readable(environment: Environment, fe
         for batch in loader:
             assert len(numbers(batch, epoch)) == 50
             break
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_loop_that_is_left_with_its_workers_alive_does_not_hold_the_fifo(
+    environment: Environment, feed: Feed, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "20")
+    feed("lines", lambda epoch: lines_of(epoch) * 400)
+    loader = loaded(environment, workers, multiprocessing_context="fork")
+    left = iter(loader)
+    assert len(numbers(next(left))) == 50
+    dataset: Any = loader.dataset
+    dataset.set_epoch(1)
+    assert len(numbers((sample for batch in loader for sample in batch), 1)) == 400 * len(LINES)
+    del left
 
 
 def test_shards_of_every_format_equal_a_single_readers_samples(environment: Environment, feed: Feed) -> None:
