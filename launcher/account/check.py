@@ -64,6 +64,7 @@ class Check:
         codes = self.codes
         found = subject.each(self.each(subject), partial(self.find, subject)) if self.each else self.find(subject)
         for problem in found:
+            assert problem.code in codes, f"add {problem.code} to {self.name!r} in launcher/account/checks.yaml"
             yield problem._replace(severity=codes[problem.code][0])
 
 
