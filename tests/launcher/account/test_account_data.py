@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import aws_stand_in
-from account_data import CHANNEL, MANIFEST, checked, only, put_manifest, with_data
+from account_data import CHANNEL, MANIFEST, checked, named, only, put_manifest, with_data
 from account_worlds import GOOD, put_good_data
+from launcher.account import listing
 from launcher.errors import SpecError, dotted
 
 
@@ -53,3 +54,15 @@ def test_long_manifest_is_sampled_without_full(aws: aws_stand_in.StandIn) -> Non
     assert "99 of the 100 looked at (of 301) objects" in message
     assert len(aws.calls("s3:HeadObject")) == 101
     assert "300 of the 301 objects" in only(checked(MANIFEST, deadline=None))[2]
+
+
+def test_each_of_twenty_prefixes_gets_its_first_page(
+    aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is listed by a thread of its own; the time for listings is over before the first answers."""
+    monkeypatch.setattr(listing, "MAX_SECONDS", 0.0)
+    for number in range(20):
+        aws.objects(f"data{number}", pattern="train/{:05}", count=1_500, size=10)
+    channels = ", ".join(f"c{number}: s3://data{number}/train/" for number in range(20))
+    report = checked(f"channels: {{{channels}}}", checks=named("prefixes"))
+    assert [text for _, text in report.notes] == ["at least 1,000 objects, 10.0 kB"] * 20
