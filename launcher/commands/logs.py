@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,8 +94,7 @@ def _show(
     """Print the lines, and what they say of the job."""
     name = description["TrainingJobName"]
     ended = shown.follow or description["TrainingJobStatus"] in ENDED
-    print_json = _print_json_untimed if is_local else _print_json
-    read = ReadLines(description, console, print_json if shown.as_json else None)
+    read = ReadLines(description, console, partial(_print_json, is_timed=not is_local) if shown.as_json else None)
     for line in lines:
         read.show(line)
     if not read.count and (shown.since or shown.host):
@@ -116,11 +116,6 @@ def _warn(console: Console, error: AwsError) -> None:
         console.warn(f"{error}; trying again until it works")
 
 
-def _print_json_untimed(line: Line) -> None:
-    print_line(json_text({"host": line.host, "message": line.message}))
-
-
-def _print_json(line: Line) -> None:
-    at = datetime.fromtimestamp(line.timestamp / 1000, timezone.utc)
-    shown = {"timestamp": at.isoformat(timespec="milliseconds"), "host": line.host, "message": line.message}
-    print_line(json_text(shown))
+def _print_json(line: Line, *, is_timed: bool = True) -> None:
+    at = datetime.fromtimestamp(line.timestamp / 1000, timezone.utc).isoformat(timespec="milliseconds")
+    print_line(json_text({**({"timestamp": at} if is_timed else {}), "host": line.host, "message": line.message}))

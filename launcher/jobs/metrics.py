@@ -106,9 +106,8 @@ class LiveTable:
         self._possible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     def show(self) -> None:
-        """Draw it again, with the last values."""
-        self.hide()
-        if not self._possible or not self._metrics.series:
+        """Draw it again with the last values, if it is hidden."""
+        if self._shown is not None or not self._possible or not self._metrics.series:
             return
         from rich.live import Live
 
