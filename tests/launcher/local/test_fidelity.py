@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.checks.examples import laid_over_base
-from launcher.local.fidelity import as_data, in_lines
+from launcher.local.fidelity import as_data, in_rows
 from launcher.local.workspace import Fact
 from launcher.request.image_uris import versions_of
 from launcher.request.instance_types import instance_type
@@ -51,8 +51,8 @@ def test_result_has_what_was_as_in_sagemaker_and_what_was_not(here: Path, fuse: 
     assert facts["cores"]["InSageMaker"] == "128"
     assert facts["memory"]["InSageMaker"] == "256 GiB"
     assert facts["storage"]["Same"] is False
-    assert "  differs  objects: 2 of each channel, not all\n" in output
-    assert f"  differs  torch: {torch}, not 1.2.3\n" in output
+    assert "  differs    objects: 2 of each channel, not all\n" in output
+    assert f"  differs    torch: {torch}, not 1.2.3\n" in output
     assert "channel fast (a FUSE mount)" in output
 
 
@@ -66,8 +66,8 @@ def test_run_without_mounts_reports_what_takes_their_place(here: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")  # without mount programs
         output = launch(here, "--no-namespaces", "-v")
-    assert "  differs  channel fast: a copy, not FastFile\n" in output
-    assert "  differs  channel efs: a copied folder of this machine, not EFS\n" in output
+    assert "  differs    channel fast: a copy, not FastFile\n" in output
+    assert "  differs    channel efs: a copied folder of this machine, not EFS\n" in output
 
 
 def test_members_without_a_part_in_a_local_run_are_named(here: Path) -> None:
@@ -77,21 +77,23 @@ def test_members_without_a_part_in_a_local_run_are_named(here: Path) -> None:
     )
     write_job(here, "print('trained')", members)
     output = launch(here, "--no-namespaces")
-    assert re.search(r"differs  in \d+ ways: .*debug_hook_config, request.RemoteDebugConfig, experiment_config", output)
+    assert re.search(
+        r"differs    in \d+ ways: .*debug_hook_config, request.RemoteDebugConfig, experiment_config", output
+    )
 
 
-def test_facts_are_grouped_in_lines() -> None:
+def test_facts_are_grouped_in_rows() -> None:
     facts = {
         "image": Fact("a", "b", same=False),
         "torch": Fact("2.5.1", "2.5", same=True),
         "Python": Fact("not found", "", same=None),
         "GPU": Fact("1", "GPU", same=True),
     }
-    assert list(in_lines(facts, verbose=False)) == ["differs  in 1 way: image (-v shows how)"]
-    assert list(in_lines(facts, verbose=True)) == [
-        "faithful torch (2.5.1), GPU (1)",
-        "unknown  Python (not found)",
-        "differs  image: a, not b",
+    assert list(in_rows(facts, verbose=False)) == [("differs", "in 1 way: image (-v shows how)")]
+    assert list(in_rows(facts, verbose=True)) == [
+        ("faithful", "torch (2.5.1), GPU (1)"),
+        ("unknown", "Python (not found)"),
+        ("differs", "image: a, not b"),
     ]
     assert as_data(facts)["Python"] == {"Here": "not found", "InSageMaker": "", "Same": None}
 

@@ -293,7 +293,7 @@ pathlib.Path(path, "run/events.1").write_text("scalars")
     stored = here / ".launch/job/s3/bucket/boards/job/tensorboard-output"
     assert (stored / "run/events.1").read_text() == "scalars"
     assert result(here)["Artifacts"]["tensorboard"] == str(stored)
-    assert "differs  tensor_board_output_config: stored when the job ends, not stored while it runs" in output
+    assert "differs    tensor_board_output_config: stored when the job ends, not stored while it runs" in output
 
 
 def test_files_for_tensorboard_outside_of_opt_ml_are_reported_as_not_stored(here: Path) -> None:
@@ -303,7 +303,8 @@ def test_files_for_tensorboard_outside_of_opt_ml_are_reported_as_not_stored(here
     write_job(here, "", config)
     output = launch(here, "--no-namespaces", "-v")
     assert (
-        "differs  tensor_board_output_config: nothing stored, since /tensorboard is not in the host's /opt/ml" in output
+        "differs    tensor_board_output_config: nothing stored, since /tensorboard is not in the host's /opt/ml"
+        in output
     )
 
 
