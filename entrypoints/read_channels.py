@@ -21,7 +21,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sagemaker_channels import ChannelError, Environment, load_environment, open_channel
-from sagemaker_channels.epoch.channel import find_channel, placement_of
+from sagemaker_channels.epoch.channel import find_channel
+from sagemaker_channels.epoch.placement import placement_of
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.samples.digest import Tally

@@ -97,6 +97,7 @@ def by_one_left_loop(root: Path, loader: str) -> None:
         list(batches)
     dist.barrier()
     list(begun)
+    list(batches)
     dist.barrier()  # the store is in rank 0's process
 
 

@@ -15,9 +15,8 @@ from lightning.pytorch.strategies import DDPStrategy
 
 from framework_data import BATCH, LOADERS, Seen, as_inputs, dataset_of, number_of, numbers, own_rank
 from sagemaker_channels.checkpointing.checkpoints import Checkpoints
-from sagemaker_channels.torch_data.even_loader import EvenLoader, LightningLoader
 from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.ranks import gather_state
+from sagemaker_channels.torch_data.ranks import EvenLoader, LightningLoader, gather_state
 
 try:
     from transformers import Trainer, TrainerCallback, TrainingArguments

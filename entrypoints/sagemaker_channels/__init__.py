@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from sagemaker_channels.timed_loader import timed as timed
     from sagemaker_channels.torch_data.dataset import ChannelDataset as ChannelDataset
     from sagemaker_channels.torch_data.dataset import MixedDataset as MixedDataset
-    from sagemaker_channels.torch_data.even_loader import EvenLoader as EvenLoader
-    from sagemaker_channels.torch_data.even_loader import LightningLoader as LightningLoader
     from sagemaker_channels.torch_data.loader import ThreadLoader as ThreadLoader
     from sagemaker_channels.torch_data.map import ChannelMapDataset as ChannelMapDataset
+    from sagemaker_channels.torch_data.ranks import EvenLoader as EvenLoader
+    from sagemaker_channels.torch_data.ranks import LightningLoader as LightningLoader
     from sagemaker_channels.torch_data.ranks import even_batches as even_batches
     from sagemaker_channels.torch_data.ranks import gather_state as gather_state
     from sagemaker_channels.torch_data.shared_tensors import collate as collate
@@ -45,9 +45,8 @@ _NAMES_OF = {
     "formats.shards": "write_shards",
     "samples.class_folders": "class_index find_classes",
     "torch_data.dataset": "ChannelDataset MixedDataset",
-    "torch_data.even_loader": "EvenLoader LightningLoader",
     "torch_data.loader": "ThreadLoader",
-    "torch_data.ranks": "even_batches gather_state",
+    "torch_data.ranks": "EvenLoader LightningLoader even_batches gather_state",
     "torch_data.map": "ChannelMapDataset",
     "torch_data.shared_tensors": "collate",
     "torch_data.worker_loader": "WorkerLoader",

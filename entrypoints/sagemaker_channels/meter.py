@@ -1,7 +1,7 @@
 """What a thread does to make samples, by channel: how long it is blocked, reads files and transforms, and how long it works in all.
 
-A meter counts stretches of 100 items. Where counting would cost over 0.3 % of the time, as with tiny samples, it rests
-after each stretch, which then stands for the rest, too. While it rests, only the time in which the thread is blocked is counted.
+After the first hundred items, about one in five milliseconds is timed and stands for those before it, so that counting costs little
+even if samples are tiny. How long the thread is blocked, and the bytes that arrive, are always counted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-STRETCH = 100  # items
-_EVENT_SECONDS = 4e-6  # to count an item, a read or a transform, with a margin
-_MOST_COST = 0.003  # of the time
-_MOST_REST = 300  # times the stretch
-_BLOCK_FILES = 16  # of so many files that are read for a block, one is counted, for all
+_FIRST_ITEMS = 100  # which are all timed
+_EVERY_SECONDS = 5e-3  # between two timed items later
+_MOST_RUN = 10_000  # items between these
+_SHARED_SECONDS = 0.05  # between two times that a meter passes on what it has counted
+_BLOCK_FILES = 16  # of so many files that are read for a block, one is timed, for all
 
 
 @dataclass
@@ -39,12 +39,6 @@ class Work:
         """Return the members in their order; `dataclasses.astuple` copies deeply, and takes 30 times as long."""
         return tuple(vars(self).values())
 
-    def scaled(self, factor: float) -> Work:
-        """Return the work of a longer time, except what is counted all the time."""
-        longer = Work(*(factor * each for each in self.numbers()))
-        longer.blocked, longer.bytes = self.blocked, self.bytes
-        return longer
-
 
 def total(works: Iterable[Work]) -> Work:
     """Return the sum of works."""
@@ -61,138 +55,123 @@ _current = _Current()
 class Meter:
     """Counts what the thread that uses it does, in one Work for each channel.
 
-    `publish` receives the works of a stretch, and how long each of its items was waited for; a stretch also ends after `seconds`.
+    `publish` receives what was counted, now and then; `finish` is called after a loop.
     """
 
     def __init__(
         self,
-        publish: Callable[[Sequence[Work], Sequence[float]], object],
+        publish: Callable[[Sequence[Work]], object],
         channels: int = 1,
-        seconds: float = math.inf,
+        finish: Callable[[], object] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._publish, self._channels, self._seconds, self._clock = publish, channels, seconds, clock
-        self.resting = False
-        self._began = self._since = self._start = 0.0
-        self._rest = self._passed = 0  # a rest's items, if the caller counts them
-        self._files, self._every = 0, 1  # files that were opened, and of how many one is counted
-        self._clear()
+        self._publish, self._finish, self._clock = publish, finish, clock
+        self.weight = 0  # the number of items that the present one stands for; 0 if it is not timed
+        self._timed = 0  # items
+        self._files, self._every = 0, 1  # files that were opened, and of how many one is timed
+        self._start = self._since = self._published = 0.0
+        self._clear(channels)
 
-    def _clear(self) -> None:
-        self.works = [Work() for _ in range(self._channels)]
+    def _clear(self, channels: int) -> None:
+        self.works = [Work() for _ in range(channels)]
         self.work = self.works[0]  # of the channel that is read
-        self.events = 0
-        self._waits: list[float] = []
 
-    def over(
-        self, items: Iterable[T], size: Callable[[T], int] | None = None, finish: Callable[[], object] | None = None
-    ) -> Generator[T, None, None]:
-        """Yield the items; `size` returns an item's samples, `finish` is called at the end."""
-        iterator, nothing = iter(items), object()
+    def over(self, items: Iterable[T], size: Callable[[T], int] = lambda _: 1) -> Generator[T, None, None]:
+        """Yield the items; `size` returns an item's samples."""
+        iterator, nothing, run = iter(items), object(), 0
         try:
             while True:
-                if rest := self.start():
-                    count = itertools.count(1)
-                    yield from itertools.compress(itertools.islice(iterator, rest), count)
-                    self.resume(next(count) - 1)
-                    continue
+                self.begin(1 + run)
                 item: Any = next(iterator, nothing)
                 if item is nothing:
+                    self.work.items += run  # in the last moment
                     return
-                self.stop(1 if size is None else size(item))
+                self.end(size(item))
                 yield item
                 del item  # frees it while the next is waited for
+                if run := self._run():
+                    _current.meter, count = self, itertools.count(1)
+                    yield from itertools.compress(itertools.islice(iterator, run), count)
+                    run = next(count) - 1
         finally:
-            _current.meter = None
+            _current.meter, self.weight = None, 0
             self.publish()
             if isinstance(iterator, Generator):
                 iterator.close()
-            if finish is not None:
-                finish()
+            if self._finish is not None:
+                self._finish()
 
-    def start(self) -> int:
-        """Begin an item, or return how many to take without `start` and `stop`, before `resume`."""
+    def _run(self) -> int:
+        """Return how many items to take without timing them."""
+        spent = self._pause()
+        return min(int(_EVERY_SECONDS / (spent or 1e-9)), _MOST_RUN) if self._timed >= _FIRST_ITEMS else 0
+
+    def _pause(self) -> float:
+        """Count the time since the last timed item, unless others were taken since; return how long both took."""
         now = self._clock()
-        if self._waits:
-            self.work.idle += now - self._since
-            spent = now - self._began or 1e-9
-            if len(self._waits) == STRETCH or spent >= self._seconds:
-                rest = int(len(self._waits) * min(self.events * _EVENT_SECONDS / _MOST_COST / spent - 1, _MOST_REST))
-                if rest > 0:
-                    _current.meter, self.resting = self, True
-                    return rest
-                self.publish()
-        if not self._waits:
-            self._began = now
-        self.work, self._since, self._start = self.works[0], now, now
+        if self.weight:
+            self.work.idle += self.weight * (now - self._since)
+            self.weight = 0
+        if now - self._published >= _SHARED_SECONDS:
+            self._published = now
+            self.publish()
+        return now - self._start
+
+    def begin(self, weight: int = 1) -> None:
+        """Begin an item that is timed and stands for so many."""
+        self._pause()
+        self.weight, self.work = weight, self.works[0]
+        self._timed += 1
+        self._start = self._since = self._clock()
         _current.meter = self
-        return 0
 
-    def rests(self) -> bool:
-        """Begin an item that `stop` ends, or return that it is not counted: for items that are not iterated over."""
-        if self.resting and self._passed == self._rest:
-            self.resume(self._rest)
-        if not self.resting:
-            self._rest, self._passed = self.start(), 0
-        self._passed += 1
-        return self.resting
-
-    def stop(self, samples: int = 1) -> None:
+    def end(self, samples: int) -> None:
         """End an item."""
         _current.meter = None
+        self._charge()
+        self.work.items += self.weight
+        if len(self.works) == 1:
+            self.work.samples += self.weight * samples
+
+    def _charge(self) -> None:
         now = self._clock()
-        self._charge(now)
-        self._waits.append(now - self._start)
-        self.work.items += 1
-        if self._channels == 1:
-            self.work.samples += samples
-
-    def _charge(self, now: float) -> None:
-        self.work.busy += now - self._since
+        self.work.busy += self.weight * (now - self._since)
         self._since = now
-        self.events += 1
 
-    def resume(self, rested: int) -> None:
-        """End a rest of so many items."""
-        self.resting = False
-        self.publish(1 + rested / len(self._waits))
-
-    def publish(self, factor: float = 1.0) -> None:
-        """Pass on what was counted, and begin a stretch."""
-        if self._waits:
-            works, waits = [work.scaled(factor) for work in self.works], self._waits
-            self._clear()
-            self._publish(works, waits)
+    def publish(self) -> None:
+        """Pass on what was counted."""
+        works = self.works
+        self._clear(len(works))
+        if any(work != Work() for work in works):
+            self._publish(works)
 
     def turn_to(self, channel: int, samples: int) -> None:
         """Count for another channel, of which so many samples are read."""
-        if not self.resting:
-            self._charge(self._clock())
-            if self._channels > 1:  # `stop` counts those of one channel
-                self.works[channel].samples += samples
+        self._charge()
         self.work = self.works[channel]
+        if len(self.works) > 1:  # `end` counts those of one channel
+            self.work.samples += self.weight * samples
 
     def read_block(self, read: Callable[[], T]) -> T:
-        """Read the samples of many items, and pass on what this took: a stretch stands for its rest, but this happens once."""
-        begin = self._clock()
-        if not self.resting:
-            self._charge(begin)
-        work, resting, events = self.work, self.resting, self.events
+        """Read the samples of many items, and count it once, also if the present item stands for others or is not timed."""
+        self._charge()
+        begin, work, weight = self._since, self.work, self.weight
         block = self.work = Work()
-        self.resting, self._every = False, _BLOCK_FILES
+        self.weight = self._every = _BLOCK_FILES
         try:
             return read()
         finally:
-            self.work, self.resting, self.events, self._since = work, resting, events, self._clock()
-            block.busy = self._since - begin - block.blocked
-            block.files, self._every = block.files * _BLOCK_FILES, 1
-            self._publish([block if each is work else Work() for each in self.works], ())
+            self.work, self.weight, self._every, self._since = work, weight, 1, self._clock()
+            work.busy += self._since - begin - block.blocked
+            work.files += block.files
+            work.blocked += block.blocked
+            work.bytes += block.bytes
 
     def opened(self, size: int) -> bool:
-        """Count the bytes of a file, and return whether its reads are counted."""
+        """Count the bytes of a file, and return whether its reads are timed."""
         self.work.bytes += size
         self._files += 1
-        return not self.resting and self._files % self._every == 0
+        return self.weight > 0 and self._files % self._every == 0
 
     def block(self, seconds: float) -> None:
         self.work.blocked += seconds
@@ -218,31 +197,30 @@ def turn_to(channel: int, samples: int = 1) -> None:
 
 
 def opened(size: int) -> bool:
-    """Count the bytes of a file, which is read whole, and return whether its reads are counted."""
+    """Count the bytes of a file, which is read whole, and return whether its reads are timed."""
     return (meter := _current.meter) is not None and meter.opened(size)
 
 
 def read_block(read: Callable[[], T]) -> T:
-    """Read a block of samples, and count it in full, also while this thread's meter rests."""
+    """Read a block of samples, and count it."""
     return read() if (meter := _current.meter) is None else meter.read_block(read)
 
 
 def counted_read(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a file's method such that its time is counted unless the meter rests."""
+    """Return a file's method such that its time is counted if the item is timed."""
 
     def counted(*arguments: Any) -> Any:
         begin = time.perf_counter()
         result = read(*arguments)
-        if (meter := _current.meter) is not None and not meter.resting:
-            meter.work.files += time.perf_counter() - begin
-            meter.events += 1
+        if (meter := _current.meter) is not None:
+            meter.work.files += meter.weight * (time.perf_counter() - begin)
         return result
 
     return counted
 
 
 def awaited_read(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return such a method whose calls are counted all the time."""
+    """Return such a method whose calls are always counted."""
 
     def awaited(*arguments: Any) -> Any:
         begin = time.perf_counter()
@@ -257,11 +235,10 @@ def awaited_read(read: Callable[..., Any]) -> Callable[..., Any]:
 def count_transform(transform: Callable[[Any], T], sample: Any) -> T:
     """Return the transformed sample, and count the time."""
     meter = _current.meter
-    if meter is None or meter.resting:
+    if meter is None or not meter.weight:
         return transform(sample)
     begin = time.perf_counter()
     try:
         return transform(sample)
     finally:
-        meter.work.transform += time.perf_counter() - begin
-        meter.events += 1
+        meter.work.transform += meter.weight * (time.perf_counter() - begin)

@@ -50,7 +50,7 @@ class Timed:
                 yield batch
 
         abouts = [about(self._channel, "unknown", workers)]
-        yield from Waits(abouts, self._write or self._log, lambda: [replace(seen)]).over(count())
+        yield from Waits(abouts, self._write or self._log, lambda: [replace(seen)]).meter.over(count())
 
 
 def timed(loader: Iterable[T], channel: str | None = None, *, write: Write | None = None) -> Iterable[T]:

@@ -12,26 +12,22 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any, TypeVar, cast
 
 from sagemaker_channels import contract
 from sagemaker_channels.meter import Meter, Work, count_transform, total
 
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any] | None)
 Record = dict[str, Any]
 Write = Callable[[Mapping[str, Any]], None]
-Publish = Callable[[Sequence[Work]], object]
 
+_RECORD_ITEMS = 100  # steps of a record, at least
 _FIRST_SECONDS = 1.0  # until the first record of a loop, unless it ends before
 _RECORD_SECONDS = 10.0  # between two; a loop of short steps must not flood the log
-_SHARED_SECONDS = 0.05  # of a stretch of a thread or process that works for a loop elsewhere
-_KEPT = 4096  # waits for the percentile; of more, every second is dropped
 
 
 def are_recorded() -> bool:
@@ -47,13 +43,13 @@ def timed_transform(transform: F) -> F:
 
 
 class Waits:
-    """The waits of one loop since the last record.
+    """The waits of one loop since its last record; in a DataLoader's worker, how busy all of its workers are.
 
     Args:
         about: What is read, for each channel: a record's first members.
         write: Receives the records.
         done: Returns the work so far, for each channel.
-        publish: Adds to that what the loop's own thread does; without it, only others do.
+        publish: Adds to that what this thread does; without it, only others do.
         clock: Returns the time in seconds.
     """
 
@@ -62,47 +58,35 @@ class Waits:
         about: Sequence[Record],
         write: Write,
         done: Callable[[], list[Work]],
-        publish: Publish | None = None,
+        publish: Callable[[Sequence[Work]], object] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._about, self._write, self._done, self._publish = about, write, done, publish
-        self.meter = Meter(self._note, len(about) if publish else 1, clock=clock)
-        self._least = _FIRST_SECONDS
+        self._in_worker = publish is not None and about[0]["workers"] > 0
+        self.meter = Meter(self._note, len(about) if publish else 1, self._flush, clock)
+        self._least, self._loop = _FIRST_SECONDS, Work()
         self._before, self._ticks = done(), _processor_ticks()
-        self._begin()
 
-    def _begin(self) -> None:
-        self._loop, self._every = Work(), 1
-        self._kept: list[float] = []
-
-    def over(self, batches: Iterable[T]) -> Generator[T, None, None]:
-        """Yield the batches, and record how long the caller waits for them."""
-        return self.meter.over(batches, finish=self.flush)
-
-    def _note(self, works: Sequence[Work], waits: Sequence[float]) -> None:
+    def _note(self, works: Sequence[Work]) -> None:
         if self._publish is not None:
             self._publish(works)
         self._loop = total((self._loop, *works))
-        self._kept += waits[:: self._every]
-        if len(self._kept) > _KEPT:
-            self._kept, self._every = self._kept[::2], 2 * self._every
-        if waits and self._loop.busy + self._loop.blocked + self._loop.idle >= self._least:
-            self.flush()
+        if self._loop.items >= _RECORD_ITEMS and _seconds(self._loop) >= self._least:
+            self._flush()
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Write the records of the steps since the last ones, if there are any."""
         if self._loop.items:
-            for record in self._records():
+            before, self._before = self._before, self._done()
+            works = list(map(_since, self._before, before))
+            for record in self._of_workers(works) if self._in_worker else self._of_loop(works):
                 self._write(record)
-            self._least = _RECORD_SECONDS
-            self._begin()
+            self._least, self._loop = _RECORD_SECONDS, Work()
 
-    def _records(self) -> list[Record]:
-        """Return a record for each channel. The loop's waits are divided among them and their causes as the time of the work is."""
-        loop, before, self._before = self._loop, self._before, self._done()
-        works = list(map(_since, self._before, before))
-        waited = loop.busy + loop.blocked
-        seconds = waited + loop.idle or 1e-9
+    def _of_loop(self, works: list[Work]) -> Iterator[Record]:
+        """Yield a record for each channel. The loop's waits are divided among them and their causes as the time of the work is."""
+        loop = self._loop
+        waited, seconds = loop.busy + loop.blocked, _seconds(loop) or 1e-9
         making = sum(work.busy + work.blocked for work in works)
         workers, threads, cores = (self._about[0][name] for name in ("workers", "threads", "cores"))
         # Workers have to wait while the loop does its own work; if they wait longer, batches are being collated and sent. Without
@@ -113,56 +97,22 @@ class Waits:
         for spent, work in zip(parts, works, strict=True):
             spent["handover" if workers else "transform"] += rest * (work.busy + work.blocked) / (making or 1.0)
         every = sum(sum(spent.values()) for spent in parts)
-        mean = fmean(self._kept)
         then, self._ticks = self._ticks, _processor_ticks()
         busy, ticks = (now - before for now, before in zip(self._ticks, then, strict=True))
-        of_all = {
-            "wait_variance": fmean((wait - mean) ** 2 for wait in self._kept),
-            "wait_p99_s": sorted(self._kept)[int(0.99 * (len(self._kept) - 1) + 0.5)],
-            **({"busy_cores": cores * busy / ticks} if ticks else {}),
-            "own_share": loop.idle / seconds,
-        }
-        records = []
+        of_all = {**({"busy_cores": cores * busy / ticks} if ticks else {}), "own_share": loop.idle / seconds}
         for about, work, spent in zip(self._about, works, parts, strict=True):
             shares = {f"{name}_share": waited / seconds * part / (every or 1.0) for name, part in spent.items()}
             share = sum(shares.values()) if every else waited / seconds
             steps = {"steps": round(loop.items), "step_s": seconds / loop.items, "wait_s": share * seconds / loop.items}
-            records.append({**about, **steps, **of_all, "wait_share": share, **shares, **_rates(work, seconds)})
-        return records
+            yield {**about, **steps, **of_all, "wait_share": share, **shares, **_rates(work, seconds)}
 
-
-class WorkerWaits:
-    """How busy a DataLoader's workers are whose loop is not timed: one of them writes the records of all."""
-
-    def __init__(self, about: Sequence[Record], write: Write, done: Callable[[], list[Work]]) -> None:
-        self._about, self._write, self._done = about, write, done
-        self._before, self._written = done(), time.perf_counter()
-
-    def flush(self, least_seconds: float = 0.0) -> None:
-        """Write the records, unless the last ones are younger than this."""
-        seconds = time.perf_counter() - self._written
-        if seconds < least_seconds:
-            return
-        before, self._before, self._written = self._before, self._done(), time.perf_counter()
-        works = list(map(_since, self._before, before))
-        busy = sum(work.busy + work.blocked for work in works)
-        every = busy + sum(work.idle for work in works)
+    def _of_workers(self, works: list[Work]) -> Iterator[Record]:
+        busy, every = sum(work.busy + work.blocked for work in works), sum(map(_seconds, works)) or 1e-9
         for about, work in zip(self._about, works, strict=True):
             if work.items:
                 spent = {"busy": busy, **_parts(work)}
                 shares = {f"{name}_share": part / every for name, part in spent.items() if name != "handover"}
-                self._write({**about, **shares, **_rates(work, seconds)})
-
-
-def worker_meter(publish: Publish, channels: int, own: WorkerWaits | None = None) -> Meter:
-    """Return the meter of a thread or process that makes samples or batches for a loop elsewhere."""
-
-    def note(works: Sequence[Work], _: Sequence[float]) -> None:
-        publish(works)
-        if own is not None:
-            own.flush(_RECORD_SECONDS)
-
-    return Meter(note, channels, _SHARED_SECONDS)
+                yield {**about, **shares, **_rates(work, _seconds(self._loop))}
 
 
 def _processor_ticks() -> tuple[int, int]:
@@ -179,6 +129,10 @@ def _processor_ticks() -> tuple[int, int]:
                 idle += sum(times[3:5])
                 busy += sum(times) - sum(times[3:5])
     return busy, busy + idle
+
+
+def _seconds(work: Work) -> float:
+    return work.busy + work.blocked + work.idle
 
 
 def _since(now: Work, then: Work) -> Work:
@@ -227,7 +181,7 @@ class RecordWriter:
         self._root = Path(root or os.environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
         self._host = host or os.environ.get("SM_CURRENT_HOST", "algo-1")
         self._next_line: dict[str, float] = {}
-        self._is_job, self._has_folder = (self._root / contract.CONFIG_DIR).is_dir(), False
+        self._is_job = (self._root / contract.CONFIG_DIR).is_dir()
 
     def __call__(self, record: Mapping[str, Any]) -> None:
         channel, now = record["channel"], time.monotonic()
@@ -236,16 +190,9 @@ class RecordWriter:
             with suppress(OSError):
                 sys.stderr.write(f"{line_of(record, self._kind)}\n")
                 sys.stderr.flush()
-        folder = self._root / contract.OUTPUT_DATA_DIR
-        with suppress(OSError):
-            if self._is_job and not self._has_folder:
+        if self._is_job:
+            folder = self._root / contract.OUTPUT_DATA_DIR
+            with suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
-                self._has_folder = True
-            if self._has_folder:
-                file = folder / f"{self._kind}-{self._host}-{record['rank']}.jsonl"
-                # `open` takes 20 times as long.
-                descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-                try:
-                    os.write(descriptor, f"{json.dumps(record)}\n".encode())  # in one piece
-                finally:
-                    os.close(descriptor)
+                with (folder / f"{self._kind}-{self._host}-{record['rank']}.jsonl").open("a") as file:
+                    file.write(f"{json.dumps(record)}\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +21,8 @@ from torch.utils.data import DataLoader
 from delivered_channels import job
 from sagemaker_channels import ChannelDataset, ChannelMapDataset, MixedDataset, ThreadLoader, timed
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.meter import STRETCH, Meter, Work, read_block, total
-from sagemaker_channels.waits import Waits, WorkerWaits, about, line_of
+from sagemaker_channels.meter import Meter, Work, read_block, total
+from sagemaker_channels.waits import Waits, about, line_of
 
 SLOW = 0.02  # seconds; far more than anything else that a step of these tests does
 Record = dict[str, Any]
@@ -46,9 +45,8 @@ class Clock:
 def recorded(waits: list[float], work: float = 1.0) -> list[Record]:
     records: list[Record] = []
     clock = Clock()
-    for _ in Waits([about("train", "File", 0)], records.append, lambda: [Work()], clock=clock).over(
-        clock.batches([*waits, 0.0])
-    ):
+    waits_of = Waits([about("train", "File", 0)], records.append, lambda: [Work()], clock=clock)
+    for _ in waits_of.meter.over(clock.batches([*waits, 0.0])):
         clock.now += work
     return records
 
@@ -95,40 +93,33 @@ def seconds_of(record: Record, share: str) -> float:
 def test_some_steps_of_microseconds_are_recorded_and_stand_for_all() -> None:
     *_, record = records = recorded([1e-6] * 99_999, work=1e-6)
     assert sum(each["steps"] for each in records) == pytest.approx(100_000, rel=0.05)
-    assert (record["wait_s"], record["wait_share"]) == pytest.approx((1e-6, 0.5), rel=1e-3)
+    assert (record["wait_s"], record["wait_share"]) == pytest.approx((1e-6, 0.5), rel=0.05)
 
 
 @given(some.lists(some.floats(0, 10), min_size=1, max_size=400), some.floats(0.01, 5))
-def test_records_hold_the_mean_variance_and_share_of_all_waits(waits: list[float], work: float) -> None:
+def test_records_hold_the_mean_and_share_of_all_waits(waits: list[float], work: float) -> None:
     records = recorded(waits, work)
     assert sum(record["steps"] for record in records) == len(waits) + 1
     share = sum(record["wait_s"] * record["steps"] for record in records) / sum(
         record["step_s"] * record["steps"] for record in records
     )
     assert share == pytest.approx(sum(waits) / (sum(waits) + work * (len(waits) + 1)), rel=1e-6, abs=1e-9)
-    begun = 0
-    for record in records:
-        part = [*waits, 0.0][begun : begun + record["steps"]]
-        assert record["wait_variance"] == pytest.approx(statistics.pvariance(part), rel=1e-6, abs=1e-6)
-        assert sum(wait > record["wait_p99_s"] + 1e-6 for wait in part) <= len(part) / 50
-        assert any(record["wait_p99_s"] == pytest.approx(wait, abs=1e-6) for wait in part)
-        begun += record["steps"]
 
 
 def test_a_record_is_written_per_100_steps_of_a_tenth_of_a_second() -> None:
-    assert [record["steps"] for record in recorded([0.1] * 349, work=0.1)] == [STRETCH, STRETCH, STRETCH, 50]
+    assert [record["steps"] for record in recorded([0.1] * 349, work=0.1)] == [100, 100, 100, 50]
 
 
 def test_loops_of_short_steps_write_a_record_per_10_seconds() -> None:
     records = recorded([0.001] * 49_999, work=0.001)
-    assert records[0]["steps"] == 5 * STRETCH  # a second
+    assert records[0]["steps"] == pytest.approx(500, abs=25)  # a second
     assert 1 < len(records) < 20
 
 
 def test_the_line_has_each_number_in_the_form_that_metric_definitions_match() -> None:
     [record] = recorded([3.0] * 9, work=1.0)
     line = line_of(record)
-    for name in ("step_s", "wait_s", "wait_variance", "wait_p99_s", "wait_share", "source_share", "bytes_per_s"):
+    for name in ("step_s", "wait_s", "wait_share", "source_share", "bytes_per_s"):
         found = re.search(rf"channel=train .*\b{name}=([0-9.e+-]+)", line)
         assert found and float(found[1]) == pytest.approx(record[name], rel=1e-3)
 
@@ -176,7 +167,7 @@ def test_blocks_of_small_files_are_counted_whole(environment: Environment) -> No
 def test_reading_of_a_block_is_counted_once() -> None:
     """Not for the rest of the meter, too, if it happens in a stretch of items; and not left out if it happens in a rest."""
     clock, published = Clock(), list[Work]()
-    meter = Meter(lambda works, _: published.extend(works), clock=clock)
+    meter = Meter(published.extend, clock=clock)
 
     def block() -> range:
         clock.now += 10.0
@@ -188,10 +179,10 @@ def test_reading_of_a_block_is_counted_once() -> None:
                 clock.now += 1e-5
                 yield number
 
-    for _ in meter.over(items(), lambda _: 1):
+    for _ in meter.over(items()):
         clock.now += 1e-5
     work = total(published)
-    assert (work.items, work.samples) == (pytest.approx(15_000), pytest.approx(15_000))
+    assert (work.items, work.samples) == (pytest.approx(15_000), pytest.approx(15_000, rel=0.05))  # not the last ones
     assert (work.busy, work.idle) == (pytest.approx(30 + 0.15, abs=0.02), pytest.approx(0.15, abs=0.02))
 
 
@@ -277,10 +268,10 @@ def test_workers_of_a_loader_that_is_not_timed_record_how_busy_they_are(environm
 
 
 def test_busy_share_is_the_part_of_the_workers_time_in_which_they_make_samples() -> None:
-    works, records = [Work()], list[Record]()
-    workers = WorkerWaits([about("train", "File", 2)], records.append, works.copy)
+    clock, works, records = Clock(), [Work()], list[Record]()
+    waits = Waits([about("train", "File", 2)], records.append, works.copy, lambda _: None, clock)
     works[0] = Work(items=4, samples=8, busy=1.0, transform=0.5, idle=2.0, blocked=1.0)
-    workers.flush()
+    list(waits.meter.over(clock.batches([1.0])))
     [record] = records
     shares = [record[f"{part}_share"] for part in ("busy", "source", "parse", "transform")]
     assert shares == [0.5, 0.25, 0.125, 0.125]

@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 import os
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sagemaker_channels.cache import warm_pool
 from sagemaker_channels.cache.object_cache import ObjectCache
 from sagemaker_channels.epoch.objects import ObjectSource
-from sagemaker_channels.epoch.placement import Placement, Shard, placement_from, shard_for
+from sagemaker_channels.epoch.placement import Shard, default_shard, placement_of
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
@@ -81,6 +81,8 @@ class Recipe:
     channel: Channel
     format: str | None
     reading: Reading
+    # By epoch, the objects that were last counted, which its loop need not list again.
+    listed: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -116,22 +118,32 @@ class Recipe:
                     remedy="remove cache_dir, or use input_mode: FastFile",
                 )
             return StreamSource(channel, epoch, form, reading, damage, shard)
-        return ObjectSource(reader, self._cache(), channel, epoch, form, reading, damage, shard.host)
+        return ObjectSource(reader, self._cache(), self.listed, channel, epoch, form, reading, damage, shard.host)
 
     def samples(self, epoch: int, shard: Shard) -> Samples:
         """Return the samples of one reader in an epoch."""
         return Samples(self.source(epoch, shard), self.about(shard), *self.indexes(shard))
 
     def indexes(self, shard: Shard) -> tuple[list[int], int]:
-        """Return which readers of how many one process is."""
-        indexes, count = [shard.index], shard.count
-        if self.reading.shards is not None:
-            where = f"channel {self.channel.name!r}: shards={self.reading.shards}"
+        """Return which readers of how many one process is.
+
+        Of a fixed number of shards, consecutive ones belong to the readers of a rank: these take turns by batches, so a batch of
+        all ranks has the same shards on any number of ranks, as long as each has as many readers.
+        """
+        indexes, count, shards = [shard.index], shard.count, self.reading.shards
+        if shards is not None:
+            where, ranks = f"channel {self.channel.name!r}: shards={shards}", count // shard.workers
             if self.channel.mode == "Pipe":
                 raise ChannelError(
                     f"{where} is impossible in a Pipe", remedy="leave shards out, or use input_mode: FastFile"
                 )
-            indexes, count = shard.fixed(self.reading.shards, where), self.reading.shards
+            if shards % count:
+                raise ChannelError(
+                    f"{where} cannot be divided equally among {ranks} ranks with {shard.workers} readers",
+                    remedy="use numbers whose product divides it",
+                )
+            worker, rank = divmod(shard.index, ranks)
+            indexes, count = [*range(rank * shard.workers + worker, shards, count)], shards
         host, hosts = shard.host or (0, 1)
         return [index * hosts + host for index in indexes], count * hosts
 
@@ -233,18 +245,3 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
         f"this job has no channel {name!r}; it has {', '.join(environment.channels) or 'none'}"
         + (f"; did you mean {near[0]!r}?" if near else f"; a folder is ./{name}")
     )
-
-
-def placement_of(environment: Environment) -> Placement:
-    """Return this process's placement in the job, from torchrun's variables."""
-    return placement_from(os.environ, environment.host_rank, len(environment.hosts))
-
-
-def default_shard(channel: Channel, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
-    """Return the shard of one of a rank's readers."""
-    if channel.host_shard is not None:
-        # torchrun's ranks count all hosts, but only these hosts receive the channel.
-        index, hosts = channel.host_shard
-        ranks = placement.local_world_size
-        placement = replace(placement, rank=index * ranks + placement.local_rank, world_size=hosts * ranks)
-    return shard_for(channel.distribution, placement, worker, workers)

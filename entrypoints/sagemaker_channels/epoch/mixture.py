@@ -17,7 +17,7 @@ _DRAWN_AT_ONCE = 1024
 
 
 class MixedSource:
-    """The sources of several channels in an epoch (reading.Source).
+    """The sources of several channels in an epoch (reading.Source), of which none is yielded in parts.
 
     Args:
         sources: Each channel's.
@@ -38,15 +38,6 @@ class MixedSource:
     @property
     def begun(self) -> list[Any]:
         return [source.begun for source in self.sources]
-
-    @property
-    def owed(self) -> Any:
-        return next((source.owed for source in self.sources if source.owed), None)
-
-    @owed.setter
-    def owed(self, owed: Any) -> None:
-        for source in self.sources:
-            source.owed = owed
 
     def count(self, index: int, count: int) -> int:
         """Return the number of samples of one of so many readers. Raises TypeError if it depends on the draws."""
@@ -84,18 +75,7 @@ class MixedReader(Positioned):
         self.last = 0  # the source of the last sample
 
     def _position(self) -> dict[str, Any]:
-        # A source that has ended is not drawn any more.
         return {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
-
-    @property
-    def part(self) -> bool:
-        return any(reader.part for reader in self.readers)
-
-    def partly(self, before: Position, part: int) -> Position:
-        assert before is not None
-        positions = list(before["sources"])
-        positions[self.last] = self.readers[self.last].partly(positions[self.last], part)
-        return {**before, "sources": positions}
 
     def __iter__(self) -> Generator[Any, None, None]:
         iterators = [iter(reader) for reader in self.readers]

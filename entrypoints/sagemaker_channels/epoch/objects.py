@@ -29,14 +29,15 @@ class ObjectSource(Source):
     Args:
         opener: What lists and opens them.
         cache: Keeps them for later epochs.
+        listed: The objects of the epoch that were last counted, which are not listed again.
         of: As for Source.
     """
 
-    begun: int  # the first objects of the listing, up to the last that was begun
-
-    def __init__(self, opener: ObjectReader, cache: ObjectCache | None, *of: Any) -> None:
+    def __init__(
+        self, opener: ObjectReader, cache: ObjectCache | None, listed: dict[int, Items[Any]], *of: Any
+    ) -> None:
         super().__init__(*of)
-        self._opener, self._cache, name = opener, cache, self.channel.name
+        self._opener, self._cache, self._listed, name = opener, cache, listed, self.channel.name
         self._name = name if self.host is None else f"{name} of host {self.host[0]}"  # of its list in states
         self._expected: Listing = {}
         self._objects: Items[Any] | None = None
@@ -44,6 +45,7 @@ class ObjectSource(Source):
         self.pin_of = lru_cache(64)(self._pin_of)
 
     def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> Reader:
+        """Return reader `index` of `count` at a position, after the deals of `history`."""
         return Reader(self, *self.of_host(history, index, count), at)
 
     @property
@@ -51,7 +53,7 @@ class ObjectSource(Source):
         """All objects, listed as they are read; a shuffled order depends on all of them."""
         if self._objects is None:
             begin = time.perf_counter()
-            objects = self._opener.objects(self.channel, self.epoch)
+            objects = self._listed.get(self.epoch) or self._opener.objects(self.channel, self.epoch)
             if self.seed is not None:
                 numbers = array("q", range(len(objects)))  # rather than a second list of a million objects
                 random.Random(f"objects/{self.seed}/{self.epoch}").shuffle(numbers)
@@ -80,6 +82,7 @@ class ObjectSource(Source):
     def records(
         self, numbers: Callable[[], Iterator[int]], cursor: Cursor
     ) -> Generator[tuple[int, Iterator[Sample]], None, None]:
+        """Yield the samples of each object from the cursor's start on; `numbers` is called in several threads."""
         if self.damage.most:
             cursor.skips = self.damage.skip
         self._compare(self.objects)
@@ -123,6 +126,7 @@ class ObjectSource(Source):
             self.begun = max(self.begun, count)
 
     def count(self, index: int, count: int) -> int:
+        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
         _, index, count = self.of_host([], index, count)
         # `list(dataset)` calls this, too, and ignores only TypeError.
         unknown = f"{self.who}: the number of samples is unknown until they are read"
@@ -132,6 +136,9 @@ class ObjectSource(Source):
         total = 0
         try:
             chosen = self._chosen(iter(range(index, len(self.objects), count)))
+            if self.epoch not in self._listed:
+                self._listed.clear()
+                self._listed[self.epoch] = self.objects
             if isinstance(of_object, int):
                 return sum(of_object for _ in chosen)
             with closing(self._opener.open_objects(self.channel, chosen)) as opened:

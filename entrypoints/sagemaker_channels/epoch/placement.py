@@ -1,4 +1,4 @@
-"""Which of all readers this process is: pure arithmetic, without communication.
+"""Which of all readers this process is, without communication.
 
 Items are divided among ranks first, then among a rank's readers (its DataLoader workers), so that a rank reads the same items with
 any number of them. Each item belongs to exactly one reader of a job.
@@ -10,11 +10,12 @@ any number of them. Each item belongs to exactly one reader of a job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
 from dataclasses import dataclass, field
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel, Environment
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,6 @@ class Shard:
         if not 0 <= self.index < self.count:
             raise ChannelError(f"shard {self.index} of {self.count}: expected an index from 0 to count - 1")
 
-    def fixed(self, shards: int, who: str) -> list[int]:
-        """Return which of a fixed number of shards this reader has. Raises ChannelError if they cannot be divided equally.
-
-        Consecutive shards belong to the readers of a rank: these take turns by batches, so a batch of all ranks has the same
-        shards on any number of ranks, as long as each has as many readers.
-        """
-        worker, rank = divmod(self.index, self.count // self.workers)
-        if shards % self.count:
-            raise ChannelError(
-                f"{who} cannot be divided equally among {self.count // self.workers} ranks with {self.workers} readers",
-                remedy="use numbers whose product divides it",
-            )
-        return [*range(rank * self.workers + worker, shards, self.count)]
-
 
 @dataclass(frozen=True)
 class Placement:
@@ -72,42 +59,40 @@ class Placement:
             )
 
 
-def placement_from(environ: Mapping[str, str], host_rank: int, host_count: int) -> Placement:
-    """Return this process's placement from torchrun's variables.
+def placement_of(environment: Environment, rank: int | None = None, world_size: int = 1) -> Placement:
+    """Return this process's placement: as a rank that is known already, or by torchrun's variables.
 
     Without RANK and WORLD_SIZE it is the only process of its host; without LOCAL_WORLD_SIZE all hosts have equally many ranks.
 
     Raises:
         ChannelError: A variable is not a number or out of range.
     """
-    if "RANK" not in environ or "WORLD_SIZE" not in environ:
-        return Placement(rank=host_rank, world_size=host_count)
-    return placement_of_rank(_number(environ, "RANK", 0), _number(environ, "WORLD_SIZE", 1), host_count, environ)
+    hosts = len(environment.hosts)
+    if rank is None:
+        if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+            return Placement(environment.host_rank, hosts)
+        rank, world_size = _number("RANK", 0), _number("WORLD_SIZE", 1)
+    local_world_size = _number("LOCAL_WORLD_SIZE", max(1, world_size // hosts))
+    return Placement(rank, world_size, _number("LOCAL_RANK", rank % local_world_size), local_world_size)
 
 
-def placement_of_rank(rank: int, world_size: int, host_count: int, environ: Mapping[str, str]) -> Placement:
-    """Return the placement of a rank that is known already, for example from a torch process group."""
-    local_world_size = _number(environ, "LOCAL_WORLD_SIZE", max(1, world_size // host_count))
-    return Placement(rank, world_size, _number(environ, "LOCAL_RANK", rank % local_world_size), local_world_size)
-
-
-def shard_for(distribution: str, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
-    """Return the shard of one of a rank's readers, for a channel's S3DataDistributionType."""
-    host = None
-    if distribution == contract.SHARDED:
-        rank, ranks = placement.local_rank, placement.local_world_size
-        host = (placement.rank // ranks, placement.world_size // ranks)
-    else:
-        rank, ranks = placement.rank, placement.world_size
+def default_shard(channel: Channel, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
+    """Return the shard of one of a rank's readers."""
+    rank, ranks, local_ranks, host = placement.rank, placement.world_size, placement.local_world_size, None
+    if channel.host_shard is not None:
+        # torchrun's ranks count all hosts, but only these hosts receive the channel.
+        index, hosts = channel.host_shard
+        rank, ranks = index * local_ranks + placement.local_rank, hosts * local_ranks
+    if channel.distribution == contract.SHARDED:
+        host = (rank // local_ranks, ranks // local_ranks)
+        rank, ranks = placement.local_rank, local_ranks
     # An item's number modulo `ranks` is its rank whatever the number of workers.
-    return Shard(worker * ranks + rank, workers * ranks, workers * placement.local_world_size, workers, host)
+    return Shard(worker * ranks + rank, workers * ranks, workers * local_ranks, workers, host)
 
 
-def _number(environ: Mapping[str, str], name: str, default: int) -> int:
-    text = environ.get(name)
-    if text is None:
-        return default
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name)
     try:
-        return int(text)
+        return default if text is None else int(text)
     except ValueError:
         raise ChannelError(f"{name} is {text!r}", remedy="expected a number, as torchrun sets it") from None

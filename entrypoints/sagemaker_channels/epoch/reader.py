@@ -13,18 +13,24 @@ from contextlib import closing
 from functools import partial
 from itertools import count as counting
 from itertools import islice, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, Rest, items, reach
-from sagemaker_channels.epoch.reading import Source, changed
+from sagemaker_channels.epoch.reading import changed
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.meter import read_block
 from sagemaker_channels.sample import Sample, weight
 
+if TYPE_CHECKING:
+    from sagemaker_channels.epoch.objects import ObjectSource
+
 
 class Positioned:
     """A reader's position: that of its next sample, or at the end the place that it has read up to."""
+
+    part = 0  # of the next sample, of which a transform makes several: how many of them were yielded
 
     def __init__(self, at: Position) -> None:
         self.ended = self._is_over = at is None  # There was nothing to read if it is over.
@@ -52,7 +58,7 @@ class Reader(Positioned):
 
     def __init__(
         self,
-        source: Source,
+        source: ObjectSource,
         history: Sequence[Deal],
         index: int,
         count: int,
@@ -141,6 +147,11 @@ class Reader(Positioned):
                 cursor.start = cursor.position = 0
         if cursor.start:
             raise self._changed("there are fewer objects than")
+        if not item and self.count > 1 and not self.history:
+            warn_once(
+                f"{source.who}: there are fewer objects than the {self.count} parts into which they are divided, one for each"
+                " reader (rank, worker, shard), so some have no samples; store the samples in more objects, or use fewer readers"
+            )
 
     def _blocks(self, objects: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
         changed = f"block {self.block} of the shuffled samples has another size or another end than"
@@ -183,12 +194,7 @@ class Reader(Positioned):
 
 def block_order(samples: Sequence[Any], source: Any, deals: int, index: int, count: int, block: int) -> list[Any]:
     """Return a block's samples in their order, which depends on the source's seed and epoch, the deal, the reader and the block."""
-    deal = f"{deals}/" if deals else ""
-    return in_order(samples, f"samples/{source.seed}/{source.epoch}/{deal}{index}/{count}/{block}")
-
-
-def in_order(samples: Sequence[Any], seed: str) -> list[Any]:
-    """Return samples in the order of a seed."""
+    seed = f"samples/{source.seed}/{source.epoch}/{f'{deals}/' if deals else ''}{index}/{count}/{block}"
     return random.Random(seed).sample(samples, len(samples))
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import RESTART, ChannelError, check_path, expect, in_channel, whole_number
 from sagemaker_channels.formats import Format
-from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.sample import Sample
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,8 @@ class Source:
         host: This host's number and the number of hosts, if what is read is of this host alone.
     """
 
-    begun: Any = 0  # how far its list of objects must be the same when reading resumes
+    begun = 0  # how far its list of objects must be the same when reading resumes
     key: str | None = None  # of the object that is being read
-    pin_of: Callable[[int], int]  # returns the version of an object by its number; 0 if it is unknown
     owed: Any = None  # the reader whose next sample was yielded in part
 
     def __init__(
@@ -95,10 +92,6 @@ class Source:
         self.who = f"channel {channel.name!r}"
         self.seed, self.block, self.block_bytes = reading.seed, reading.block, reading.block_bytes
 
-    def reader(self, history: Sequence[Any], index: int, count: int, at: Any, /) -> Any:
-        """Return reader `index` of `count` at a position, after the deals of `history`."""
-        raise NotImplementedError
-
     def of_host(self, history: Sequence[Any], index: int, count: int) -> tuple[Any, int, int]:
         """Return the history and number of a reader among those of its host, if each host deals items of its own.
 
@@ -108,16 +101,6 @@ class Source:
             return history, index, count
         number, hosts = self.host
         return [deal[number::hosts] for deal in history], index // hosts, count // hosts
-
-    def records(
-        self, numbers: Callable[[], Iterator[int]], cursor: Cursor
-    ) -> Generator[tuple[int, Iterator[Sample]], None, None]:
-        """Yield the samples of each object from the cursor's start on; `numbers` is called in several threads."""
-        raise NotImplementedError
-
-    def count(self, index: int, count: int) -> int:
-        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
-        raise NotImplementedError
 
     def named(self, error: Exception) -> Exception:
         """Return an error that names the channel, and for one of the system the object at or after which it occurred."""

@@ -84,6 +84,8 @@ class Samples:
 
     def counted(self) -> int:
         """Return the number of samples of the whole epoch. Raises TypeError with the reason if no index has it."""
+        if not self.is_countable:
+            raise TypeError("the number of samples is unknown: a filter or the transform changes it")
         return sum(self.source.count(index, self._count) for index in self._indexes)
 
     def expanded(self, transform: Callable[[Sample], Iterator[Any]]) -> Generator[Any, None, None]:
@@ -173,6 +175,7 @@ class Samples:
         """The reader of the sample that was yielded last."""
         return self._turns.last if self._turns else self.readers[0]
 
+    is_countable = True  # whether no filter or transform changes their number
     is_expanded = False  # whether `expanded` will iterate
     is_left = False  # whether nothing of it is wanted any more, which another thread says
 

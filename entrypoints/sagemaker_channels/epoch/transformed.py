@@ -1,5 +1,7 @@
 """What becomes of samples: filters, then a transform, without those on which it fails as far as `skip_damaged` allows it.
 
+An error of a transform gets a note that names its sample, as part of the traceback, which a DataLoader passes on from its workers.
+
 A transform that is a generator function makes any number of samples of one. It runs where samples are read, since batches are cut
 after it; any other runs where batches are made.
 """
@@ -7,17 +9,18 @@ after it; any other runs where batches are made.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from sagemaker_channels.epoch.error_notes import add_sample_note
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import expect
+from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.damage import Damage
-from sagemaker_channels.sample import KEY, Sample
+from sagemaker_channels.sample import DATA, KEY, Sample
 from sagemaker_channels.waits import timed_transform
 
 Place: TypeAlias = Callable[[], str]  # returns where a sample is, in words
@@ -105,12 +108,8 @@ class Steps:
         return parts
 
 
-def finished(items: Iterator[Any], make: Make | None, place: Place) -> Iterator[Any]:
+def finished(items: Iterator[Any], make: Make, place: Place) -> Generator[Any, None, None]:
     """Yield what `make` makes of the items; `place` returns where the last one was."""
-    return items if make is None else _finished(items, make, place)
-
-
-def _finished(items: Iterator[Any], make: Make, place: Place) -> Generator[Any, None, None]:
     sample: Any
     for sample in items:
         sample = make(sample, place)  # one name, so that only one of the two is in memory
@@ -127,3 +126,31 @@ def is_skipped(error: Exception, sample: Any, source: Any, place: Place) -> bool
         return False
     damage.skip(error, sample.get(KEY) if isinstance(sample, dict) else None, place())
     return True
+
+
+def add_sample_note(error: Exception, sample: Sample, channel: str, place: str) -> None:
+    """Add a note with the channel, key and place of a sample.
+
+    The key of a line, row or record is only its object's, and samples of a Pipe mostly have none, so the position is added. So are
+    the fields, for a KeyError, and what a whole object holds, if it is a shard of samples.
+    """
+    more = f"; {place}"
+    if isinstance(error, KeyError):
+        more += f"; its fields are {', '.join(sample)}"
+    data = sample.get(DATA)
+    found = signatures.found_in(data[: signatures.SIZE]) if isinstance(data, bytes) else None
+    if found and found.has_samples:
+        more += f"; its bytes are {found.what}: {found.remedy}"
+    add_key_note(error, sample.get(KEY), channel, more)
+
+
+def add_key_note(error: Exception, key: str | None, channel: str, more: str = "") -> None:
+    """Add a note with the channel and key of the sample; `more` is appended."""
+    note = f"in the transform of a sample of channel {channel!r}{'' if key is None else f' with the key {key!r}'}{more}"
+    if sys.version_info >= (3, 11):
+        error.add_note(note)
+    else:  # Python 3.10 has no notes, so the first exception of the chain gets the note as its cause.
+        first: BaseException = error
+        while (earlier := first.__cause__ or (None if first.__suppress_context__ else first.__context__)) is not None:
+            first = earlier
+        first.__cause__ = RuntimeError(note)

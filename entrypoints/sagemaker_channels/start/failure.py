@@ -28,7 +28,7 @@ _FRAME = re.compile(
 )
 # Python's files, those of packages, and those of this package that run a script.
 _NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/ml/packages/|/launcher_(code|bundle)/")
-# The note of epoch/error_notes.py, up to the position, on a transform's exception.
+# The note of epoch/transformed.py, up to the position, on a transform's exception.
 _SAMPLE = re.compile(r"\b(in the transform of a sample of channel [^;\n]+)")
 _RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
 _ROOT_CAUSE = re.compile(

@@ -15,9 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.epoch.channel import default_shard, find_channel, open_channel, placement_of
+from sagemaker_channels.epoch.channel import find_channel, open_channel
 from sagemaker_channels.epoch.objects import ObjectSource
-from sagemaker_channels.epoch.placement import Placement
+from sagemaker_channels.epoch.placement import Placement, default_shard, placement_of
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import RESTART, ChannelError
@@ -101,6 +101,6 @@ def _joined(channel: Channel, endings: frozenset[str], placement: Placement, rea
         raise ChannelError(f"channel 'data': {channel.mode} cannot join sidecars", remedy="use source: S3Connector")
     shard = default_shard(channel, placement)
     damage = Damage(0, channel.name, 0, Path())
-    source = ObjectSource(Sidecars(endings, reader), None, channel, 0, FORMAT, reading, damage, None)
+    source = ObjectSource(Sidecars(endings, reader), None, {}, channel, 0, FORMAT, reading, damage, None)
     about = {"channel": channel.name, "format": str(FORMAT), "seed": reading.seed}
     return Samples(source, about, [shard.index], shard.count)

@@ -114,7 +114,7 @@ class ChannelDataset(StreamDataset):
                 remedy="use one rank and a ThreadLoader, or input_mode: FastFile",
             )
         samples = self.recipes[0].samples(epoch, shards[0])
-        samples.is_expanded = self.steps.are_several
+        samples.is_expanded, samples.is_countable = self.steps.are_several, not changes_number
         return samples
 
     def read(self, samples: Samples) -> Iterator[Any]:
@@ -122,10 +122,6 @@ class ChannelDataset(StreamDataset):
 
     def maker(self, samples: Samples) -> Make | None:
         return self.steps.maker(samples.source)
-
-    def _check_can_count(self) -> None:
-        if self.steps.filters or self.steps.are_several:
-            raise TypeError("the number of samples is unknown: a filter or the transform changes it")
 
 
 class MixedDataset(StreamDataset):

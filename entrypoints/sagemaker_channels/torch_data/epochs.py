@@ -13,10 +13,10 @@ from sagemaker_channels.epoch.states import State, checked, is_finished, is_fres
 from sagemaker_channels.errors import ChannelError
 
 READERS = 1024  # at most, of a dataset
-# The cells: the epoch, how often a state was loaded, the mark of the loop that continued at it, the epoch after the one that was
-# begun last, whether workers have begun it, the number of loops, and for each reader the mark of the loop that it has ended last,
-# which is negative until then.
-_EPOCH, _LOADED, _USED, _BEGUN, _WORKERS, _LOOPS, _ENDS = range(7)
+# The cells: the epoch, how often a state was loaded, the mark of the loop that continued at it, how often the epoch was set, the
+# number of loops since then, whether one of them may not have ended, and for each reader the mark of the loop that it has ended
+# last, which is negative until then.
+_EPOCH, _LOADED, _USED, _SET, _LOOPS, _RUNNING, _ENDS = range(7)
 CELLS = _ENDS + READERS
 
 
@@ -27,8 +27,9 @@ class Loop(NamedTuple):
     mark: int  # that of all its readers
     reader: int
     readers: int
+    is_of_worker: bool
     state: State | None  # at which it continues
-    is_again: bool  # whether it begins an epoch that was begun before, and neither set nor loaded since
+    number: tuple[int, int]  # how often the epoch was set, and the number of loops since then, with this one
 
 
 class Epochs:
@@ -49,16 +50,16 @@ class Epochs:
         return int(self.cells[_EPOCH])
 
     @property
-    def loops(self) -> int:
-        """The number of loops that were begun."""
-        return int(self.cells[_LOOPS])
+    def is_running(self) -> bool:
+        """Whether a loop was begun that may not have ended, and no epoch was set since.
+
+        Workers read ahead: when all have ended, the loop may not have got their last batches.
+        """
+        return bool(self.cells[_RUNNING])
 
     def set(self, epoch: int) -> None:
-        self.cells[_EPOCH], self.cells[_BEGUN], self.cells[_WORKERS] = epoch, 0, 0
-        for reader in range(_ENDS, len(self.cells)):
-            if self.cells[reader] == 0:
-                break
-            self.cells[reader] = 0
+        self.cells[_EPOCH], self.cells[_LOOPS], self.cells[_RUNNING] = epoch, 0, 0
+        self.cells[_SET] += 1
 
     def load(self, state: State) -> None:
         """Continue at a state with the next loop; after a finished epoch of all readers with the next epoch.
@@ -87,40 +88,21 @@ class Epochs:
             )
         epoch = self.epoch
         mark = 1 + abs(hash((epoch, seed or 0, next(self._loops)))) % 2**62
-        self.cells[_WORKERS] = seed is not None
-        state = self.loaded
-        if state is None or self.cells[_USED] not in (0, mark):
-            state = None
-        else:
+        state = self.loaded if self.cells[_USED] in (0, mark) else None
+        if state is not None:
             self.cells[_USED] = mark
             state = state if state["epoch"] == epoch else None
-        self.cells[_ENDS + reader] = -mark
-        is_again = reader == 0 and state is None and int(self.cells[_BEGUN]) == epoch + 1
-        if reader == 0:
-            self.cells[_BEGUN] = epoch + 1
-            self.cells[_LOOPS] += 1
-        return Loop(epoch, mark, reader, readers, state, is_again)
+        self.cells[_ENDS + reader], self.cells[_RUNNING] = -mark, 1
+        self.cells[_LOOPS] += reader == 0
+        number = int(self.cells[_SET]), int(self.cells[_LOOPS])
+        return Loop(epoch, mark, reader, readers, seed is not None, state, number)
 
-    def end(self, loop: Loop) -> bool:
-        """End the loop of one reader; return whether it was the last one, whose end sets the next epoch."""
+    def end(self, loop: Loop) -> None:
+        """End the loop of one reader; the end of the last one sets the next epoch."""
         # Workers of an earlier loop, which was left, must not count as those of this one.
         if self.cells[_ENDS + loop.reader] == -loop.mark:
             self.cells[_ENDS + loop.reader] = loop.mark
         ends = {int(self.cells[_ENDS + reader]) for reader in range(loop.readers)}
         # Readers that end at the same time all write the same.
-        if ends != {loop.mark} or self.epoch != loop.epoch:
-            return False
-        self.cells[_EPOCH] = loop.epoch + 1
-        return True
-
-    def is_running(self) -> bool:
-        """Return whether a loop was begun that may not have ended, and no epoch was set since.
-
-        Workers read ahead: when all have ended, the loop may not have got their last batches.
-        """
-        if self.cells[_WORKERS]:
-            return True
-        for reader in range(_ENDS, len(self.cells)):
-            if self.cells[reader] <= 0:
-                return bool(self.cells[reader] < 0)
-        return False
+        if ends == {loop.mark} and self.epoch == loop.epoch:
+            self.cells[_EPOCH], self.cells[_RUNNING] = loop.epoch + 1, int(loop.is_of_worker)

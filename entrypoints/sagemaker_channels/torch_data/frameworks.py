@@ -130,9 +130,8 @@ def check_stateful(loader: Any) -> None:
     """Raise ChannelError if a loader does not know its position, or only that of one rank."""
     check_not_prepared(loader)
     if not hasattr(loader, "state_dict"):
-        raise ChannelError(
-            f"a {type(loader).__name__} does not know its position", remedy="use a ThreadLoader or a WorkerLoader"
-        )
+        kind = type(getattr(loader, "_loader", loader)).__name__  # the loader that `timed` was given
+        raise ChannelError(f"a {kind} does not know its position", remedy="use a ThreadLoader or a WorkerLoader")
 
 
 def check_divided(channels: Sequence[Channel], hosts: int, divider: str, workers: int) -> None:

@@ -4,18 +4,25 @@ A DataLoader's workers send each batch through a queue between processes, at som
 decoders, torch and numpy release the GIL, so threads do the same work in parallel and pass only references. Transforms in pure
 Python are faster in processes (worker_loader.py).
 
-One thread cuts the samples into lists of a batch each, in their order; whichever thread is free makes a batch of the next one. So
-batches do not depend on the threads' number or speed, and these are no part of a state.
+One thread for each reader cuts its samples into lists of a batch each, in their order; whichever other thread is free makes a batch
+of the next one. So batches do not depend on the threads' number or speed, and these are no part of a state.
 """
 
 # ruff: noqa: TID253 - its name says that this file imports torch
 
 from __future__ import annotations
 
+import atexit
+import queue
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -24,13 +31,18 @@ from torch.utils.data._utils.pin_memory import pin_memory as pinned
 
 from sagemaker_channels.epoch.samples import Mark, Samples, place_of
 from sagemaker_channels.epoch.transformed import NOTHING
-from sagemaker_channels.errors import expect, whole_number
+from sagemaker_channels.errors import whole_number
+from sagemaker_channels.fetching.background import exit_deadline
+from sagemaker_channels.fetching.prefetch import end_all
 from sagemaker_channels.torch_data.batch_memory import keep_memory
-from sagemaker_channels.torch_data.positions import PositionedLoader, check_dataset
+from sagemaker_channels.torch_data.positions import PositionedLoader
 from sagemaker_channels.torch_data.shared_tensors import collating
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
-from sagemaker_channels.torch_data.threads import SampleList, Threads
 from sagemaker_channels.waits import are_recorded, timed_transform
+
+_AHEAD = 2  # batches that each thread makes in advance
+_STEP = 16  # samples that are read before the next look at whether the loop was left
+_LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a silent FIFO is left behind
 
 
 class ThreadLoader(PositionedLoader):
@@ -43,7 +55,7 @@ class ThreadLoader(PositionedLoader):
     Args:
         dataset: A ChannelDataset or MixedDataset.
         batch_size: Samples per batch; fewer, if damaged ones are skipped.
-        num_workers: Threads that transform and collate.
+        num_workers: Threads that transform and collate; one also if it is 0.
         readers: Parts of the rank's samples that are read at the same time, by turns: for formats that take long to read (gzip,
             Parquet). States are of as many.
         collate_fn: A function that makes a batch from a list of samples.
@@ -52,7 +64,7 @@ class ThreadLoader(PositionedLoader):
 
     Raises:
         TypeError: The dataset is of another kind, or `collate_fn` is not a function.
-        ValueError: A number is not a whole number from 1 on.
+        ValueError: A number is not a whole number from 1 on, or `num_workers` from 0 on.
     """
 
     is_timed = True
@@ -70,13 +82,14 @@ class ThreadLoader(PositionedLoader):
         drop_last: bool = False,
         pin_memory: bool = False,
     ) -> None:
-        check_dataset(dataset, "ThreadLoader")
-        expect(callable(collate_fn), "collate_fn", collate_fn, "a function of a list of samples, such as list")
-        super().__init__(dataset, whole_number("batch_size", batch_size, 1), collate_fn=collate_fn, drop_last=drop_last)
-        self.num_workers = whole_number("num_workers", num_workers, 1)
+        size = self._read_by(dataset, batch_size, collate_fn, drop_last=drop_last)
+        super().__init__(dataset, size, collate_fn=collate_fn, drop_last=drop_last)
+        self.num_workers, self.readers = (
+            whole_number("num_workers", num_workers, 0),
+            whole_number("readers", readers, 1),
+        )
         self.pin_memory = pin_memory
         self._device: Any = None  # where accelerate wants batches to be
-        self._read_by(dataset, self.batch_size, whole_number("readers", readers, 1), drops_last=drop_last)
 
     @property
     def _is_accelerate_prepared(self) -> bool:
@@ -98,12 +111,12 @@ class ThreadLoader(PositionedLoader):
         batches = self._batches(samples, end)
         if not are_recorded():
             return batches
-        return self.dataset.shared_work.loop(threads=self.num_workers).over(batches)
+        return self.dataset.shared_work.loop(threads=max(1, self.num_workers)).over(batches)
 
     def _batches(self, samples: list[Samples], end: Callable[[], object]) -> Generator[Any, None, None]:
         # Readers that had ended are started, too: a Pipe's other readers must know of it.
         keep_memory()
-        making = Threads(self, samples)
+        making = _Threads(self, samples)
         try:
             for reader, mark, result in making.results(self.turn):
                 batch = result.result()
@@ -117,32 +130,145 @@ class ThreadLoader(PositionedLoader):
             # Do not wait here: Python may be finalizing this generator, and would lose a Ctrl-C during the wait.
             making.stop()
 
-    def made(self, item: SampleList, samples: Samples, stop: threading.Event) -> Any:
+
+class _Threads:
+    """The threads of one loop: one for each reader, and those that make batches."""
+
+    def __init__(self, loader: ThreadLoader, samples: list[Samples]) -> None:
+        self._loader, self._samples, self._dataset = loader, samples, loader.dataset
+        self._makers = max(1, loader.num_workers)
+        self._stop = threading.Event()
+        self._work: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._made: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in samples]  # by reader, in order
+        ahead = max(1, _AHEAD * self._makers // len(samples))
+        self._rooms = [threading.Semaphore(ahead + 1) for _ in samples]
+        cores = torch.get_num_threads()
+        for number in range(len(samples) + self._makers):
+            target = partial(self._read, number) if number < len(samples) else partial(self._make, number, cores)
+            thread = threading.Thread(target=target, name="loader", daemon=True)
+            _threads.add(thread)
+            thread.start()
+
+    def results(self, turn: int) -> Iterator[tuple[int, Mark, Future[Any]]]:
+        """Yield each batch's reader, the position after it, and the batch, from the reader whose turn it is."""
+        left = [(turn + number) % len(self._samples) for number in range(len(self._samples))]
+        while left:
+            reader = left.pop(0)
+            item = self._made[reader].get()
+            if item is not None:
+                self._rooms[reader].release()
+                left.append(reader)
+                yield reader, *item
+
+    def stop(self) -> None:
+        self._stop.set()
+        for samples, room in zip(self._samples, self._rooms, strict=True):
+            samples.is_left = True
+            room.release()
+        for _ in range(self._makers):
+            self._work.put(None)
+
+    def _read(self, reader: int) -> None:
+        """Cut the samples of a reader into lists, and put them up for making."""
+        samples, made, last = self._samples[reader], self._made[reader], None
+        lists: Any = self._lists(samples)
+        if are_recorded():
+            lists = self._dataset.shared_work.worker(reader).over(lists, lambda item: len(item[0]))
+        try:
+            with closing(lists):
+                for batch, before, after in lists:
+                    if self._stop.is_set():
+                        return
+                    last, result = after, Future[Any]()
+                    made.put((after, result))
+                    self._work.put((result, batch, before, samples))
+                    del batch
+                    self._rooms[reader].acquire()
+            made.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised where the batches are read
+            failed = Future[Any]()
+            failed.set_exception(error)
+            made.put((last or samples.mark(), failed))
+        finally:
+            samples.close()
+
+    def _lists(self, samples: Samples) -> Generator[tuple[list[Any], Mark, Mark], None, None]:
+        """Yield the samples of each batch, and the positions before and after it."""
+        size, batch, before = self._loader.batch_size, list[Any](), samples.mark()
+        with closing(samples):
+            items = iter(self._dataset.read(samples))
+            while not self._stop.is_set():
+                wanted = min(len(batch) + _STEP, size)
+                batch += islice(items, wanted - len(batch))
+                is_end = len(batch) < wanted
+                if len(batch) == size or (is_end and batch and not self._loader.drop_last):
+                    after = samples.mark(at_end=True)
+                    yield batch, before, after
+                    batch, before = [], after
+                if is_end:
+                    return
+
+    def _make(self, number: int, cores: int) -> None:
+        """Make batches of the next lists, of whichever reader."""
+        _use_one_core(cores)
+        meter = self._dataset.shared_work.worker(number) if are_recorded() else None
+        while (work := self._work.get()) is not None and not self._stop.is_set():
+            result, batch, before, samples = work
+            if meter is not None:
+                meter.begin()
+            try:
+                result.set_result(self._batch(batch, before, samples))
+            except BaseException as error:  # noqa: BLE001 - raised where the batches are read
+                result.set_exception(error)
+            if meter is not None:
+                meter.end(0)
+            del work, result, batch
+        if meter is not None:
+            meter.publish()
+
+    def _batch(self, found: list[Any], before: Mark, samples: Samples) -> Any:
         """Return the batch of a list of samples; NOTHING if all of them are skipped, or the loop was left."""
-        make, batch = self.dataset.maker(samples), item.samples
+        make, batch, number = self._dataset.maker(samples), found, 0
+
+        def place() -> str:
+            return f"it is sample {number + 1} after the one of which {place_of(before.positions[0])}"
+
         if make is not None:
-            batch, found, place = [], item.samples, _Place(item.before)
+            batch = []
             for number in range(len(found)):
-                if stop.is_set():
+                if self._stop.is_set():
                     return NOTHING
                 sample, found[number] = found[number], None  # frees it as soon as it is transformed
-                place.number = number
                 if (sample := make(sample, place)) is not NOTHING:
                     batch.append(sample)
-        return self._collated(batch) if batch else NOTHING
+        if not batch:
+            return NOTHING
+        made = timed_transform(collating(self._loader.collate_fn))(batch)
+        return pinned(made) if self._loader.pin_memory and torch.accelerator.is_available() else made  # type: ignore[no-untyped-call]
 
-    def _collated(self, batch: list[Any]) -> Any:
-        made = timed_transform(collating(self.collate_fn))(batch)
-        return pinned(made) if self.pin_memory and torch.accelerator.is_available() else made  # type: ignore[no-untyped-call]
+
+def _use_one_core(others: int) -> None:
+    """Let torch use one core in this thread, as a DataLoader does in its workers; `others` is the number for later threads.
+
+    torch divides large copies, such as those that stack a batch, among one thread for each core. If all threads of a loader do
+    so, they wait for each other, and take the cores on which the others decode.
+    """
+    torch.get_num_threads()  # Otherwise torch would set this thread's number again when it first needs it.
+    torch.set_num_threads(1)
+    # That has set the number of later threads, too, which another thread can set back.
+    restoring = threading.Thread(target=torch.set_num_threads, args=(others,))
+    restoring.start()
+    restoring.join()
 
 
-class _Place:
-    """Where a sample of a batch is, in words; one for all of them, since a function for each would be noticeable."""
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
-    __slots__ = ("before", "number")
 
-    def __init__(self, before: Mark) -> None:
-        self.before, self.number = before, 0
-
-    def __call__(self) -> str:
-        return f"it is sample {self.number + 1} after the one of which {place_of(self.before.positions[0])}"
+@atexit.register
+def _join_threads() -> None:
+    """Wait a moment for threads to end: one that returns from torch while Python exits would abort the process."""
+    end_all()  # else those that wait for a silent store would end only after the wait
+    deadline = min(time.monotonic() + _LEAVE_SECONDS, exit_deadline())
+    for thread in list(_threads):
+        if thread.is_alive():  # A Ctrl-C may have come before it was started.
+            thread.join(max(0.0, deadline - time.monotonic()))

@@ -12,31 +12,31 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
 from torch.utils.data import Dataset, get_worker_info
 
 from sagemaker_channels import contract
-from sagemaker_channels.epoch.channel import find_channel, known_environment, placement_of
-from sagemaker_channels.epoch.error_notes import add_key_note
+from sagemaker_channels.epoch.channel import find_channel, known_environment
+from sagemaker_channels.epoch.placement import placement_of
+from sagemaker_channels.epoch.transformed import add_key_note
 from sagemaker_channels.errors import ChannelError, expect
 from sagemaker_channels.fetching.agreement import compare_by
 from sagemaker_channels.fetching.items import Keys
 from sagemaker_channels.fetching.listing import keep_in
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter
-from sagemaker_channels.readers import mounted, reader_of, s3
-from sagemaker_channels.sample import KEY, ByteStream, Sample, sample_of
+from sagemaker_channels.readers import mounted, reader_of
+from sagemaker_channels.sample import KEY, Sample, sample_of
 from sagemaker_channels.torch_data import frameworks
-from sagemaker_channels.torch_data.agreement import exchange, group_placement
+from sagemaker_channels.torch_data.ranks import exchange, group_placement
 from sagemaker_channels.torch_data.shared_memory import shared
 from sagemaker_channels.torch_data.shared_work import SharedWork
 from sagemaker_channels.waits import are_recorded, timed_transform
 
 Transform: TypeAlias = Callable[[Sample], Any]
-Streams: TypeAlias = Generator[tuple[str | None, ByteStream], None, None]
 
 
 class ChannelMapDataset(Dataset[Any]):
@@ -80,16 +80,15 @@ class ChannelMapDataset(Dataset[Any]):
             )
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
         self._transform = timed_transform(transform)
-        self._is_recorded = are_recorded()
         self.shared_work = SharedWork([(self._channel.name, self._channel.mode)], environment)
         compare_by(exchange)
         keep_in(environment.checkpoint_dir, environment.job_name)
-        self._is_s3 = reader is s3
-        if self._is_s3:
-            self._objects = s3.objects(self._channel)
-            self.keys = Keys(s3.key_of(self._channel, item) for item in self._objects)
+        if reader is mounted:
+            self._objects: Sequence[Any] = mounted.objects(self._channel)
+            self.keys = self._objects
         else:
-            self.keys = mounted.objects(self._channel)
+            self._objects = reader.objects(self._channel, 0)
+            self.keys = Keys(reader.key_of(self._channel, item) for item in self._objects)
         len(self.keys)  # lists all of them
 
     def __len__(self) -> int:
@@ -105,39 +104,34 @@ class ChannelMapDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return the samples of a batch, in the order of its indices; DataLoader calls this."""
         places = [self._place(index) for index in indices]
-        if not self._is_recorded:
+        if not are_recorded():
             return self._read(places)
-        meter = self._meter_here()
-        if meter.rests():
-            return self._read(places)
-        samples = self._read(places)
-        meter.stop(len(samples))
-        return samples
-
-    def _meter_here(self) -> Meter:
-        """Return the meter of this process and kind of loop."""
         used = (os.getpid(), self.shared_work.is_timed)
         if used != self._used:
-            self._used, (self._meter, _) = used, self.shared_work.meter()
-        return self._meter
+            self._used, self._meter = used, self.shared_work.meter()
+        self._meter.begin()
+        samples = self._read(places)
+        self._meter.end(len(samples))
+        return samples
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_meter", "_used")}
 
     def _read(self, places: Sequence[int]) -> list[Any]:
         samples: list[Any] = []
-        with closing(self._streams(places)) as streams:
-            while (sample := self._next(streams, places[len(samples) :])) is not None:
+        reader: Any = reader_of(self._channel)
+        with closing(reader.open_objects(self._channel, [self._objects[place] for place in places])) as streams:
+            while len(samples) < len(places):
+                try:
+                    key, stream = next(streams)
+                    with closing(stream):
+                        sample = sample_of(stream.read(), key)
+                except OSError as error:
+                    key = self.keys[places[len(samples)]]
+                    raise ChannelError(f"channel {self._channel.name!r} cannot be read at {key!r}: {error}") from error
                 samples.append(self._transformed(sample))
+                del sample
         return samples
-
-    def _streams(self, places: Sequence[int]) -> Streams:
-        if self._is_s3:
-            return s3.open_objects(self._channel, [self._objects[place] for place in places])
-        keys = [self.keys[place] for place in places]
-        if len(keys) > 1:
-            return mounted.open_objects(self._channel, keys)
-        return ((key, mounted.open_file(self._channel, key)) for key in keys)  # One file needs no prefetch.
 
     def _place(self, index: Any) -> int:
         """The number of a sample, from 0. Raises TypeError or IndexError."""
@@ -153,22 +147,10 @@ class ChannelMapDataset(Dataset[Any]):
             raise IndexError(f"index {number} is out of range for a {name} of {count:,} samples")
         return number % count
 
-    def _next(self, streams: Streams, left: Sequence[int]) -> Sample | None:
-        try:
-            key, stream = next(streams, (None, None))
-            if stream is None:
-                return None
-            with closing(stream):
-                return sample_of(stream.read(), key)
-        except OSError as error:
-            raise ChannelError(
-                f"channel {self._channel.name!r} cannot be read at {self.keys[left[0]]!r}: {error}"
-            ) from error
-
     def _transformed(self, sample: Sample) -> Any:
-        key, transform = sample[KEY], self._transform
+        key = sample[KEY]
         try:
-            transformed = sample if transform is None else transform(sample)
+            transformed = sample if self._transform is None else self._transform(sample)
         except Exception as error:
             add_key_note(error, key, self._channel.name)
             raise

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State, united
+from sagemaker_channels.errors import expect, whole_number
 from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 
@@ -21,11 +22,19 @@ class PositionedLoader(DataLoader[Any]):
     stream: StreamDataset
     readers: int
     turn = 0  # the reader of the next batch
+    _epoch, _is_ended = -1, False  # of the last loop
 
-    def _read_by(self, dataset: StreamDataset, size: int, readers: int, *, drops_last: bool) -> None:
-        self.stream, self.readers, self._size, self._drops_last = dataset, readers, size, drops_last
-        self._epoch, self._is_ended = -1, False  # of the last loop
+    def _read_by(self, dataset: Any, batch_size: Any, collate_fn: Any, *, drop_last: bool) -> int:
+        """Return the batch size. Raises TypeError unless the dataset has readers and states, and `collate_fn` is a function."""
+        expect(callable(collate_fn), "collate_fn", collate_fn, "a function of a list of samples, such as list")
+        if not isinstance(dataset, StreamDataset):
+            raise TypeError(
+                f"a {type(self).__name__} needs a ChannelDataset or a MixedDataset, not a {type(dataset).__name__}; use torch's"
+                " DataLoader, or a ChannelDataset of the same channel"
+            )
+        self.stream, self._drops_last, self._size = dataset, drop_last, whole_number("batch_size", batch_size, 1)
         self._states: list[Callable[[], State]] = []
+        return self._size
 
     def __len__(self) -> int:
         """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
@@ -78,24 +87,15 @@ class PositionedLoader(DataLoader[Any]):
 
     def _turn_of(self, state: State | None, states: Sequence[State]) -> int:
         """Return the turn of a loaded state, if its readers are these."""
-        turn, among = (state or {}).get("turn", {}).get(self._group(states), (0, 0))
+        turn, among = (state or {}).get("turn", {}).get(_group(states), (0, 0))
         return turn if among == self.readers and state and state["history"] == states[0]["history"] else 0
 
     def _of_all(self, states: Sequence[State], turn: int) -> State:
         state = united(states)
         if self.readers > 1:
-            state["turn"][self._group(states)] = [turn, self.readers]
+            state["turn"][_group(states)] = [turn, self.readers]
         return state
 
-    @staticmethod
-    def _group(states: Sequence[State]) -> str:
-        return f"readers of {min(states[0]['at'], key=int)}"
 
-
-def check_dataset(dataset: Any, loader: str) -> None:
-    """Raise TypeError unless a dataset has readers and states."""
-    if not isinstance(dataset, StreamDataset):
-        raise TypeError(
-            f"a {loader} needs a ChannelDataset or a MixedDataset, not a {type(dataset).__name__}; use torch's DataLoader, or a"
-            " ChannelDataset of the same channel"
-        )
+def _group(states: Sequence[State]) -> str:
+    return f"readers of {min(states[0]['at'], key=int)}"

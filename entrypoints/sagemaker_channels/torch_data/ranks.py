@@ -1,21 +1,36 @@
-"""What the ranks of a job do together: one state of all their loaders, and as many batches on every rank."""
+"""What the ranks of a job know of each other and do together, by the torch process group.
+
+This process's rank; one state of all their loaders; as many batches on every rank, also for frameworks that run the loop
+themselves; and listings that are compared by the group's store, so that no rank waits for another.
+"""
 
 # ruff: noqa: TID253 - its name says that this file imports torch
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable
+from concurrent.futures import TimeoutError as FutureTimeoutError  # Python's own only since 3.11
+from datetime import timedelta
 from itertools import chain, count, repeat
 from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed
+from torch.utils.data import get_worker_info
 
+from sagemaker_channels.epoch.placement import Placement, placement_of
 from sagemaker_channels.epoch.states import State, merge_states
-from sagemaker_channels.errors import expect
+from sagemaker_channels.errors import ChannelError, expect
+from sagemaker_channels.fetching.background import in_background
+from sagemaker_channels.fetching.silence import warn
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data import frameworks
 
 T = TypeVar("T")
+
+_SECONDS = 20.0  # until an answer of the store, which is in the process of rank 0 or of torchrun
+_stores: dict[int, Any] = {}  # by process: a worker that was forked must not use its parent's connection
 
 
 class Stateful(Protocol):
@@ -24,6 +39,18 @@ class Stateful(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Any, /) -> Any: ...
+
+
+def has_group() -> bool:
+    """Return whether there is a process group."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def group_placement(environment: Environment) -> Placement | None:
+    """Return this process's placement by the process group, or None if there is no group."""
+    if not has_group():
+        return None
+    return placement_of(environment, torch.distributed.get_rank(), torch.distributed.get_world_size())
 
 
 def gather_state(loader: Stateful) -> State:
@@ -38,8 +65,12 @@ def gather_state(loader: Stateful) -> State:
         ChannelError: The ranks' loaders are not at the same step of the same epoch, or the loader does not know its position.
     """
     frameworks.check_stateful(loader)
-    state = loader.state_dict()
-    if not _are_several():
+    return gathered(loader.state_dict())
+
+
+def gathered(state: State) -> State:
+    """Return the merged state of all ranks, of which each gives its own."""
+    if not has_group():
         return merge_states([state])
     states: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(states, state)
@@ -60,7 +91,7 @@ def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:
         A batch, and whether it counts.
     """
     expect(isinstance(batches, Iterable), "batches", batches, "a loader, or another iterable of batches")
-    if not _are_several():
+    if not has_group():
         yield from ((batch, True) for batch in batches)
         return
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
@@ -88,5 +119,116 @@ def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:
         yield batch, counts
 
 
-def _are_several() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+class EvenLoader:
+    """The batches of a loader, equally many on every rank as `even_batches` yields them, for HF's Trainer and the like.
+
+    Args:
+        loader: A ThreadLoader, WorkerLoader, or DataLoader, which does not know its position, of a ChannelDataset or
+            MixedDataset. A rank that has no batch in the last step gets a copy of another rank's.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        dataset: Any = getattr(loader, "stream", getattr(loader, "dataset", None))
+        remedy = "a ThreadLoader, WorkerLoader or DataLoader of a ChannelDataset or MixedDataset"
+        expect(hasattr(dataset, "epochs"), "loader", loader, remedy)
+        self.loader, self.dataset = loader, dataset
+
+    @property
+    def drop_last(self) -> bool:
+        """What accelerate's skip_first_batches asks, with which HF's Trainer resumes."""
+        raise ChannelError(
+            "this loader resumes at its own position, so no batches must be skipped",
+            remedy="use TrainingArguments(ignore_data_skip=True),"
+            " and load_state_dict() with the position that was saved beside the checkpoint",
+        )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iteration, from 0."""
+        self.dataset.set_epoch(epoch)
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        return (batch for batch, _ in even_batches(self.loader))
+
+    def state_dict(self) -> State:
+        """Return the merged state of all ranks. A collective call: every rank must make it."""
+        return gather_state(self.loader)
+
+    def load_state_dict(self, state: State) -> None:
+        """Resume at the state of any number of ranks with the next iteration."""
+        getattr(self.loader, "load_state_dict", self.dataset.load_state_dict)(state)
+
+
+class LightningLoader(EvenLoader):
+    """An EvenLoader for Lightning's Trainer, which stores its state in the checkpoint.
+
+    Lightning takes the state on every rank and stores that of rank 0, so it is of all ranks. Since the loader has no length,
+    Lightning fetches one batch ahead, so the state is that before the last batch.
+
+    Raises:
+        ChannelError: The loader does not know its position.
+    """
+
+    def __init__(self, loader: Stateful) -> None:
+        frameworks.check_stateful(loader)
+        super().__init__(loader)
+        self._before: State | None = None
+        self._now: State | None = None
+
+    def __iter__(self) -> Generator[Any, None, None]:
+        self._before = self._now = self.loader.state_dict()
+        for batch in super().__iter__():
+            self._before, self._now = self._now, self.loader.state_dict()
+            yield batch
+        self._before = self._now = self.loader.state_dict()
+
+    def state_dict(self) -> State:
+        return gathered(self._before or self.loader.state_dict())
+
+
+def exchange(name: str, text: str) -> str | None:
+    """Store a text unless the job has one under its name; return the one that is stored.
+
+    None if there is no store, or it does not answer. It is asked in a thread, since torch may wait for ever: a worker of a rank 0
+    that was killed holds its socket, and never answers.
+    """
+    process, attempt = os.getpid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+
+    def answer() -> str | None:
+        if process not in _stores:
+            _stores[process] = _store()
+        store = _stores[process]
+        return None if store is None else str(store.compare_set(f"launcher/{attempt}/{name}", "", text).decode())
+
+    try:
+        return in_background(answer, "job's store").result(1.5 * _SECONDS)  # The store's own limit says more.
+    except (RuntimeError, FutureTimeoutError) as error:
+        _stores[process] = None  # Another attempt might wait as long.
+        reason = str(error)[:200] or f"the job's store has not answered for {1.5 * _SECONDS:g} s"
+        warn(f"{name.partition(' from ')[0]}: is not compared with what other ranks read: {reason}")
+        return None
+
+
+def _store() -> Any:
+    """Return a connection to the job's store; None if there is none, or this release of torch cannot make a second one."""
+    distributed: Any = torch.distributed
+    if has_group():
+        default = distributed.distributed_c10d._get_default_store()
+        inner = default
+        while hasattr(inner, "underlying_store"):
+            inner = inner.underlying_store
+        # `clone` would wait for a rank 0 that has died as long as the group does.
+        if isinstance(inner, distributed.TCPStore):
+            return _connected(inner.host, inner.port)
+        if not hasattr(default, "clone"):
+            return None if get_worker_info() else default
+        store = default.clone()
+        store.set_timeout(timedelta(seconds=_SECONDS))
+        return store
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not distributed.is_available():
+        return None
+    return _connected(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+
+
+def _connected(host: str, port: int) -> Any:
+    distributed: Any = torch.distributed
+    return distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_SECONDS))

@@ -18,13 +18,12 @@ import os
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from sagemaker_channels.torch_data.batch_memory import keep_memory
 
@@ -36,8 +35,6 @@ _HEADER = mmap.PAGESIZE
 _ALIGNMENT = 64  # of tensors
 _COUNT = struct.Struct("<Q")
 
-
-T = TypeVar("T")
 Buffer: TypeAlias = bytes | memoryview
 # Of a field: its piece's token, process and descriptor, and the position in it.
 Place: TypeAlias = tuple[bytes, int, int, int]
@@ -93,15 +90,6 @@ class Piece:
             self._memory.close()
             self._memory = self._sized(_HEADER + size)
 
-    def put(self, data: Buffer) -> Place | None:
-        """Write the data and return its place; None if it does not fit."""
-        start, end = self._end, self._end + len(data)
-        if end > len(self._memory):
-            return None
-        self._memory[start:end] = data
-        self._end = end
-        return self.sent(start)
-
     def reserve(self, size: int) -> Reserved | None:
         """Return memory for so many bytes, aligned for every type of number; None if it does not fit."""
         start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
@@ -131,23 +119,28 @@ class _Pieces:
 
     def put(self, data: Buffer) -> Place | None:
         """Write the data and return its place; None if there is no room."""
-        return self._first(len(data), lambda piece: piece.put(data))
+        if (found := self.reserve(len(data))) is None:
+            return None
+        piece, start, memory = found
+        memory[:] = data
+        del found, memory  # A piece whose memory is referred to cannot grow.
+        place = self.sent(piece, start)
+        piece.ended.append(None)
+        return place
 
     def reserve(self, size: int) -> Reserved | None:
         """Return memory for so many bytes; None if there is no room."""
-        return self._first(size, lambda piece: piece.reserve(size))
+        with self._lock:
+            found = None if self._current is None else self._current.reserve(size)
+            if found is None:
+                self._current = self._begun(size)
+                found = None if self._current is None else self._current.reserve(size)
+            return found
 
     def sent(self, piece: Piece, start: int) -> Place:
         """Note that the training process reads a field in reserved memory, and return its place."""
         with self._lock:
             return piece.sent(start)
-
-    def _first(self, size: int, use: Callable[[Piece], T | None]) -> T | None:
-        with self._lock:
-            if self._current is not None and (found := use(self._current)) is not None:
-                return found
-            self._current = self._begun(size)
-            return None if self._current is None else use(self._current)
 
     def _begun(self, size: int) -> Piece | None:
         """Return a free piece, emptied, with room for so many bytes."""

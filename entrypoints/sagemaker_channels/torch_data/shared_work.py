@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from torch.utils.data import get_worker_info
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter, Work
 from sagemaker_channels.torch_data.epochs import CELLS, READERS
-from sagemaker_channels.waits import Record, RecordWriter, Waits, WorkerWaits, Write, about, worker_meter
+from sagemaker_channels.waits import RecordWriter, Waits, Write, about
 
 
 class SharedWork:
@@ -44,34 +44,28 @@ class SharedWork:
         """Stop sharing with the process that this one was started by: it is another rank, and no worker."""
         self.__setstate__({"_rows": self._rows.clone(), "cells": self.cells.clone()})
 
-    def add(self, worker: int, works: Sequence[Work]) -> None:
-        """Add what a worker has done, for each channel."""
+    def _add(self, worker: int, works: Sequence[Work]) -> None:
         self._rows[worker] += torch.tensor([work.numbers() for work in works], dtype=torch.float64)
 
-    def totals(self) -> list[Work]:
+    def _done(self) -> list[Work]:
         """Return what all workers have done, for each channel."""
         return [Work(*row) for row in self._rows.sum(0).tolist()]
 
-    def loop(self, workers: int = 0, threads: int = 0, write: Write | None = None) -> Waits:
-        """Return the waits of a loop for which others make the batches: processes, threads, or a loader in its own thread."""
+    def loop(self, workers: int = 0, threads: int = 0, write: Write | None = None) -> Meter:
+        """Return the meter of a loop for which others make the batches: processes, threads, or a loader in its own thread."""
         self._write.in_jobs_only &= not self.is_timed
-        return Waits(self._abouts(workers, threads), write or self._write, self.totals)
+        abouts = [about(*source, workers, threads) for source in self.sources]
+        return Waits(abouts, write or self._write, self._done).meter
 
-    def worker(self, number: int, own: WorkerWaits | None = None) -> Meter:
-        """Return the meter of one of these."""
-        return worker_meter(partial(self.add, number), len(self.sources), own)
+    def worker(self, number: int) -> Meter:
+        """Return the meter of one of these, in the order of their numbers."""
+        return Meter(partial(self._add, number), len(self.sources))
 
-    def meter(self) -> tuple[Meter, Callable[[], object] | None]:
-        """Return the meter for a loop over the dataset in this process, and what to call at the loop's end."""
+    def meter(self) -> Meter:
+        """Return the meter for a loop over the dataset in this process; the first worker records how busy all are."""
         info = get_worker_info()
         number, workers = (info.id, info.num_workers) if info else (0, 0)
-        if info is None and not self.is_timed:
-            waits = Waits(self._abouts(0), self._write, self.totals, partial(self.add, 0))
-            return waits.meter, waits.flush
-        own = (
-            WorkerWaits(self._abouts(workers), self._write, self.totals) if number == 0 and not self.is_timed else None
-        )
-        return self.worker(number, own), own.flush if own else None
-
-    def _abouts(self, workers: int, threads: int = 0) -> list[Record]:
-        return [about(*source, workers, threads) for source in self.sources]
+        if number or self.is_timed:
+            return self.worker(number)
+        abouts = [about(*source, workers) for source in self.sources]
+        return Waits(abouts, self._write, self._done, partial(self._add, number)).meter

@@ -1,4 +1,4 @@
-"""Epochs, states and the place among the ranks of an iterable dataset."""
+"""Epochs, states, length and the place among the ranks of an iterable dataset."""
 
 # ruff: noqa: TID253 - its name says that this file imports torch
 
@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
-from torch.utils.data import get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from sagemaker_channels import contract
-from sagemaker_channels.epoch.channel import Recipe, default_shard, placement_of
-from sagemaker_channels.epoch.placement import Placement, Shard
+from sagemaker_channels.epoch.channel import Recipe
+from sagemaker_channels.epoch.placement import Placement, Shard, default_shard, placement_of
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.transformed import Make, finished
@@ -24,9 +24,8 @@ from sagemaker_channels.fetching.agreement import compare_by
 from sagemaker_channels.fetching.listing import job, join_job
 from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.torch_data import frameworks
-from sagemaker_channels.torch_data.agreement import exchange, group_placement, is_stored
-from sagemaker_channels.torch_data.counting import CountedDataset
 from sagemaker_channels.torch_data.epochs import Epochs, Loop
+from sagemaker_channels.torch_data.ranks import exchange, group_placement
 from sagemaker_channels.torch_data.shared_memory import shared
 from sagemaker_channels.torch_data.shared_work import SharedWork
 from sagemaker_channels.waits import are_recorded
@@ -35,8 +34,8 @@ Self = TypeVar("Self", bound="StreamDataset")
 _datasets = Counter[str]()  # created in this process, by their channels
 
 
-class StreamDataset(CountedDataset):
-    """Epochs and states of ChannelDataset and MixedDataset.
+class StreamDataset(IterableDataset[Any]):
+    """Epochs, states and lengths of ChannelDataset and MixedDataset.
 
     A loop that reaches its end sets the next epoch, so it needs no `set_epoch`; one that is left early does not. Loops that are
     left early need it, because ranks and workers may have ended an epoch that others have not.
@@ -59,14 +58,18 @@ class StreamDataset(CountedDataset):
         self._shared_work = SharedWork(sources, self._environment)
         self._epochs = Epochs(self._shared_work.cells)
         self._current: Samples | None = None  # of the loop that this process began last
-        self._counted = self._begun = None
 
     def _copy(self: Self) -> Self:
         """Return another dataset of the same samples, at the beginning of the same epoch."""
         made = copy.copy(self)
         made._own_memory()
-        made.epochs.set(self.epoch)
+        made.set_epoch(self.epoch)
         return made
+
+    def __getstate__(self) -> State:
+        frameworks.check_lightning(self.own_placement.world_size)
+        # A running iteration is not copied: the copy restarts the epoch.
+        return {**self.__dict__, "_current": None, "_divider": self.divider}
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next loop, from 0; under Pipe each has its own FIFO.
@@ -93,21 +96,16 @@ class StreamDataset(CountedDataset):
     @property
     def epochs(self) -> Epochs:
         """The epochs of this process's loops, or of those of the DataLoader whose worker it is."""
-        self._separate()
+        self._epochs.cells = self.shared_work.cells
         return self._epochs
 
     @property
     def shared_work(self) -> SharedWork:
-        """The work of the same processes."""
-        self._separate()
-        return self._shared_work
-
-    def _separate(self) -> None:
-        """Stop sharing with other ranks, which a process that has created the dataset may have forked or spawned."""
+        """The work of the same processes, without those of other ranks, which one that has created the dataset may have started."""
         if self._process != os.getpid() and get_worker_info() is None:
             self._process = os.getpid()
             self._shared_work.separate()
-            self._epochs.cells = self._shared_work.cells
+        return self._shared_work
 
     @property
     def own_placement(self) -> Placement:
@@ -121,21 +119,18 @@ class StreamDataset(CountedDataset):
         """The class of accelerate that divides what is read among the ranks, if one does."""
         return self._divider or frameworks.divider()
 
-    @property
-    def placement(self) -> Placement:
-        """Where to read: everything, as if it were the only rank, if accelerate divides that among all ranks."""
-        if self.divider:
-            return Placement()
-        return Placement(*self._ranks) if self._ranks else self.own_placement
-
     def samples(self, reader: int = 0, readers: int = 1, epoch: int | None = None) -> Samples:
         """Return the samples of one of this rank's readers, before filters and transform; in the next epoch unless one is given."""
         join_job(self._job)
         compare_by(exchange)
-        placement = self.placement
-        if placement != self.own_placement and (divider := self.divider):
-            channels = [recipe.channel for recipe in self.recipes]
-            frameworks.check_divided(channels, len(self._environment.hosts), divider, readers)
+        placement = Placement(*self._ranks) if self._ranks else self.own_placement
+        if (
+            divider := self.divider
+        ):  # It divides what is read, so that must be everything, as if this were the only rank.
+            if self.own_placement.world_size > 1:
+                channels = [recipe.channel for recipe in self.recipes]
+                frameworks.check_divided(channels, len(self._environment.hosts), divider, readers)
+            placement = Placement()
         shards = [default_shard(recipe.channel, placement, reader, readers) for recipe in self.recipes]
         return self._samples(self.epoch if epoch is None else epoch, shards)
 
@@ -151,8 +146,11 @@ class StreamDataset(CountedDataset):
         raise NotImplementedError
 
     def over(self, samples: Samples) -> Iterator[Any]:
-        """Yield the finished samples."""
-        return finished(self.read(samples), self.maker(samples), samples.place)
+        """Yield the finished samples, and record how long the loop waits for them."""
+        found, make = self.read(samples), self.maker(samples)
+        found = found if make is None else finished(found, make, samples.place)
+        found = found if get_worker_info() is None else map(shared, found)
+        return self.shared_work.meter().over(found) if are_recorded() else found
 
     def begin(self, readers: int = 1) -> tuple[Loop, list[Samples], Callable[[], None]]:
         """Begin a loop: return it, the samples of each of this process's readers at their positions, and what to call at its end.
@@ -160,20 +158,15 @@ class StreamDataset(CountedDataset):
         Raises:
             ChannelError: Another framework would lose samples, or the loaded state does not fit.
         """
-        own = self.own_placement
+        own, info, self._current = self.own_placement, get_worker_info(), None
         frameworks.check_lightning(own.world_size)
-        info, placement, self._current = get_worker_info(), self.placement, None
         number, workers = (info.id, info.num_workers) if info else (0, 1)
-        frameworks.check_not_divided_again(placement.world_size, workers)
+        world_size = 1 if self.divider else self._ranks[1] if self._ranks else own.world_size
+        frameworks.check_not_divided_again(world_size, workers)
         loop = self.epochs.begin(number, workers, info.seed - info.id if info else None)
-        if loop.is_again and own.world_size > 1:
-            self._compare("begun", "ended", loop.epoch, -1)
-        counted, self._counted = self._listed(self._counted, readers, loop.epoch), None
-        if info is not None:
-            samples = [self.samples(number, workers, loop.epoch)]
-        else:
-            samples = counted or [self.samples(each, readers, loop.epoch) for each in range(readers)]
-            self._begun = placement, samples
+        if number == 0 and own.world_size > 1:
+            self._compare(loop)
+        samples = [self.samples(number + each, workers * readers, loop.epoch) for each in range(readers)]
         is_elsewhere = self.divider == frameworks.DISPATCHER and own.rank > 0
         for each in samples:
             if loop.state is not None:
@@ -184,17 +177,14 @@ class StreamDataset(CountedDataset):
             self._end(loop, own)  # accelerate fetches nothing here.
         return loop, samples, lambda: self._end(loop, own)
 
-    def _compare(self, here: str, there: str, epoch: int, offset: int) -> None:
-        """Raise ChannelError if a rank has read an epoch to its end that another has left and begun again: each notes what it does.
-
-        `offset` is the other loop's number, from that of this rank's.
-        """
-        loop, what = self.epochs.loops, f"of epoch {epoch} of {self._name}"
-        exchange(f"{here} loop {loop} {what}", here)
-        if is_stored(f"{there} loop {loop + offset} {what}"):
+    def _compare(self, loop: Loop) -> None:
+        """Raise ChannelError if another rank has begun this loop, of those since the epoch was set, in another epoch."""
+        times, number = loop.number
+        epoch = str(loop.epoch)
+        if number > 1 and (exchange(f"loop {number} after {times} of {self._name}", epoch) or epoch) != epoch:
             raise ChannelError(
-                f"a rank has left its loop over epoch {epoch} early and begins it again, but another has read it to its end and"
-                " continues with the next one",
+                f"a rank has left its loop over epoch {loop.epoch} early and begins it again, but another has read it to its end"
+                " and continues with the next one",
                 remedy="call set_epoch before each loop that may be left early",
             )
 
@@ -206,8 +196,7 @@ class StreamDataset(CountedDataset):
                 f" {placement.world_size}",
                 remedy="begin to iterate after init_process_group",
             )
-        if self.epochs.end(loop) and placement.world_size > 1:
-            self._compare("ended", "begun", loop.epoch, 1)
+        self.epochs.end(loop)
 
     def __iter__(self) -> Iterator[Any]:
         return self._in_worker() if get_worker_info() else self._loop()
@@ -219,27 +208,32 @@ class StreamDataset(CountedDataset):
     def _loop(self) -> Iterator[Any]:
         _, [samples], end = self.begin()
         self._current, self._is_ahead = samples, frameworks.is_fetched_ahead()
-        return self.metered(self._one_by_one(samples, end))
+        return self._one_by_one(samples, end)
 
     def _one_by_one(self, samples: Samples, end: Callable[[], object]) -> Generator[Any, None, None]:
         with closing(samples):
-            found = self.over(samples)
-            yield from found if get_worker_info() is None else map(shared, found)
+            yield from self.over(samples)
         end()
-
-    def metered(self, samples: Iterator[Any]) -> Iterator[Any]:
-        """Yield samples, and record how long the loop waits for them."""
-        if not are_recorded():
-            return samples
-        meter, finish = self.shared_work.meter()
-        return meter.over(samples, finish=finish)
 
     _is_ahead = False  # whether what iterates has fetched more than its own loop has got
 
-    def __getstate__(self) -> State:
-        frameworks.check_lightning(self.own_placement.world_size)
-        # A running iteration is not copied: the copy restarts the epoch.
-        return {**self.__dict__, "_current": None, "_counted": None, "_begun": None, "_divider": self.divider}
+    def __len__(self) -> int:
+        """The number of this rank's samples in the next epoch. Raises TypeError with the reason if no index has it.
+
+        A DataLoader with several workers gets a multiple of its batch size, from which it computes its exact number of batches.
+        """
+        loader = frameworks.loader_that_counts()
+        if loader is not None and loader.batch_size is not None:
+            return loader.batch_size * self.batches(loader.batch_size, loader.num_workers, drop_last=loader.drop_last)
+        return self.samples().counted()
+
+    def batches(self, size: int, readers: int, *, drop_last: bool) -> int:
+        """Return the number of batches of so many samples. Raises TypeError like `len`."""
+        rest = 0 if drop_last else size - 1
+        return sum((self.samples(each, readers).counted() + rest) // size for each in range(readers))
+
+    def __bool__(self) -> bool:
+        return True  # without counting
 
     def state_dict(self) -> State:
         """Return the position of this process's last loop, from which a dataset or loader that loads it continues.
@@ -248,15 +242,16 @@ class StreamDataset(CountedDataset):
             ChannelError: A loader has fetched samples that its loop has not got, so only the loader knows the position.
         """
         current, epoch = self._current, self.epoch
-        is_known = current is not None and current.epoch in (epoch, epoch - current.finished)
-        is_ahead = self._is_ahead and is_known and current is not None and not current.finished
-        if get_worker_info() is not None or is_ahead or (not is_known and self.epochs.is_running()):
+        if current is not None and current.epoch not in (epoch, epoch - current.finished):
+            current = None
+        is_ahead = current is not None and self._is_ahead and not current.finished
+        if get_worker_info() is not None or is_ahead or (current is None and self.epochs.is_running):
             raise ChannelError(
                 "a dataset does not know which of its samples the loop has got, since its loader fetches more in advance",
                 remedy="take the state_dict() of a ThreadLoader or WorkerLoader of this dataset; after the end of an epoch that"
                 " workers have read, call set_epoch before state_dict()",
             )
-        return self.waiting(1)[0].state_dict() if current is None or not is_known else current.state_dict()
+        return (current or self.waiting(1)[0]).state_dict()
 
     def waiting(self, readers: int) -> list[Samples]:
         """Return the samples of each of so many readers as the next loop will begin with them."""

@@ -13,9 +13,7 @@ from typing import Any
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
 from sagemaker_channels.epoch.states import State
-from sagemaker_channels.errors import whole_number
-from sagemaker_channels.torch_data.positions import PositionedLoader, check_dataset
-from sagemaker_channels.torch_data.shared_memory import shared
+from sagemaker_channels.torch_data.positions import PositionedLoader
 from sagemaker_channels.torch_data.shared_tensors import collating, sendable
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 
@@ -34,7 +32,7 @@ class WorkerLoader(PositionedLoader):
         how: Other arguments of DataLoader, such as num_workers and pin_memory.
 
     Raises:
-        TypeError: The dataset is of another kind.
+        TypeError: The dataset is of another kind, or `collate_fn` is not a function.
         ValueError: `batch_size` is not a whole number from 1 on.
     """
 
@@ -50,17 +48,16 @@ class WorkerLoader(PositionedLoader):
         drop_last: bool = False,
         **how: Any,
     ) -> None:
-        check_dataset(dataset, "WorkerLoader")
-        size = whole_number("batch_size", batch_size, 1)
-        self._batches = _Batches(dataset, size, collating(collate_fn), drops_last=drop_last)
-        super().__init__(self._batches, None, collate_fn=_as_it_is, **how)
-        self._read_by(dataset, size, max(1, self.num_workers), drops_last=drop_last)
+        size = self._read_by(dataset, batch_size, collate_fn, drop_last=drop_last)
+        batches = _Batches(dataset, size, collating(collate_fn), drops_last=drop_last)
+        super().__init__(batches, None, collate_fn=_as_it_is, **how)
+        self.readers = max(1, self.num_workers)
 
     def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
         loop, _, end = self._begin()
-        if loop.state is not None or self._batches.state is not None:
+        if loop.state is not None or self.dataset.state is not None:
             self._iterator = None  # Workers that stayed over an epoch do not know of it.
-        self._batches.state, self._batches.turn = loop.state, self.turn
+        self.dataset.state, self.dataset.turn = loop.state, self.turn
         return self._loop(end)
 
     def _loop(self, end: Callable[[], object]) -> Generator[Any, None, None]:
@@ -88,8 +85,7 @@ class _Batches(IterableDataset[Any]):
         if self.state is not None and self.state["epoch"] == samples.epoch:
             samples.load_state_dict(self.state)
         with closing(samples):
-            made = self.dataset.metered(self.dataset.over(samples))
-            made = made if info is None else map(shared, made)
+            made = self.dataset.over(samples)
             while batch := list(islice(made, self._size)):
                 if len(batch) == self._size or not self._drops_last:
                     yield reader, samples.state_dict(at_end=True), sendable(self._collate(batch))

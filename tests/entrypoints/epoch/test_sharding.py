@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagemaker_channels.epoch.placement import Placement, Shard, placement_from, shard_for
+from sagemaker_channels.epoch.placement import Placement, Shard, default_shard, placement_of
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel
 
 small = st.integers(1, 4)
 
@@ -17,6 +23,16 @@ small = st.integers(1, 4)
 def of(shard: Shard, items: Sequence[int]) -> Sequence[int]:
     """A shard's items."""
     return items[shard.index :: shard.count]
+
+
+def shard_for(distribution: str, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
+    return default_shard(Channel("train", "File", None, distribution, "None", Path()), placement, worker, workers)
+
+
+def placement_from(environ: dict[str, str], host_rank: int, host_count: int) -> Placement:
+    environment: Any = SimpleNamespace(host_rank=host_rank, hosts=[f"algo-{n + 1}" for n in range(host_count)])
+    with mock.patch.dict(os.environ, environ):
+        return placement_of(environment)
 
 
 def placements(hosts: int, local: int) -> list[Placement]:

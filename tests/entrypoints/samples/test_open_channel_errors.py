@@ -17,8 +17,8 @@ from delivered_channels import (
     tally,
 )
 from patience import PATIENCE
-from sagemaker_channels.epoch.channel import default_shard, find_channel, open_channel
-from sagemaker_channels.epoch.placement import Placement
+from sagemaker_channels.epoch.channel import find_channel, open_channel
+from sagemaker_channels.epoch.placement import Placement, default_shard
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 

@@ -45,7 +45,7 @@ def test_sample_of_a_failed_transform_is_in_the_first_line(tmp_path: Path) -> No
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[3] / "entrypoints")!r})
-from sagemaker_channels.epoch.error_notes import add_key_note
+from sagemaker_channels.epoch.transformed import add_key_note
 try:
     raise OSError("Truncated File Read")
 except OSError as error:

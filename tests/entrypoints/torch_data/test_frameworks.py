@@ -17,10 +17,9 @@ from framework_channels import make_job
 from framework_ranks import RankError, ranks
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.torch_data.even_loader import LightningLoader
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.map import ChannelMapDataset
-from sagemaker_channels.torch_data.ranks import gather_state
+from sagemaker_channels.torch_data.ranks import LightningLoader, gather_state
 
 SAMPLES = {"objects": [*range(61)], "map": [*range(61)], "lines": [*range(65)], "mixed": [*range(61), *range(65)]}
 PREPARED = [
@@ -94,7 +93,7 @@ def test_ranks_that_leave_loops_at_different_places_of_an_epoch_need_set_epoch(r
 
 @pytest.mark.parametrize("loader", ["plain", "workers", "threads"])
 def test_rank_that_begins_an_epoch_again_before_another_has_ended_it_is_an_error(root: Path, loader: str) -> None:
-    """Whichever is later notices it."""
+    """The one that begins its second loop later notices it."""
     with pytest.raises(RankError, match="call set_epoch before each loop that may be left early"):
         ranks(2, "framework_data.by_one_left_loop", root, loader)
 

@@ -99,15 +99,13 @@ def test_length_and_list_cost_no_second_listing(
     monkeypatch.setattr(mounted, "walk", counted)
     dataset = ChannelDataset("objects", environment=environment, **reading)
     mixed = MixedDataset([dataset])
-    for each, walked_once in (
-        *((each, 1) for each in (dataset, mixed, DataLoader(dataset, None), ThreadLoader(dataset, num_workers=2))),
-        (ThreadLoader(dataset, num_workers=2, readers=2), 2),
-    ):
+    threads = [ThreadLoader(dataset, num_workers=2, readers=readers) for readers in (1, 2)]
+    for each in (dataset, mixed, DataLoader(dataset, None), *threads):
         walks.clear()
         assert len(list(each)) == 5
-        assert len(walks) == walked_once
+        assert len(walks) == 1
         assert len(each) == sum(1 for _ in each)
-        assert len(walks) == 2 * walked_once
+        assert len(walks) == 2
     dataset.set_epoch(0)
     both = [*zip(dataset, dataset, strict=True)]
     dataset.set_epoch(0)

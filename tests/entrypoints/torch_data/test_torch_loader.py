@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from sagemaker_channels import ChannelMapDataset
+from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
@@ -140,6 +141,32 @@ def test_state_of_any_reader_loads_into_any_other(
 
 def samples_of(batches: Iterable[Any]) -> list[str]:
     return [text for batch in batches for text in ([batch] if isinstance(batch, str) else batch)]
+
+
+def test_loader_of_no_workers_makes_the_same_batches(environment: Environment) -> None:
+    assert list(loader_of(environment, threads=0)) == list(loader_of(environment))
+    with pytest.raises(ValueError, match="num_workers is -1; give a whole number from 0 on"):
+        loader_of(environment, threads=-1)
+
+
+@pytest.mark.parametrize("reading", [{}, {"seed": 1}], ids=["", "shuffled"])
+def test_rank_without_an_object_is_named_in_the_log(
+    environment: Environment,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    reading: dict[str, Any],
+) -> None:
+    """A rank that has nothing to read lets the others wait in the first collective call, with no hint."""
+    warn_once.cache_clear()
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    found = []
+    for rank in range(4):
+        monkeypatch.setenv("RANK", str(rank))
+        dataset = ChannelDataset("one", transform=text_of, environment=environment, **reading)
+        found.append(sorted(text for batch in ThreadLoader(dataset, 4, collate_fn=list) for text in batch))
+        said = capfd.readouterr().err
+        assert said.startswith("channel 'one': there are fewer objects than the 4 parts" if rank == 1 else ""), rank
+    assert found == [["0-0", "0-1", "0-2"], [], [], []]
 
 
 def test_threads_are_no_part_of_order_or_state(environment: Environment) -> None:

@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 
 from patience import PATIENCE
-from sagemaker_channels.torch_data import agreement
+from sagemaker_channels.torch_data import ranks
 
 SCRIPT = """
 import os, subprocess, sys, time
 from datetime import timedelta
 import torch.distributed as distributed
-from sagemaker_channels.torch_data import agreement
+from sagemaker_channels.torch_data import ranks
 server = "import torch.distributed as d, time; s = d.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False)"
 server += "; print(s.port, flush=True); time.sleep(600)"
 rank_0 = subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, text=True)
 port = int(rank_0.stdout.readline())
 store = distributed.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=600))
 distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-agreement._SECONDS = 1.0
+ranks._SECONDS = 1.0
 rank_0.kill()
 rank_0.wait()
-print(agreement.exchange("objects", "1"), flush=True)
+print(ranks.exchange("objects", "1"), flush=True)
 os._exit(0)
 """
 
@@ -52,8 +52,8 @@ def test_store_that_is_connected_but_never_answers_is_not_waited_for(
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(listening.getsockname()[1]))
         monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-        monkeypatch.setattr(agreement, "_SECONDS", 1.0)
-        monkeypatch.setattr(agreement, "_stores", {})
-        assert agreement.exchange("objects", "1") is None
-        assert agreement.exchange("objects", "1") is None  # at once
+        monkeypatch.setattr(ranks, "_SECONDS", 1.0)
+        monkeypatch.setattr(ranks, "_stores", {})
+        assert ranks.exchange("objects", "1") is None
+        assert ranks.exchange("objects", "1") is None  # at once
     assert "the job's store has not answered for 1.5 s" in capfd.readouterr().err
