@@ -20,7 +20,7 @@ import pytest
 from delivered_channels import recordio_of
 from pipe_feeder import in_threads
 from sagemaker_channels import ChannelDataset, ThreadLoader, WorkerLoader
-from sagemaker_channels.checkpointing import data_position
+from sagemaker_channels.checkpointing.checkpoints import load_position
 from sagemaker_channels.formats import SHORT_NAMES
 from sagemaker_channels.formats.recordio.protobuf_record import Blob
 from sagemaker_channels.formats.shards import write_shards
@@ -139,7 +139,7 @@ class Job:
         dataset = ChannelDataset("train", format=self.form, transform=name_of, environment=environment, **self.reading)
         loader = layout.loader(dataset)
         if self._states:
-            data_position.load(loader, self._states, rank if len(self._states) == layout.ranks else None)
+            load_position(loader, self._states, rank if len(self._states) == layout.ranks else None)
         return loader
 
 

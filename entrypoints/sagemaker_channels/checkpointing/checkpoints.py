@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.checkpointing import data_position, files
+from sagemaker_channels.checkpointing import files
 from sagemaker_channels.checkpointing.place import Folder, place_of
 from sagemaker_channels.checkpointing.writer import Writer
+from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError, CorruptError, expect, whole_number
 from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import load_environment
@@ -98,6 +99,7 @@ class Checkpoints:
             TypeError: A state has other things than tensors and plain values.
         """
         from sagemaker_channels.checkpointing import chunks, state
+        from sagemaker_channels.torch_data.frameworks import check_stateful
 
         whole_number("step", step, 0)
         for part, value in parts.items():
@@ -111,7 +113,8 @@ class Checkpoints:
         stored = self._chunks.of(tensors, self._rank)
         index = {"format": FORMAT, "random": state.random_states(), "chunks": [chunk for chunk, _ in stored]}
         if LOADER in parts:
-            index[LOADER] = data_position.state_of(parts[LOADER])
+            check_stateful(parts[LOADER])
+            index[LOADER] = parts[LOADER].state_dict()
         if self._rank == 0:
             index["states"] = states
         size = chunks.copy(state.packed(index), [tensor for _, tensor in stored], self._writer.memory)
@@ -189,7 +192,7 @@ class Checkpoints:
         state.apply(others, states, tensors, sharded)
         if LOADER in parts:
             same = len(indexes) == self._size
-            data_position.load(parts[LOADER], [index[LOADER] for index in indexes], self._rank if same else None)
+            load_position(parts[LOADER], [index[LOADER] for index in indexes], self._rank if same else None)
         if self._rank < len(indexes):
             state.restore_random_states(own["random"])
         return True
@@ -237,6 +240,31 @@ class Checkpoints:
         values: list[Any] = [None] * self._size
         distributed.all_gather_object(values, value, self._group)
         return values
+
+
+def load_position(loader: Any, everyone: list[Any], rank: int | None) -> None:
+    """Continue at the data position of all ranks; `everyone` has that of each rank that has saved.
+
+    `loader` is a ThreadLoader, WorkerLoader or dataset, a DataLoader of such a dataset, or anything that loads a state of its own:
+    that of the same `rank`, None if there are other ranks now. Raises ChannelError if the positions cannot be merged, or if
+    accelerate has prepared the loader.
+    """
+    from sagemaker_channels.torch_data.frameworks import check_not_prepared
+
+    check_not_prepared(loader)
+    target = loader if hasattr(loader, "load_state_dict") else loader.dataset
+    is_ours = isinstance(everyone[0], dict) and {"version", "epoch", "of", "at"} <= everyone[0].keys()
+    if not is_ours and rank is not None:
+        target.load_state_dict(everyone[rank])
+        return
+    try:
+        merged = merge_states(everyone)
+    except ChannelError as error:
+        raise ChannelError(
+            f"the checkpoint has the data position of {len(everyone)} ranks, which cannot be merged: {error}; load without loader="
+            " to begin an epoch"
+        ) from error
+    target.load_state_dict(merged)
 
 
 def _rank_and_size() -> tuple[int, int]:

@@ -23,12 +23,10 @@ class MixedSource:
         sources: Each channel's.
         weights: The relative frequency of each.
         seed: Seed of the draws.
-        stop_at_first: Whether an epoch ends with the first channel that ends; otherwise the others continue.
     """
 
-    def __init__(self, sources: Sequence[Any], weights: Sequence[float], seed: int, *, stop_at_first: bool) -> None:
-        self.sources = list(sources)
-        self.weights, self.draws, self.stop_at_first = weights, seed, stop_at_first
+    def __init__(self, sources: Sequence[Any], weights: Sequence[float], seed: int) -> None:
+        self.sources, self.weights, self.draws = list(sources), weights, seed
         self.epoch = self.sources[0].epoch
         self.who = "mixture of " + ", ".join(each.who for each in self.sources)
 
@@ -40,9 +38,7 @@ class MixedSource:
         return [source.begun for source in self.sources]
 
     def count(self, index: int, count: int) -> int:
-        """Return the number of samples of one of so many readers. Raises TypeError if it depends on the draws."""
-        if self.stop_at_first:
-            raise TypeError("the number of samples of a mixture that stops at its first channel's end is unknown")
+        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
         return sum(source.count(index, count) for source in self.sources)
 
     def listing_of(self, begun: list[Any]) -> Listing:
@@ -80,8 +76,6 @@ class MixedReader(Positioned):
     def __iter__(self) -> Generator[Any, None, None]:
         iterators = [iter(reader) for reader in self.readers]
         left = [number for number, reader in enumerate(self.readers) if not reader.ended]
-        if self.source.stop_at_first and len(left) < len(self.readers):
-            left = []
         try:
             while left and not self.ended:
                 chunk, place = divmod(self.drawn, _DRAWN_AT_ONCE)
@@ -92,7 +86,7 @@ class MixedReader(Positioned):
                     turn_to(chosen)
                     sample = next(iterators[chosen], None)
                     if sample is None:
-                        left = [] if self.source.stop_at_first else [each for each in left if each != chosen]
+                        left.remove(chosen)
                         break
                     self.last = chosen
                     yield sample

@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 
 
 class Positioned:
-    """A reader's position: that of its next sample, or at the end the place that it has read up to."""
+    """A reader's position: that of its next sample, or at the end the place that it has read up to (deals.py)."""
 
-    part = 0  # of the next sample, of which a transform makes several: how many of them were yielded
+    source: Any
 
     def __init__(self, at: Position) -> None:
         self.ended = self._is_over = at is None  # There was nothing to read if it is over.
+        known = at or FRESH
+        self.block, self.given, self.part = (known.get(name, 0) for name in ("block", "given", "part"))
+        self.size, self.end = known.get("size"), known.get("end")
 
     @property
     def at(self) -> Position:
@@ -46,6 +49,19 @@ class Positioned:
         return None if self._is_over else self._position()
 
     def _position(self) -> dict[str, Any]:
+        position: dict[str, Any] = {"at": self._begin()}
+        if self.block:
+            position["block"] = self.block
+        if self.given or (self.part and self.source.seed is not None):
+            position |= {"given": self.given, "size": self.size}
+        if (self.given or self.part) and self.end is not None:
+            position["end"] = self.end
+        if self.part:
+            position["part"] = self.part
+        return position
+
+    def _begin(self) -> Place:
+        """Return where the present block begins; unshuffled, the next sample."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -68,24 +84,10 @@ class Reader(Positioned):
         self.source, self.history, self.index, self.count, self.limit = source, history, index, count, limit
         super().__init__(at)
         begin = (at or FRESH)["at"]
-        self.block, self.given, self.part = ((at or FRESH).get(name, 0) for name in ("block", "given", "part"))
-        self.size, self.end = (at or FRESH).get("size"), (at or FRESH).get("end")
         self._read: Callable[[], Place] = lambda: begin  # the place after the last sample that was read
-        self._begin = self._read  # where the present block begins; unshuffled, the same
+        self._begin: Callable[[], Place] = self._read
         # The item that is a rest, its reader, and where that began.
         self._old: tuple[int, Reader, Position] | None = None
-
-    def _position(self) -> dict[str, Any]:
-        position: dict[str, Any] = {"at": self._begin()}
-        if self.block:
-            position["block"] = self.block
-        if self.given or (self.part and self.source.seed is not None):
-            position |= {"given": self.given, "size": self.size}
-        if self.given or self.part:
-            position["end"] = self.end
-        if self.part:
-            position["part"] = self.part
-        return position
 
     def partly(self, before: Position, part: int) -> Position:
         """Return the position between the parts of the last sample, of which so many were yielded; `before` was that before it."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import Any
 
-from sagemaker_channels.epoch.deals import FRESH, Deal, Position, without
+from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, without
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reader import Positioned, block_order
 from sagemaker_channels.epoch.reading import Reading, Source, changed
@@ -64,20 +63,10 @@ class StreamReader(Positioned):
     ) -> None:
         self.source, self.history, self.index, self.count = source, history, index, count
         super().__init__(at)
-        known = at or FRESH
-        self.item = known["at"][0]  # shuffled, where the present block begins
-        self.block, self.given, self.size, self.part = (known.get(key, 0) for key in ("block", "given", "size", "part"))
+        self.item = (at or FRESH)["at"][0]  # shuffled, where the present block begins
 
-    def _position(self) -> dict[str, Any]:
-        position: dict[str, Any] = {"at": [self.item, 0]}
-        if self.source.seed is not None:
-            if self.block:
-                position["block"] = self.block
-            if self.given or self.part:
-                position |= {"given": self.given, "size": self.size}
-        if self.part:
-            position["part"] = self.part
-        return position
+    def _begin(self) -> Place:
+        return [self.item, 0]
 
     def partly(self, before: Position, part: int) -> Position:
         block = {} if self.source.seed is None else {"given": 0, "size": self.size}

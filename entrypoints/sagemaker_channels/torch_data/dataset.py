@@ -131,7 +131,6 @@ class MixedDataset(StreamDataset):
         parts: The datasets; samples get their own dataset's transform.
         weights: The relative frequency of each; of equal ones if not given.
         seed: Seed of the draws.
-        stop_at_first: Whether the epoch ends with the first channel that ends; otherwise the others continue.
 
     Raises:
         TypeError: `parts` are not ChannelDatasets.
@@ -144,7 +143,6 @@ class MixedDataset(StreamDataset):
         *,
         weights: list[float] | tuple[float, ...] | None = None,
         seed: int = 0,
-        stop_at_first: bool = False,
     ) -> None:
         is_list = isinstance(parts, Iterable) and not isinstance(parts, Mapping | StreamDataset)
         expect(is_list, "parts", parts, "a list of datasets, and their weights= beside it")
@@ -158,7 +156,7 @@ class MixedDataset(StreamDataset):
         if any(part.steps.are_several or part.steps.filters for part in self._parts):
             raise TypeError("the datasets of a mixture have neither filters nor generator functions as transforms")
         super().__init__([part.recipes[0] for part in self._parts], self._parts[0]._ranks)
-        self._seed, self._stop_at_first = seed, stop_at_first
+        self._seed = seed
 
     def __repr__(self) -> str:
         return f"MixedDataset({self._parts}, weights={self._weights}, epoch={self.epoch})"
@@ -184,11 +182,9 @@ class MixedDataset(StreamDataset):
             "mixture": [recipe.about(shard) for recipe, shard in zip(self.recipes, shards, strict=True)],
             "weights": self._weights,
             "seed": self._seed,
-            "stop_at_first": self._stop_at_first,
         }
         sources = [recipe.source(epoch, shard) for recipe, shard in zip(self.recipes, shards, strict=True)]
-        mixed = MixedSource(sources, self._weights, self._seed, stop_at_first=self._stop_at_first)
-        return Samples(mixed, about, *readers[number])
+        return Samples(MixedSource(sources, self._weights, self._seed), about, *readers[number])
 
     def read(self, samples: Samples) -> Iterator[Any]:
         return ((samples.last.last, sample) for sample in samples)

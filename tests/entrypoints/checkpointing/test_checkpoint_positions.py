@@ -11,7 +11,7 @@ import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from sagemaker_channels import ChannelDataset, Checkpoints, ThreadLoader
-from sagemaker_channels.checkpointing import data_position
+from sagemaker_channels.checkpointing.checkpoints import load_position
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment
 from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of
@@ -113,7 +113,7 @@ def test_position_in_map_style_dataset_is_of_as_many_ranks(tmp_path: Path) -> No
     assert first + list(again) == list(made())
     for position in (loader.state_dict(), {"position": 1}):
         with pytest.raises(ChannelError, match=r"cannot be merged: this is no state of ours.* load without loader="):
-            data_position.load(made(), [position, position], None)
+            load_position(made(), [position, position], None)
 
 
 @pytest.mark.parametrize("kind", ["threads", "stateful", "dataset"])

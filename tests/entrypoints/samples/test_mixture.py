@@ -95,13 +95,12 @@ def test_order_follows_the_weights_of_the_remaining_channels(environment: Enviro
     assert list(dataset) == expected
 
 
-@pytest.mark.parametrize("stop_at_first", [False, True])
-def test_state_at_every_sample_resumes_exactly(environment: Environment, stop_at_first: bool) -> None:
+def test_state_at_every_sample_resumes_exactly(environment: Environment) -> None:
     def made() -> MixedDataset:
-        return mixed(environment, np.float32(1), 4, 2, seed=1, stop_at_first=stop_at_first)
+        return mixed(environment, np.float32(1), 4, 2, seed=1)
 
     whole = list(made())
-    assert sorted(whole) == every(*SIZES) or stop_at_first
+    assert sorted(whole) == every(*SIZES)
     for count in range(len(whole) + 1):
         dataset = made()
         samples = iter(dataset)
@@ -111,15 +110,10 @@ def test_state_at_every_sample_resumes_exactly(environment: Environment, stop_at
         assert before + list(again) == whole, count
 
 
-@pytest.mark.parametrize("stop_at_first", [False, True])
 @pytest.mark.parametrize("size", [4, 9])
-def test_loader_resumes_exactly_after_a_channel_has_ended(
-    environment: Environment, size: int, stop_at_first: bool
-) -> None:
-    """Also where its reading thread has found the end: after the last batch of a mixture that stops at the first one."""
-
+def test_loader_resumes_exactly_after_a_channel_has_ended(environment: Environment, size: int) -> None:
     def made(seed: int) -> ThreadLoader:
-        dataset = mixed(environment, 1, 4, 2, seed=seed, stop_at_first=stop_at_first)
+        dataset = mixed(environment, 1, 4, 2, seed=seed)
         return ThreadLoader(dataset, size, num_workers=1, collate_fn=list)
 
     for seed in range(2):
@@ -153,7 +147,6 @@ def test_mixture_of_mixtures_is_refused_immediately(environment: Environment) ->
     ("weights", "how", "differs"),
     [
         ((1, 3), {}, r"it has weights \[3.0, 1.0\], but this reader has weights \[1.0, 3.0\]"),
-        ((3, 1), {"stop_at_first": True}, "it has stop_at_first False, but this reader has stop_at_first True"),
         ((3, 1), {"seed": 1}, "it has seed 0, but this reader has seed 1"),
         ((3, 1, 1), {}, r"it has mixture .*, weights \[3.0, 1.0\], but this reader has .* weights \[3.0, 1.0, 1.0\]"),
     ],

@@ -17,9 +17,11 @@ from framework_channels import make_job
 from framework_ranks import RankError, ranks
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.timed_loader import timed
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.map import ChannelMapDataset
-from sagemaker_channels.torch_data.ranks import LightningLoader, gather_state
+from sagemaker_channels.torch_data.ranks import EvenLoader, LightningLoader, gather_state
+from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 SAMPLES = {"objects": [*range(61)], "map": [*range(61)], "lines": [*range(65)], "mixed": [*range(61), *range(65)]}
 PREPARED = [
@@ -197,6 +199,18 @@ def test_plain_loader_has_no_position(root: Path) -> None:
     for use in (gather_state, LightningLoader):
         with pytest.raises(ChannelError, match="a DataLoader does not know its position; use a ThreadLoader"):
             use(loader)
+
+
+def test_messages_about_loaders_name_what_the_user_gave(root: Path) -> None:
+    dataset = framework_data.dataset_of(root, "lines")
+    with pytest.raises(ChannelError, match=r"^a DataLoader does not know its position"):
+        gather_state(timed(DataLoader(dataset)))  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match="give a ThreadLoader, WorkerLoader or DataLoader of a ChannelDataset or MixedDataset"
+    ):
+        EvenLoader(DataLoader(framework_data.dataset_of(root, "map")))
+    with pytest.raises(TypeError, match=r"^collate_fn is 3; give a function of a list of samples"):
+        WorkerLoader(dataset, collate_fn=3)  # type: ignore[arg-type]
 
 
 def test_thread_loader_has_the_attributes_of_a_data_loader(root: Path) -> None:

@@ -135,8 +135,6 @@ def test_length_of_a_stateful_loader_of_workers_is_exact(environment: Environmen
 def test_length_of_a_mixture_is_that_of_its_channels(environment: Environment) -> None:
     parts = [ChannelDataset(name, environment=environment) for name in ("objects", "zip")]
     assert len(MixedDataset(parts)) == 15
-    with pytest.raises(TypeError, match="stops at its first channel's end"):
-        len(MixedDataset(parts, stop_at_first=True))
 
 
 def test_listing_that_fails_while_it_is_counted_fails_again_when_it_is_read(
