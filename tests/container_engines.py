@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.local.runners.leftovers import LABEL
+from launcher.local.containers import LABEL
 from patience import PATIENCE, wait_for
 
 IMAGE = "launch-tests/python:1"
@@ -23,7 +23,7 @@ _ATTEMPTS = 3  # dockerd gives up if its containerd takes more than 15 s to star
 _SECONDS = 60  # after which an engine hangs
 # Where the connector's client looks for certificates: on Debian and Ubuntu, and on Fedora.
 _CERTIFICATES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
-_TOOLS = ("sh", "chown", "cat", "sleep")
+_TOOLS = ("sh", "chmod", "chown", "cat", "sleep")
 _LEFT_OUT = (
     "site-packages",
     "test",

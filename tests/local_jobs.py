@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from launcher.checks.examples import laid_over_base
-from launcher.local.sandbox import why_no_namespaces
+from launcher.local.processes import why_no_namespaces
 from patience import PATIENCE
 
 EFS, FSX = "fs-0123456789abcdef0", "fs-0123456789abcdef1"

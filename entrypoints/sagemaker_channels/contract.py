@@ -20,7 +20,6 @@ CODE_DIR = "code"
 OUTPUT_DIR = "output"
 OUTPUT_DATA_DIR = "output/data"
 INTERMEDIATE_DIR = "output/intermediate"
-TENSORBOARD_DIR = "output/tensorboard"  # unless TensorBoardOutputConfig.LocalPath is given
 FAILURE_FILE = "output/failure"
 PACKAGES_DIR = "packages"  # our own: the packages of the script's requirements, besides the image's
 CHECKPOINT_DIR = "checkpoints"  # unless CheckpointConfig.LocalPath is given

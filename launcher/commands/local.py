@@ -84,30 +84,10 @@ _OPTIONS = (
         "--interrupt-after",
         type=options.duration,
         metavar="TIME",
-        help="Interrupt the job after this time, as spot instances are, and restart it from its checkpoints.",
+        help="Interrupt the job once after this time, as spot instances are, and restart it from its checkpoints.",
     ),
     click.option(
         "--interrupt-at", metavar="TEXT", help="The same as soon as a line of the log has TEXT, such as 'epoch 2'."
-    ),
-    click.option(
-        "--times",
-        type=click.IntRange(min=1),
-        default=1,
-        metavar="N",
-        help="With --interrupt-after or -at: interrupt N attempts.",
-    ),
-    click.option(
-        "--restart-hosts",
-        type=_HOSTS,
-        multiple=True,
-        metavar="N",
-        help="With --interrupt-after or -at: restart with N hosts. Repeatable: taken in turn.",
-    ),
-    options.flag(
-        "--rename-hosts", help="With --interrupt-after or -at: restart with host names that the job has not seen."
-    ),
-    options.flag(
-        "--keep", help="Keep the hosts as they ended, for a look: their files, and an image of each container."
     ),
     options.flag("--no-namespaces", help="Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder."),
     options.flag("--verbose", "-v", help="Show each difference from SageMaker, and the numbers of waits."),
@@ -169,11 +149,11 @@ def shell(spec: str, name: str | None, host: str, reading: options.SpecOptions, 
 def clean(names: tuple[str, ...], before: datetime | None, yes: bool, as_json: bool) -> int:
     """Remove local runs, with their outputs and checkpoints.
 
-    Those are the local runs NAME below ./.launch, or all that have ended, with their logs, outputs, checkpoints and what --keep
-    has kept in folders. Runs that have not ended stay. The images of --keep and ./.launch/.warm-pool stay, too.
+    Those are the local runs NAME below ./.launch, or all that have ended, with their logs, outputs and checkpoints. Runs that
+    have not ended stay, and so does ./.launch/.warm-pool.
     """
-    from launcher.local.providers.directories import remove_tree
-    from launcher.local.runs import local_run, local_runs, mount_below
+    from launcher.local.leftovers import mount_below, remove_tree
+    from launcher.local.runs import local_run, local_runs
 
     found = [local_run(name) for name in names] if names else local_runs()
     chosen = [each for each in found if before is None or each["CreationTime"] < before]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,26 +13,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from launcher.console import counted
 from launcher.errors import RefusedError, TrainingFailedError
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.data.delivery import Delivery, Store
 from launcher.local.fidelity import note_channel, note_facts
 from launcher.local.hosts import prepare_host, write_code
+from launcher.local.leftovers import remove_tree
 from launcher.local.providers import provide
-from launcher.local.providers.directories import remove_tree
 from launcher.local.report import announce
-from launcher.local.runners import HostProcess, Kept
 from launcher.local.runs import note_begin
 from launcher.local.watch import INTERRUPTED, PlannedEnd, RunResult, Stops, watch
-from launcher.local.workspace import LocalOptions, LocalRun, hosts_of, refuse_full_disk
+from launcher.local.workspace import HostProcess, LocalOptions, LocalRun, refuse_full_disk
 from sagemaker_channels import contract
 
 
-def run_attempts(
-    run: LocalRun, store: Store, file_systems: Mapping[str, Path], stops: Stops
-) -> tuple[LocalRun, RunResult]:
-    """Run the job to its end; return its result, and the run with the hosts of the last attempt.
+def run_attempts(run: LocalRun, store: Store, file_systems: Mapping[str, Path], stops: Stops) -> RunResult:
+    """Run the job to its end and return its result.
 
     If the first attempt cannot start, the run's folder is removed, so that its name is free.
 
@@ -53,12 +48,11 @@ def run_attempts(
             outcome = RunResult("Failed")
             try:
                 stops.release()
-                if interruptions:
-                    run, store = _restarted(run, interruptions), store.unlisted()
                 with refuse_full_disk(run.folder), ExitStack() as stack:
                     run.transitions.begin("Downloading")
                     failures: list[Exception] = []
-                    hosts = delivered(run, store, file_systems, checkpoints, failures.append, stack)
+                    listed = store.unlisted() if interruptions else store
+                    hosts = delivered(run, listed, file_systems, checkpoints, failures.append, stack)
                     if not started:
                         note_facts(run, store, hosts[0])
                     undone.pop_all()
@@ -69,8 +63,6 @@ def run_attempts(
                         outcome = watch(hosts, run, failures, end, stops)
                     if not (outcome.secondary == INTERRUPTED and outcome.killed):
                         checkpoints.store()
-                    if options.keep and outcome.secondary != INTERRUPTED:
-                        outcome = replace(outcome, kept=_kept(run, hosts))
             except KeyboardInterrupt:
                 if not started:
                     raise
@@ -84,7 +76,7 @@ def run_attempts(
                     code = TrainingFailedError.exit_code
                     outcome = replace(outcome, secondary="Failed", exit_code=code, reason=str(error))
             stops.held = True
-            checkpoints.forget(kept=outcome.kept is not None)
+            checkpoints.forget()
             seconds, metrics = total.seconds + outcome.seconds, {**total.metrics, **outcome.metrics}
             total = replace(outcome, seconds=seconds, metrics=metrics, waits=outcome.waits or total.waits)
             if outcome.secondary == INTERRUPTED:
@@ -92,20 +84,12 @@ def run_attempts(
                 run.transitions.begin(INTERRUPTED)
                 for host in run.hosts:
                     remove_tree(run.host_folder(host), run.console.warn)
+                has_state = "CheckpointConfig" in request
+                state = "its checkpoints" if has_state else "no state, since it has no checkpoint_config"
+                run.console.say(f"interrupted: the job starts again, with {state}", "yellow")
     if options.interrupt_at is not None and not interruptions and total.secondary == "Completed":
         run.console.warn(f"--interrupt-at: no line of the log had {options.interrupt_at!r}, so nothing was interrupted")
-    return run, total
-
-
-def _kept(run: LocalRun, hosts: Sequence[HostProcess]) -> Kept:
-    folders = {host.name: str(host.root.parent) for host in hosts}
-    enter, more = {name: shlex.join(["cd", folder]) for name, folder in folders.items()}, Kept({}, ())
-    with run.console.progress("keeping the hosts (cannot be interrupted)", counted=False):
-        try:
-            more = run.runner.keep(hosts)
-        except OSError as error:
-            run.console.warn(f"--keep: not all temporary files are kept: {error}")
-    return Kept({**enter, **more.enter}, (*more.remove, shlex.join(["rm", "-rf", *folders.values()])))
+    return total
 
 
 def planned_end(
@@ -131,25 +115,9 @@ def planned_end(
             ends.append(PlannedEnd(stopping[limit] - passed, status, f"{limit} ({stopping[limit]}) is over"))
     if options.stop_after is not None:
         ends.append(PlannedEnd(options.stop_after - trained, "Stopped", f"--stop-after {options.stop_after:g}s"))
-    if interruptions >= options.times:
-        return min(ends, key=attrgetter("seconds"))
-    if options.interrupt_after is not None:
+    if options.interrupt_after is not None and not interruptions:
         ends.append(PlannedEnd(options.interrupt_after, INTERRUPTED))
-    return replace(min(ends, key=attrgetter("seconds")), interrupt_at=options.interrupt_at)
-
-
-def _restarted(run: LocalRun, interruptions: int) -> LocalRun:
-    """Return the run with the hosts of the next attempt."""
-    options, counts = run.options, run.options.restart_hosts
-    count = counts[(interruptions - 1) % len(counts)] if counts else options.instance_count
-    first = 1 + int(run.hosts[-1].name.partition("-")[2]) if options.rename_hosts else 1
-    hosts = hosts_of(run.plan.request, count, first)
-    state = (
-        "its checkpoints" if "CheckpointConfig" in run.plan.request else "no state, since it has no checkpoint_config"
-    )
-    where = f"{counted(len(hosts), 'host')}, the first {hosts[0].name}"
-    run.console.say(f"interrupted {interruptions} of {options.times}: starts again on {where}, with {state}", "yellow")
-    return replace(run, hosts=hosts)
+    return replace(min(ends, key=attrgetter("seconds")), interrupt_at=None if interruptions else options.interrupt_at)
 
 
 def delivered(
@@ -193,6 +161,7 @@ def _deliveries(
                     store=store,
                     file_systems=file_systems,
                     namespaces=run.runner.mounts,
+                    overlays=run.runner.mounts and run.runner.image is None,
                     other_users=run.runner.other_users,
                     sample=run.options.sample,
                     on_delivered=partial(note_channel, run, entry),

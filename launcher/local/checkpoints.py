@@ -2,38 +2,36 @@
 
 As in SageMaker, each host has its own directory, and all are synced with one prefix in S3: a new or changed file is stored, and
 a file that a host removed is removed. Files are stored in no order, and also while the job writes them. S3 has no links: a link
-to a file beside it is stored as that file, and others are not stored.
+to a file in the same directory is stored as that file, and others are not stored.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import random
 import shutil
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
+from typing import BinaryIO
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Store
-from launcher.local.data.selection import as_tree, list_prefix, written_as
+from launcher.local.data.selection import as_tree, list_prefix
 from launcher.local.runs import copy_stored
-from launcher.local.workspace import TOO_DEEP, Host, LocalRun
+from launcher.local.workspace import Host, LocalRun
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels import contract
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
 _SECONDS = 1.0  # between two passes while the job runs
-_CHUNK = 1 << 20  # bytes
 _JUST_NOW = 100_000_000  # ns within which a file can change twice without another time of its last change
-# What the job replaces while it is read, such as a folder by a file; the next pass, or the last one, stores it.
-_CHANGED = (errno.ENOTDIR, errno.ELOOP, errno.EINVAL)
-_Stamp = tuple[int, int]  # size and time of the last change
+_SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
+# A file was removed or replaced since it was listed, or is another user's, until the end of the hosts.
+_CHANGED = (FileNotFoundError, NotADirectoryError, PermissionError)
+_Stamps = dict[str, tuple[int, int]]  # size and time of the last change of each file
 
 
 class Checkpoints:
@@ -42,26 +40,24 @@ class Checkpoints:
     def __init__(self, run: LocalRun, store: Store) -> None:
         """Restore the checkpoints from S3, or from an earlier run. Raises RefusedError if they cannot be read."""
         self._run = run
-        self._known: dict[Path, dict[str, _Stamp]] = {}  # the files of each host's directory when they were stored last
+        self._known: dict[Path, _Stamps] = {}  # the files of each host's directory when they were stored last
+        self._linked: set[str] = set()  # links that have caused a warning
         config = run.plan.request.get("CheckpointConfig")
         if run.options.resume:
             copy_stored(run, run.options.resume)
-        if config is None:
-            self._stored = None
+        self._stored = run.stored(config["S3Uri"]) if config else None
+        if config is None or self._stored is None:
             return
-        self._stored = run.stored(config["S3Uri"])
         self._local_path = config.get("LocalPath", _USUAL).rstrip("/")
         self._stored.mkdir(parents=True, exist_ok=True)
-        if run.options.resume:
-            return
-        for found in as_tree(list_prefix(store.objects, parse_s3_uri(config["S3Uri"]))):
-            target = self._stored / found.path
-            # Copied elsewhere first, since the store shows a file in the run's folder instead of its own.
-            with written_as(found, target), self._unfinished.open("wb") as file:
-                for _ in store.objects.copy(found.place, file.fileno()):
-                    pass
-                target.parent.mkdir(parents=True, exist_ok=True)
-                self._unfinished.replace(target)
+        for found in () if run.options.resume else as_tree(list_prefix(store.objects, parse_s3_uri(config["S3Uri"]))):
+            try:
+                with self._replacing(self._stored / found.path) as file:
+                    for _ in store.objects.copy(found.place, file.fileno()):
+                        pass
+            except OSError as error:
+                what = f"{found.place}: cannot be restored below {self._stored}: {error.strerror}"
+                raise RefusedError(f"{what}; free space there, or rename the object") from error
 
     def place(self, host: Host) -> tuple[BindMount, ...]:
         """Copy the checkpoints for a host; return the mount of them at LocalPath. Raises RefusedError if LocalPath is unusable."""
@@ -69,23 +65,18 @@ class Checkpoints:
             return ()
         target, own = self._target(host), self._run.host_folder(host) / "checkpoints"
         shutil.copytree(self._stored, own)
-        files = {str(file.relative_to(own)): file.stat() for file in own.rglob("*") if file.is_file()}
-        self._known[own] = {name: (state.st_size, state.st_mtime_ns) for name, state in files.items()}
-        if self._run.runner.mounts:
-            return (BindMount(own.absolute(), target, read_only=False),)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(own)
-        return ()
+        self._known[own] = self._stamps(own)
+        return (BindMount(own.absolute(), target, read_only=False),)
 
     @contextmanager
     def stored_meanwhile(self, on_error: Callable[[Exception], None]) -> Iterator[None]:
-        """Store the hosts' changes now and then, in a thread; on leaving, what is not stored completely is not stored."""
+        """Store the hosts' changes now and then, in a thread."""
         stop = Event()
 
         def work() -> None:
             try:
                 while not stop.wait(_SECONDS):
-                    self._store(stop, is_running=True)
+                    self.store(stop)
             except RefusedError as error:
                 on_error(error)
 
@@ -97,143 +88,89 @@ class Checkpoints:
             stop.set()
             thread.join()
 
-    def store(self) -> None:
-        """Store the hosts' last changes. Raises RefusedError if that fails."""
-        self._store(Event())
-
-    def forget(self, *, kept: bool = False) -> None:
-        """Remove the hosts' directories, with what was not stored, unless they are kept."""
-        for own in () if kept else self._known:
-            with suppress(RecursionError):
-                shutil.rmtree(own, ignore_errors=True)
-        self._known.clear()
-        self._unfinished.unlink(missing_ok=True)
-
-    @property
-    def _unfinished(self) -> Path:
-        return self._run.folder / "unfinished"
-
-    def _store(self, stop: Event, *, is_running: bool = False) -> None:
+    def store(self, stop: Event | None = None) -> None:
+        """Store what the hosts have changed since the last time, until `stop`. Raises RefusedError if that fails."""
         for own, known in self._known.items():
             try:
-                self._store_host(own, known, stop)
+                self._store_host(own, known, stop or Event())
             except OSError as error:
-                if is_running and error.errno in _CHANGED:
-                    continue
                 what = f"{self._stored}: the checkpoints cannot be stored: {error.strerror}"
                 raise RefusedError(f"{what}; free space there, or keep fewer of them") from None
-            except RecursionError:
-                raise RefusedError(f"{self._stored}: the checkpoints cannot be stored: {TOO_DEEP}") from None
 
-    def _store_host(self, own: Path, known: dict[str, _Stamp], stop: Event) -> None:
-        """Store what has changed in a host's directory since the last time, until `stop`."""
+    def forget(self) -> None:
+        """Remove the hosts' directories, with what was not stored."""
+        for own in self._known:
+            shutil.rmtree(own, ignore_errors=True)
+        self._known.clear()
+
+    def _store_host(self, own: Path, known: _Stamps, stop: Event) -> None:
         assert self._stored is not None
-        found: set[str] = set()
         unread: list[OSError] = []
-        for folder, names, descriptor in _walk(own, unread):
-            found.update(f"{folder}{name}" for name in names)
-            for name in random.sample(names, len(names)):
-                # Removed since it was listed, or another user's, until the end of the hosts.
-                with suppress(FileNotFoundError, PermissionError):
-                    self._store_file(f"{folder}{name}", (name, descriptor), known, stop)
-        if unread or stop.is_set():
-            return
-        for path in known.keys() - found:
-            del known[path]
-            target = self._stored / path
-            if target.is_file():
-                target.unlink()
-            for parent in target.parents[: path.count("/")]:
-                with suppress(OSError):  # other files are in it
+        found = self._stamps(own, unread)
+        for name in known.keys() - found.keys() if not unread else ():
+            del known[name]
+            target = self._stored / name
+            target.unlink(missing_ok=True)
+            with suppress(OSError):  # another file is in it
+                for parent in target.parents[: name.count("/")]:
                     parent.rmdir()
+        for name, stamp in found.items():
+            if stop.is_set():
+                return
+            if known.get(name) == stamp:
+                continue
+            with suppress(*_CHANGED), (own / name).open("rb") as file:
+                with self._replacing(self._stored / name, stamp[1]) as copy:
+                    shutil.copyfileobj(file, copy)
+                known[name] = stamp if time.time_ns() - stamp[1] > _JUST_NOW else (0, 0)
 
-    def _store_file(self, path: str, place: tuple[str, int], known: dict[str, _Stamp], stop: Event) -> None:
-        """Store a file if it has changed. `place` is its name in an open directory: the job can replace directories by links."""
-        assert self._stored is not None
-        name, folder = place
-        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(state.st_mode):
-            name = os.readlink(name, dir_fd=folder)
-            if "/" not in name:
-                state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if "/" in name or stat.S_ISDIR(state.st_mode):
-                what = f"the checkpoint {path} is a link to {name}, which is not stored"
-                self._run.console.warn(f"{what}; store a file, such as one with this name in it")
-                return
-        stamp = state.st_size, state.st_mtime_ns
-        if not stat.S_ISREG(state.st_mode) or known.get(path) == stamp:
-            return
-        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        with os.fdopen(source, "rb") as file, self._unfinished.open("wb") as copy:
-            if not stat.S_ISREG(os.fstat(source).st_mode):
-                return
-            while chunk := file.read(_CHUNK):
-                if stop.is_set():
-                    return
-                copy.write(chunk)
-        os.utime(self._unfinished, ns=(stamp[1], stamp[1]))
-        target = self._stored / path
-        for parent in target.parents[: path.count("/")]:
-            if parent.is_file():
-                parent.unlink()
-        if target.is_dir():
-            shutil.rmtree(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._unfinished.replace(target)
-        known[path] = stamp if time.time_ns() - stamp[1] > _JUST_NOW else (0, 0)
+    def _stamps(self, own: Path, unread: list[OSError] | None = None) -> _Stamps:
+        """Return the files below a host's directory; adds to `unread` why a folder in it could not be read."""
+        found: _Stamps = {}
+        for folder, folders, files in os.walk(own, onerror=(unread if unread is not None else []).append):
+            for path in (Path(folder, name) for name in (*files, *folders)):
+                name, real = str(path.relative_to(own)), Path(os.path.realpath(path))
+                with suppress(*_CHANGED):
+                    if path.is_symlink() and not (real.is_file() and real.is_relative_to(own.resolve())):
+                        if name not in self._linked:
+                            self._linked.add(name)
+                            what = f"the checkpoint {name} is a link to {path.readlink()}, which is not stored"
+                            self._run.console.warn(f"{what}; store a file, such as one with this name in it")
+                    elif real.is_file():
+                        state = real.stat()
+                        found[name] = state.st_size, state.st_mtime_ns
+        return found
+
+    @contextmanager
+    def _replacing(self, target: Path, changed: int | None = None) -> Iterator[BinaryIO]:
+        """Open a file that takes the target's place when it is complete, with a time of its last change."""
+        unfinished = self._run.folder / "unfinished"
+        try:
+            with unfinished.open("wb") as file:
+                yield file
+            if changed is not None:
+                os.utime(unfinished, ns=(changed, changed))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.replace(target)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     def _target(self, host: Host) -> Path:
         """Return the directory of LocalPath: below the host's /opt/ml, or for a mount anywhere else."""
         path, target, wrong = Path(self._local_path), Path(self._local_path), ""
-        own = (Path(contract.BASE_DIR), self._run.folder, Path(sys.prefix), Path(sys.base_prefix))
-        system = (
-            "/etc/hosts",
-            "/proc",
-            "/dev",
-            "/bin/sh",
-            "/usr/bin/env",
-            "/lib/ld",
-            "/lib64/ld",
-            "/usr/lib/ld",
-            "/usr/lib64/ld",
-        )
-        needed = (*own, *map(Path, system))
+        needed = (Path(contract.BASE_DIR), self._run.folder, Path(sys.prefix), Path(sys.base_prefix))
         if path.is_relative_to(contract.BASE_DIR):
             target = self._run.root(host).absolute() / path.relative_to(contract.BASE_DIR)
-            if ".." in target.parts or target.exists() or target.is_symlink():
+            if ".." in target.parts or target.exists():
                 wrong = "another folder has this path"
-            elif self._run.runner.mounts:
+            else:
                 target.mkdir(parents=True)
         elif not self._run.runner.mounts:
             wrong = "without namespaces all hosts would share this folder of the machine"
         elif not path.is_absolute() or ".." in path.parts or (path.exists() and not path.is_dir()):
             wrong = "this cannot be a directory"
-        elif path.is_relative_to("/proc") or path.is_relative_to("/sys"):
-            wrong = "this is no folder of files"
-        elif any(each.is_relative_to(path) for each in needed):
+        elif any(each.is_relative_to(path) for each in needed) or any(map(path.is_relative_to, _SYSTEM)):
             wrong = "this would hide files that the job needs"
         if wrong:
             raise RefusedError(f"checkpoint_config.local_path {self._local_path}: {wrong}; write {_USUAL}")
         return target
-
-
-def _walk(
-    path: Path | str, unread: list[OSError], parent: int | None = None, folder: str = ""
-) -> Iterator[tuple[str, list[str], int]]:
-    """Yield each directory below a path: its name with a "/", what it has besides directories, and it, open.
-
-    Unlike os.fwalk, it does not wait for ever if the job replaces a directory by a FIFO. Errors are added to `unread`.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    except OSError as error:
-        unread.append(error)
-        return
-    try:
-        with os.scandir(descriptor) as entries:
-            kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
-        yield folder, [name for name, is_folder in kinds.items() if not is_folder], descriptor
-        for name in (name for name, is_folder in kinds.items() if is_folder):
-            yield from _walk(name, unread, descriptor, f"{folder}{name}/")
-    finally:
-        os.close(descriptor)

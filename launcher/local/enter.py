@@ -1,6 +1,6 @@
 """The first process of a host of a local run: it sets up the host's file system, then becomes the job.
 
-`runners.processes` starts it in new user, mount, UTS and PID namespaces, where it is root without being root outside. It mounts
+`processes` starts it in new user, mount, UTS and PID namespaces, where it is root without being root outside. It mounts
 the host's directory at /opt/ml, mounts the channels, sets the host's name, and execs the container's entrypoint, which is PID 1
 as in SageMaker's container.
 
@@ -24,7 +24,7 @@ _KEPT_FLAGS = ("nosuid", "nodev", "noexec", "noatime", "relatime", "nodiratime")
 
 
 def enter(host: dict[str, Any]) -> None:
-    """Set up the namespaces and exec. `host` has the settings that `runners.processes` passes."""
+    """Set up the namespaces and exec. `host` has the settings that `processes` passes."""
     tool = host["mount"]
     for bind in host["binds"]:
         if bind["written"]:

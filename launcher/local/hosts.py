@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 from launcher.local.data.delivery import BindMount, Store
-from launcher.local.runners import HostProcess
-from launcher.local.workspace import Host, LocalRun
+from launcher.local.workspace import Host, HostProcess, LocalRun
 from launcher.request.build import connector_variables
 from launcher.request.view import s3_source
 from sagemaker_channels import contract
@@ -27,7 +26,7 @@ def write_code(run: LocalRun, host: Host) -> None:
     """
     if run.plan.code is None or run.plan.code_uri is None:
         return
-    written = Path(run.scratch or run.folder, "code")
+    written = run.scratch / "code"
     if not written.is_dir():
         written.mkdir()
         (written / contract.BOOT_FILE).write_bytes(run.plan.code.boot())
@@ -46,28 +45,19 @@ def prepare_host(run: LocalRun, host: Host, store: Store, temporary: str) -> Hos
         file = root / contract.CONFIG_DIR / name
         file.touch(mode=0o600)  # hyperparameters can contain values of `${NAME}`
         file.write_text(json.dumps(content), encoding="utf-8")
-    return HostProcess(
-        name=host.name,
-        root=root,
-        command=run.runner.command(run, host),
-        environ=_environ(run, host, store),
-        binds=_warm_pool(run, host),
-        temporary=temporary,
-    )
+    command, variables = run.runner.settings(run, host, store.environ)
+    environ = _environ(run, host, store, variables)
+    return HostProcess(host.name, root, command, environ, _warm_pool(run, host), temporary)
 
 
 def _warm_pool(run: LocalRun, host: Host) -> tuple[BindMount, ...]:
-    """Make the folder that is kept for the next job, if the job has one, and return its mount; without mounts, link to it."""
+    """Make the folder that is kept for the next job, if the job has one, and return its mount."""
     if not _is_kept_warm(run):
         return ()
     pool = run.folder.parent / WARM_POOLS / host.name
     pool.mkdir(parents=True, exist_ok=True)
     target = run.root(host) / contract.WARM_POOL_DIR
-    target.parent.mkdir()
-    if not run.runner.mounts:
-        target.symlink_to(pool)
-        return ()
-    target.mkdir()
+    target.mkdir(parents=True)
     return (BindMount(pool.absolute(), target.absolute(), read_only=False),)
 
 
@@ -108,7 +98,7 @@ def _config_files(run: LocalRun, host: Host) -> dict[str, Any]:
     }
 
 
-def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
+def _environ(run: LocalRun, host: Host, store: Store, of_runner: Mapping[str, str]) -> dict[str, str]:
     """Return SageMaker's variables, and those of the runner."""
     name = run.plan.request["TrainingJobName"]
     region = store.environ["AWS_REGION"]
@@ -122,7 +112,6 @@ def _environ(run: LocalRun, host: Host, store: Store) -> dict[str, str]:
     if _is_kept_warm(run):
         base = contract.BASE_DIR if run.runner.mounts else run.root(host)
         environ[contract.WARM_POOL_VARIABLE] = f"{base}/{contract.WARM_POOL_DIR}"
-    of_runner = run.runner.environ(run, host, store.environ)
     if run.runner.image is None and "PATH" in environ:
         # The spec's is that of an image. The launcher's Python stays the first, and programs of this machine are found, too.
         first, _, others = of_runner["PATH"].partition(os.pathsep)

@@ -21,10 +21,10 @@ from launcher.jobs.lines import Line
 from launcher.jobs.outcome import Outcome
 from launcher.jobs.waits import as_data
 from launcher.local import fidelity
-from launcher.local.providers.directories import remove_tree
+from launcher.local.leftovers import remove_tree
 from launcher.local.runs import RESULT
 from launcher.local.watch import RunResult
-from launcher.local.workspace import TOO_DEEP, Fact, Host, LocalRun
+from launcher.local.workspace import Fact, Host, LocalRun
 from sagemaker_channels import contract
 from sagemaker_channels.start.failure import shell_code
 
@@ -51,7 +51,7 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
     run.transitions.begin("Uploading")
     for host in run.hosts:
         code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too
-        for leftover in ("scratch", "stage", *(() if outcome.kept else ("home", *(f"ml/{each}" for each in code)))):
+        for leftover in ("scratch", "stage", "home", *(f"ml/{each}" for each in code)):
             remove_tree(run.host_folder(host) / leftover, run.console.warn)
     reason, cause, artifacts = outcome.reason, None, {}
     if outcome.status == "Failed" and not reason:
@@ -60,9 +60,8 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
     try:
         with run.console.progress("packing the outputs (cannot be interrupted)", counted=False):
             artifacts = _collect_outputs(run, failed=outcome.status == "Failed")
-    except (OSError, RecursionError) as error:
-        place, why = (error.filename, error.strerror) if isinstance(error, OSError) else (None, TOO_DEEP)
-        what = f"{shown_path(place or run.folder)}: the outputs cannot be packed: {why}"
+    except OSError as error:
+        what = f"{shown_path(error.filename or run.folder)}: the outputs cannot be packed: {error.strerror}"
         run.console.warn(f"{what}; they are still below {shown_path(run.folder)}")
         if outcome.status != "Failed":
             outcome, reason = replace(outcome, secondary="Failed", exit_code=TrainingFailedError.exit_code), what
@@ -83,7 +82,6 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         "WritesModel": run.plan.spec.code is None or run.plan.spec.code.entry_point not in _WITHOUT_MODEL,
         "Fidelity": fidelity.as_data(run.facts),
         "Folder": str(run.folder),
-        **({"Kept": {"Enter": outcome.kept.enter, "Remove": outcome.kept.remove}} if outcome.kept else {}),
     }
     try:
         (run.folder / RESULT).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
@@ -102,9 +100,6 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
 
     A failed job has no model; its output data is kept, as it may show the reason.
     """
-    for written in (path for host in run.hosts for path in run.root(host).rglob("*")):
-        if not (written.is_symlink() or written.is_file() or written.is_dir()):
-            written.unlink()  # a FIFO, a socket or a device of the job: S3 has none, and a reader of the folder would block
     config = run.plan.request["OutputDataConfig"]
     place = run.stored(config["S3OutputPath"]) / run.plan.request["TrainingJobName"] / "output"
     artifacts = {}
@@ -120,28 +115,7 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
             (_copy if is_plain else _archive)(folders, Path(unfinished, "all"))
             Path(unfinished, "all").rename(target)
         artifacts[name] = str(target)
-    return {**artifacts, **_store_tensorboard(run)}
-
-
-def _store_tensorboard(run: LocalRun) -> dict[str, str]:
-    """Store TensorBoard's files of all hosts where SDK v2 looks for them, name -> path; without a config, none."""
-    config = run.plan.request.get("TensorBoardOutputConfig")
-    if config is None:
-        return {}
-    local = config.get("LocalPath", f"{contract.BASE_DIR}/{contract.TENSORBOARD_DIR}")
-    name = local.removeprefix(f"{contract.BASE_DIR}/")
-    paths = [path for host in run.hosts if name != local and (path := _of_job(run, host, name)) and path.is_dir()]
-    target = run.stored(config["S3OutputPath"]) / run.plan.request["TrainingJobName"] / "tensorboard-output"
-    here = (
-        "stored when the job ends"
-        if paths
-        else f"nothing stored, since {local} is not in the host's {contract.BASE_DIR}"
-    )
-    run.note("tensor_board_output_config", here, "stored while it runs", same=False)
-    if paths:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _copy(paths, target)
-    return {"tensorboard": str(target)} if paths else {}
+    return artifacts
 
 
 def _of_job(run: LocalRun, host: Host, name: str) -> Path | None:
@@ -152,14 +126,7 @@ def _of_job(run: LocalRun, host: Host, name: str) -> Path | None:
 
 def _merged(folders: Sequence[Path]) -> dict[Path, Path]:
     """Return what all hosts wrote, by relative path; of the same path, the last host's stays, as in SageMaker."""
-    found = {file.relative_to(folder): file for folder in folders for file in sorted(folder.rglob("*"))}
-    folders_of_all = {name for name, file in found.items() if file.is_dir() and not file.is_symlink()}
-    return {
-        name: file
-        for name, file in found.items()
-        if folders_of_all.issuperset(name.parents[:-1])
-        and (name in folders_of_all or file.is_symlink() or file.is_file())
-    }
+    return {file.relative_to(folder): file for folder in folders for file in sorted(folder.rglob("*"))}
 
 
 def _copy(folders: Sequence[Path], target: Path) -> None:
@@ -175,9 +142,8 @@ def _copy(folders: Sequence[Path], target: Path) -> None:
 
 def _archive(folders: Sequence[Path], target: Path) -> None:
     """Write one archive of what all hosts wrote."""
-    members = _merged(folders)
     with tarfile.open(target, "w:gz", compresslevel=3) as tar:
-        for name, file in members.items():
+        for name, file in _merged(folders).items():
             tar.add(file, arcname=name.as_posix(), recursive=False)
 
 
@@ -233,11 +199,6 @@ def _rows(result: Mapping[str, Any], *, verbose: bool) -> Iterator[tuple[str, st
     yield "logs", ", ".join(shown_path(log) for log in sorted(folder.glob("algo-*.log")))
     for waits in result.get("Waits", {}).values():
         yield "waits", waits["Report"]
-    if kept := result.get("Kept"):
-        yield "kept", "the hosts as they ended, without channels: their mounts and FIFOs are gone"
-        for host, command in kept["Enter"].items():
-            yield "enter", f"{host}: {command}"
-        yield "remove", " && ".join(kept["Remove"])
 
 
 def _size(path: Path) -> int:

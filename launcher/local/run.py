@@ -13,17 +13,15 @@ Except for a file system mounted `rw`, nothing outside ./.launch, which git igno
 
 from __future__ import annotations
 
-import fcntl
+import importlib
 import os
-import shutil
 import signal
-import stat
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from launcher.console import Console, human_bytes
@@ -33,9 +31,9 @@ from launcher.local.attempts import run_attempts
 from launcher.local.data.channel_paths import ChannelPaths, with_channel_paths
 from launcher.local.data.delivery import Store
 from launcher.local.data.stores import embedded_store, remote_store
+from launcher.local.leftovers import at_the_end
 from launcher.local.providers import provider_of
 from launcher.local.report import report
-from launcher.local.runners import opened
 from launcher.local.runs import RESULT, RUNS_FOLDER
 from launcher.local.shell import open_shell
 from launcher.local.watch import stop_signals
@@ -45,8 +43,10 @@ from launcher.request.view import file_system_source, s3_source
 from launcher.spec.channels import KINDS
 from sagemaker_channels import contract
 
-_LOCK = ".lock"
+_RUNNERS = {"process": "processes", "docker": "containers", "podman": "containers"}
 _ASK_ABOVE = 1_000_000_000  # bytes from a remote store
+# The temporary files; and FIFOs, at which a search of the run's folder would wait for ever, and sockets, which S3 cannot have.
+_REMOVE = """rm -rf "$1"; find "$2" -xdev '(' -type p -o -type s ')' -delete"""
 
 
 def run_local(plan: Plan, options: LocalOptions) -> Outcome:
@@ -63,36 +63,15 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
     if folder.exists():
         raise _existing_run(folder)
     hosts = hosts_of(plan.request, options.instance_count)
-    if options.shell not in (None, *(host.name for host in hosts)):
-        known = ", ".join(host.name for host in hosts)
-        raise InputError(
-            f"--host {options.shell}: the job runs on {known}; name one of them, or raise --instance-count"
-        )
-    if options.shell and options.keep:
-        raise InputError("--keep: a shell leaves nothing; leave it out, or run the job with it and enter what is kept")
-    if options.shell and (options.stop_after is not None or options.interrupts):
-        raise InputError(
-            "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out, since you end the shell"
-        )
-    if options.interrupt_at == "":
-        raise InputError("--interrupt-at: an empty text is in every line; write a part of the line, such as 'epoch 2'")
-    if not options.interrupts and (options.times > 1 or options.restart_hosts or options.rename_hosts):
-        raise InputError(
-            "--times, --restart-hosts, --rename-hosts: these describe interruptions; add --interrupt-after or --interrupt-at"
-        )
-    if options.interrupts and not plan.request.get("EnableManagedSpotTraining"):
-        console.warn("SageMaker interrupts and restarts a job only with enable_managed_spot_training: true")
-    for place, text in _visible_arguments(plan):
-        what = "is an argument of a program, so other users of this machine see it in the process list"
-        console.warn(f"{place}: the value of {text} {what}; pass it in environment")
-    named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
-    for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):
-        console.warn(f"--mount {identity}: no channel of this job is on this file system")
+    _refuse_options(options, [host.name for host in hosts])
+    _warn(plan, options, console)
+    runner_of = importlib.import_module(f"launcher.local.{_RUNNERS[options.runner]}").opened
     with stop_signals() as stops:
         with ExitStack() as stack:
-            runner = stack.enter_context(opened(plan, options, console))
+            runner = stack.enter_context(runner_of(plan, options, console))
             stops.held = True  # A signal in the moment in which a folder is made would leave that folder.
-            scratch = stack.enter_context(_scratch(folder))
+            scratch = Path(tempfile.mkdtemp(prefix="launch-"))
+            stack.enter_context(at_the_end(_REMOVE, scratch, folder))
             stops.release()
             run = LocalRun(plan, options, folder, hosts, console, runner, scratch)
             local = with_channel_paths(plan, options.channels, scratch)
@@ -111,10 +90,37 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
             if options.shell:
                 code = open_shell(run, store, file_systems, stops)
                 return Outcome({"TrainingJobName": plan.request["TrainingJobName"]}, local_exit_code=code)
-            run, outcome = run_attempts(run, store, file_systems, stops)
+            outcome = run_attempts(run, store, file_systems, stops)
         by_sigterm = outcome.exit_code == 130 and signal.SIGTERM in stops.received
         exit_code = StoppedError.exit_code if by_sigterm else outcome.exit_code
         return report(run, replace(outcome, reason=local.named(outcome.reason), exit_code=exit_code))
+
+
+def _refuse_options(options: LocalOptions, hosts: list[str]) -> None:
+    """Raise InputError for options that do not go together."""
+    if options.shell not in (None, *hosts):
+        known = ", ".join(hosts)
+        raise InputError(
+            f"--host {options.shell}: the job runs on {known}; name one of them, or raise --instance-count"
+        )
+    if options.shell and (options.stop_after is not None or options.interrupts):
+        raise InputError(
+            "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out, since you end the shell"
+        )
+    if options.interrupt_at == "":
+        raise InputError("--interrupt-at: an empty text is in every line; write a part of the line, such as 'epoch 2'")
+
+
+def _warn(plan: Plan, options: LocalOptions, console: Console) -> None:
+    """Warn of what the job would not have in SageMaker, what other users can see, and what has no effect."""
+    if options.interrupts and not plan.request.get("EnableManagedSpotTraining"):
+        console.warn("SageMaker interrupts and restarts a job only with enable_managed_spot_training: true")
+    for place, text in _visible_arguments(plan):
+        what = "is an argument of a program, so other users of this machine see it in the process list"
+        console.warn(f"{place}: the value of {text} {what}; pass it in environment")
+    named = {file_system_source(entry).get("FileSystemId") for entry in entries_of(plan.request)}
+    for identity in sorted({mount.partition("=")[0] for mount in options.mounts} - named):
+        console.warn(f"--mount {identity}: no channel of this job is on this file system")
 
 
 def _visible_arguments(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -123,38 +129,6 @@ def _visible_arguments(plan: Plan) -> Iterator[tuple[str, str]]:
         is_parameter = path[0] == "HyperParameters" and plan.code is not None
         if is_parameter or path[1:2] in (("ContainerArguments",), ("ContainerEntrypoint",)):
             yield dotted(plan.origin.place(path)), text
-
-
-@contextmanager
-def _scratch(run: Path) -> Iterator[Path]:
-    """Make a folder for temporary files of the run in a folder.
-
-    Those of runs that were killed are removed, and their FIFOs, at which a search of their folders would wait for ever: no process
-    holds their locks.
-    """
-    with TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        with (folder / "locking").open("w", encoding="utf-8", errors="surrogateescape") as own:
-            own.write(str(run))
-            own.flush()
-            with suppress(OSError):  # Not all file systems have locks.
-                fcntl.flock(own, fcntl.LOCK_EX)
-                (folder / "locking").rename(folder / _LOCK)  # Other runs look for locks by this name only.
-            for lock in folder.parent.glob(f"launch-*/{_LOCK}"):
-                with suppress(OSError), lock.open("r+", encoding="utf-8", errors="surrogateescape") as other:
-                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails for that of a run that goes on
-                    if os.fstat(other.fileno()).st_uid == os.geteuid():
-                        _remove_fifos(other.read())
-                        shutil.rmtree(lock.parent, ignore_errors=True)
-            yield folder
-
-
-def _remove_fifos(folder: str) -> None:
-    with suppress(RecursionError):  # The job may have nested folders too deeply.
-        for parent, _, names in os.walk(folder):
-            for path in (Path(parent, name) for name in names):
-                if stat.S_ISFIFO(path.lstat().st_mode):
-                    path.unlink()
 
 
 def _make_folder(folder: Path) -> None:

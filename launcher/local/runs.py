@@ -91,12 +91,6 @@ def lines_of(name: str, host: str | None = None, *, follow: bool = False) -> Ite
             time.sleep(_LOOK_SECONDS)
 
 
-def mount_below(folder: Path) -> Path | None:
-    """Return a mount in a run's folder, which a killed run has left; None if there is none."""
-    folders = (Path(parent, name) for parent, names, _ in os.walk(folder) for name in names)
-    return next((path for path in folders if path.is_mount()), None)
-
-
 def copy_stored(run: LocalRun, name: str) -> None:
     """Copy what an earlier run has stored in S3, except its outputs and code, into the S3 of a new run.
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import signal
 import sys
-import termios
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +17,8 @@ from launcher.local.checkpoints import Checkpoints
 from launcher.local.data.delivery import Store
 from launcher.local.fidelity import as_data, note_facts
 from launcher.local.report import announce
-from launcher.local.runners import BEST_SHELL, HostProcess
 from launcher.local.watch import Stops
-from launcher.local.workspace import LocalRun
+from launcher.local.workspace import BEST_SHELL, HostProcess, LocalRun
 from sagemaker_channels import contract
 from sagemaker_channels.start.failure import shell_code
 
@@ -59,29 +55,11 @@ def _shell(run: LocalRun, host: HostProcess) -> int:
         command = (*host.command, "--shell")  # it unpacks the code, and sets the variables
     if sys.stdin.isatty():
         run.console.say(f"a shell on {host.name}; the job runs: {shlex.join(host.command)}", "cyan")
-    with _terminal_restored():
-        # With --json, only the result is printed on stdout.
-        process = run.runner.enter(replace(host, command=command), 2 if run.options.as_json else None)
-        try:
-            return shell_code(process.wait())
-        except KeyboardInterrupt:
-            process.kill()
-            process.wait()
-            raise
-
-
-@contextmanager
-def _terminal_restored() -> Iterator[None]:
-    """Make the terminal this process's again, which a killed shell leaves in its own mode and process group."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    terminal = sys.stdin.fileno()
-    mode, group = termios.tcgetattr(terminal), os.tcgetpgrp(terminal)
+    # With --json, only the result is printed on stdout.
+    process = run.runner.enter(replace(host, command=command), 2 if run.options.as_json else None)
     try:
-        yield
-    finally:
-        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # sent to who changes a terminal from the background
-        os.tcsetpgrp(terminal, group)
-        termios.tcsetattr(terminal, termios.TCSADRAIN, mode)
-        signal.signal(signal.SIGTTOU, before)
+        return shell_code(process.wait())
+    except KeyboardInterrupt:
+        process.kill()
+        process.wait()
+        raise

@@ -8,23 +8,23 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import IO
 
 from launcher.console import last_state, shown_path
-from launcher.errors import RefusedError, StoppedError, TrainingFailedError
+from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.metrics import Metrics
 from launcher.jobs.waits import ChannelWaits, LoopWaits, in_words
-from launcher.local.runners import HostProcess, Kept
-from launcher.local.workspace import LocalRun
+from launcher.local.workspace import HostProcess, LocalRun
 from sagemaker_channels import contract
 
 INTERRUPTED = "Interrupted"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 _ABANDONED_SECONDS = 10  # for other hosts after one has failed: they may wait in a barrier that no process will join
+_LOOK_SECONDS = 0.05  # between two looks at the hosts
 _CHUNK = 1 << 20  # bytes per read: lines are printed in batches if the job is faster than the terminal
 _LONGEST_LINE = 1 << 20  # bytes; a job that prints no line breaks must not fill the memory
 
@@ -51,7 +51,6 @@ class RunResult:
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     waits: tuple[ChannelWaits, ...] = ()
-    kept: Kept | None = None
 
     @property
     def status(self) -> str:
@@ -64,7 +63,9 @@ class Stops:
     """The signals that end a run as Ctrl-C does."""
 
     received: list[int] = field(default_factory=list)
-    held: bool = False  # whether they are only noted, since what runs is short and must not be interrupted
+    held: bool = (
+        False  # whether they are only noted, since the code that runs looks at them, or must not be interrupted
+    )
     terminals: Sequence[int] = field(default_factory=lambda: [number for number in (1, 2) if os.isatty(number)])
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -100,19 +101,16 @@ def stop_signals() -> Iterator[Stops]:
             signal.signal(number, before[number])
 
 
-@dataclass
-class _Watch:
-    run: LocalRun
-    failures: list[Exception]
-    metrics: Metrics
-    stops: Stops
-    interrupt_at: str | None = None
-    seen: threading.Event = field(default_factory=threading.Event)  # whether a line had that text
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    waits: LoopWaits = field(default_factory=LoopWaits)
-    asked: set[int] = field(default_factory=set)  # processes that have been sent SIGTERM
-    reported: set[str] = field(default_factory=set)  # channels whose workers a line has reported
-    unlogged: set[str] = field(default_factory=set)  # hosts whose lines can no longer be logged
+class _Output:
+    """The lines of all hosts: printed, logged, and searched for metrics and waits."""
+
+    def __init__(self, run: LocalRun, interrupt_at: str | None) -> None:
+        definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
+        self.metrics, self.waits = Metrics(definitions, run.console.warn), LoopWaits()
+        self.seen = threading.Event()  # whether a line had that text
+        self._run, self._interrupt_at = run, interrupt_at
+        self._reported: set[str] = set()  # channels whose workers a line has reported
+        self._unlogged: set[str] = set()  # hosts whose lines can no longer be logged
 
     def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
         """Print and log one stream of a host to its end: a job blocks if its pipe is not read.
@@ -120,7 +118,7 @@ class _Watch:
         As in a container's log, lines of stdout and stderr stay whole: a printed line never continues a progress bar on stderr.
         """
         rest = b""
-        with (self.run.folder / f"{host}.log").open("ab", buffering=0) as log:
+        with (self._run.folder / f"{host}.log").open("ab", buffering=0) as log:
             while chunk := os.read(stream.fileno(), _CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 if len(rest) > _LONGEST_LINE:
@@ -136,106 +134,56 @@ class _Watch:
         for text in texts:
             self.metrics.note(int(time.time() * 1000), host, text)
             self.waits.note(text)
-            if self.interrupt_at is not None and self.interrupt_at in text:
+            if self._interrupt_at is not None and self._interrupt_at in text:
                 self.seen.set()
+        console = self._run.console
         try:
-            if host not in self.unlogged:
+            if host not in self._unlogged:
                 log.write(b"".join(line + b"\n" for line in shown))
         except OSError as error:
-            self.unlogged.add(host)
-            self.run.console.warn(f"{shown_path(log.name)}: cannot be written: {error.strerror}; free space there")
+            self._unlogged.add(host)
+            console.warn(f"{shown_path(log.name)}: cannot be written: {error.strerror}; free space there")
         with suppress(OSError):  # the terminal is closed
-            self.run.console.log(f"{host} |", self._for_people(texts), colour, state.decode("utf-8", "replace"))
-
-    def _for_people(self, texts: list[str]) -> list[str]:
-        return texts if self.run.options.verbose else in_words(texts, self.reported)
-
-    def running(self) -> list[subprocess.Popen[bytes]]:
-        return [process for process in self.processes if process.returncode is None]
-
-    def wait(self, deadline: float) -> None:
-        """Wait until every host has ended, one or a channel has failed, the log has the text, or the deadline has passed."""
-        while self.running() and not self.failures and not self.seen.is_set() and time.monotonic() < deadline:
-            if any(process.returncode for process in self.processes):
-                return
-            time.sleep(0.05)
-
-    def stop(self, seconds: float = contract.STOP_SECONDS, *, say: str = "") -> bool:
-        """Send SIGTERM, and SIGKILL after `seconds` (by default SageMaker's 120); a Ctrl-C meanwhile kills immediately.
-
-        Args:
-            seconds: The patience.
-            say: What kills immediately, for the line that announces the stop; none if it is empty.
-
-        Returns:
-            Whether a host was killed.
-        """
-        for process in self.processes:
-            _reap(process)  # again, for one that a Ctrl-C left without
-        try:
-            if say:  # printed inside the `try`, since it invites that
-                self.run.console.say(f"stopping (up to {seconds} s; {say} kills)", "yellow")
-            end = time.monotonic() + seconds
-            while self.running() and time.monotonic() < end:
-                # A process that has just started handles no signal yet, so it is sent again.
-                pending = [process for process in self.running() if process.pid not in self.asked]
-                self.asked |= {each.pid for each in pending if self.run.runner.terminate(each)}
-                time.sleep(0.05)
-        except KeyboardInterrupt:
-            self.run.console.say("killing")
-        self.stops.held = True
-        killed = self.running()
-        for process in killed:
-            self.run.runner.kill(process)
-        for process in self.processes:
-            process.wait()
-        return bool(killed)
-
-
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process in a thread: a Ctrl-C reaches the main thread only, and inside poll() leaves its lock locked for ever."""
-    threading.Thread(target=process.wait, daemon=True).start()
+            for_people = texts if self._run.options.verbose else in_words(texts, self._reported)
+            console.log(f"{host} |", for_people, colour, state.decode("utf-8", "replace"))
 
 
 def watch(
     hosts: Sequence[HostProcess], run: LocalRun, failures: list[Exception], end: PlannedEnd, stops: Stops
 ) -> RunResult:
-    """Start the hosts and follow them; return when the last of their processes has ended, and hold Ctrl-C from then on."""
-    definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
-    state = _Watch(run, failures, Metrics(definitions, run.console.warn), stops, end.interrupt_at)
+    """Start the hosts and follow them; return when the last of their processes has ended. Signals are only noted from now on."""
+    stops.held = True
+    output = _Output(run, end.interrupt_at)
+    processes: list[subprocess.Popen[bytes]] = []
+    threads: list[threading.Thread] = []
     begun = time.monotonic()
-    interrupted = False
-    threads = []
-    with ExitStack() as stack:
-        stack.callback(state.stop)
-        try:
-            for index, host in enumerate(hosts):
-                process = run.runner.start(host)
-                state.processes.append(process)
-                _reap(process)
-                for stream in (process.stdout, process.stderr):
-                    arguments = (host.name, stream, _COLOURS[index % len(_COLOURS)])
-                    threads.append(threading.Thread(target=state.follow, args=arguments, daemon=True))
-                    threads[-1].start()
-            state.wait(begun + end.seconds)
-        except KeyboardInterrupt:
-            interrupted = True
-        ended = [process.returncode for process in state.processes]
-        failed = any(ended) or bool(failures)
-        patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
-        is_planned = state.running() and not failed
+    try:
+        for index, host in enumerate(hosts):
+            processes.append(run.runner.start(host))
+            for stream in (processes[-1].stdout, processes[-1].stderr):
+                arguments = (host.name, stream, _COLOURS[index % len(_COLOURS)])
+                threads.append(threading.Thread(target=output.follow, args=arguments, daemon=True))
+                threads[-1].start()
+        while _running(processes) and not (failures or stops.received or output.seen.is_set()):
+            if time.monotonic() > begun + end.seconds or any(process.returncode for process in processes):
+                break
+            time.sleep(_LOOK_SECONDS)
+    except BaseException:
+        _stop(processes, run, stops, 0)
+        raise
+    ended, interrupted = [process.returncode for process in processes], bool(stops.received)
+    failed = any(ended) or bool(failures)
+    patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
+    if interrupted or (None in ended and not failed):
         hint = "Ctrl-C again" if signal.SIGINT in stops.received else "Ctrl-C"
-        killed = state.stop(patience, say=hint if interrupted or is_planned else "")
-        if not state.asked and not killed:  # they ended before it could stop them
-            ended = [process.returncode for process in state.processes]
-            failed = any(ended)
+        run.console.say(f"stopping (up to {patience} s; {hint} kills)", "yellow")
+    asked, killed = _stop(processes, run, stops, patience)
+    codes = tuple(process.returncode for process in processes)
+    if not asked and not killed:  # they ended before they could be stopped
+        ended, failed = list(codes), any(codes) or bool(failures)
     for thread in threads:
         thread.join(timeout=10)
-    try:
-        run.finish()
-    except RefusedError as error:
-        failures.append(error)
-    codes = tuple(process.returncode for process in state.processes)
+    run.finish()
     if interrupted:
         result = RunResult("Stopped", codes, 130)
     elif failures:
@@ -243,9 +191,31 @@ def watch(
     elif failed:
         # A host that was stopped because another failed has not failed itself.
         result = RunResult("Failed", tuple(code or 0 for code in ended), TrainingFailedError.exit_code)
-    elif state.asked or killed:
-        planned = PlannedEnd(secondary=INTERRUPTED) if state.seen.is_set() else end
+    elif asked or killed:
+        planned = PlannedEnd(secondary=INTERRUPTED) if output.seen.is_set() else end
         result = RunResult(planned.secondary, codes, StoppedError.exit_code, planned.reason, killed)
     else:
         result = RunResult("Completed", codes)
-    return replace(result, seconds=time.monotonic() - begun, metrics=state.metrics.last, waits=state.waits.worst())
+    return replace(result, seconds=time.monotonic() - begun, metrics=output.metrics.last, waits=output.waits.worst())
+
+
+def _running(processes: Sequence[subprocess.Popen[bytes]]) -> list[subprocess.Popen[bytes]]:
+    return [process for process in processes if process.poll() is None]
+
+
+def _stop(
+    processes: Sequence[subprocess.Popen[bytes]], run: LocalRun, stops: Stops, seconds: float
+) -> tuple[bool, bool]:
+    """Send SIGTERM, and SIGKILL after `seconds`, or at the next Ctrl-C; return whether each was sent to any host."""
+    before, end, asked = len(stops.received), time.monotonic() + seconds, set[int]()
+    while (running := _running(processes)) and time.monotonic() < end and len(stops.received) == before:
+        # A process that has just started handles no signal yet, so it is sent again.
+        asked |= {each.pid for each in running if each.pid not in asked and run.runner.terminate(each)}
+        time.sleep(_LOOK_SECONDS)
+    if running and len(stops.received) > before:
+        run.console.say("killing")
+    for process in running:
+        run.runner.kill(process)
+    for process in processes:
+        process.wait()
+    return bool(asked), bool(running)

@@ -1,25 +1,31 @@
-"""One local run: its options, plan, hosts, folder and console."""
+"""One local run: its options, plan, hosts, folder and console; and what runs its hosts."""
 
 from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from launcher.console import Console
 from launcher.errors import RefusedError
-from launcher.local.providers.directories import open_to_owner
-from launcher.local.runners import Runner
+from launcher.local.data.delivery import BindMount
 from launcher.planning import Plan
 from launcher.request.view import groups_of
 from sagemaker_channels import contract
 
-TOO_DEEP = "the job has nested folders too deeply"  # for Python, which follows them by recursion
+if TYPE_CHECKING:
+    from launcher.local.containers import Containers
+    from launcher.local.processes import Processes
+
+    Runner: TypeAlias = Processes | Containers
+
+BEST_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,9 @@ class LocalOptions:
         instance_count: Run this number of hosts, whatever the spec says.
         resume: Begin with the checkpoints of this earlier local run, or of the "latest", as with what it wrote to S3.
         stop_after: Stop the job after so many seconds of training, as StopTrainingJob does.
-        interrupt_after: Interrupt each attempt after so many seconds, as when spot instances are taken back, and restart it.
-        interrupt_at: Interrupt each attempt when a line of a host's log has this text; with `interrupt_after`, at the earlier.
-        times: Interrupt at most this number of attempts.
-        restart_hosts: The numbers of hosts after an interruption, in turn: (2, 1); as before without any.
-        rename_hosts: After an interruption, give the hosts names that the job has not seen: algo-3 after algo-1 and algo-2.
+        interrupt_after: Interrupt the job once after so many seconds, as when spot instances are taken back, and restart it.
+        interrupt_at: Interrupt it once when a line of a host's log has this text; with `interrupt_after`, at the earlier.
         no_namespaces: Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.
-        keep: Keep the hosts as they ended: their files, and an image of each container.
         shell: Open a shell in the host of this name instead of running the job, as `launch shell` does.
         verbose: Show each difference from SageMaker, and the numbers of waits that the job's lines have.
         yes: Answer yes to every question.
@@ -62,11 +64,7 @@ class LocalOptions:
     stop_after: float | None = None
     interrupt_after: float | None = None
     interrupt_at: str | None = None
-    times: int = 1
-    restart_hosts: tuple[int, ...] = ()
-    rename_hosts: bool = False
     no_namespaces: bool = False
-    keep: bool = False
     shell: str | None = None
     verbose: bool = False
     yes: bool = False
@@ -74,7 +72,7 @@ class LocalOptions:
 
     @property
     def interrupts(self) -> bool:
-        """Whether attempts are to be interrupted."""
+        """Whether the job is to be interrupted."""
         return self.interrupt_after is not None or self.interrupt_at is not None
 
 
@@ -85,6 +83,23 @@ class Host:
     name: str  # algo-1, algo-2, ...
     group: str
     instance_type: str
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """The settings with which one host starts."""
+
+    name: str
+    root: Path  # the job's /opt/ml
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+    binds: tuple[BindMount, ...]
+    temporary: str  # a folder for temporary files
+
+    @property
+    def folder(self) -> Path:
+        """The host's part of the run's folder."""
+        return self.root.parent
 
 
 class Transitions(list[dict[str, str]]):
@@ -116,7 +131,7 @@ class LocalRun:
     hosts: tuple[Host, ...]
     console: Console
     runner: Runner
-    scratch: Path | None = None  # a folder outside of the run's, with a short path, that is removed with all in it
+    scratch: Path  # a folder outside of the run's, with a short path, that is removed with all in it
     transitions: Transitions = field(default_factory=Transitions)
     named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
     facts: dict[str, Fact] = field(default_factory=dict)  # what is as in SageMaker, and what is not
@@ -148,29 +163,27 @@ class LocalRun:
         """Return the InputDataConfig entries that a host gets, each with its mode filled in from the job's."""
         return [entry for entry in entries_of(self.plan.request) if host.name in self.sharing(entry)]
 
-    def finish(self) -> None:
-        """Make all that the ended hosts wrote readable and removable. Raises RefusedError if hosts were ended from outside."""
-        try:
-            self.runner.finish(self.folder)
-        finally:
-            with suppress(RecursionError):  # The outputs cannot be packed either, which is the error then.
-                for host in self.hosts if os.geteuid() else ():
-                    open_to_owner(self.host_folder(host))
-
     def sharing(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names of the hosts that share a channel: all, or those of its instance groups."""
         groups = groups_of(entry)
         return tuple(host.name for host in self.hosts if not groups or host.group in groups)
 
+    def finish(self) -> None:
+        """Make all that the ended hosts wrote readable and removable for this user."""
+        self.runner.finish(self.folder)
+        locked = "'(' -type d ! -perm -700 -o -type f ! -perm -400 ')' -exec chmod u+rwX '{}' ';'"
+        command = ["/bin/sh", "-c", f'find "$1" -xdev {locked}', "sh", str(self.folder)]
+        subprocess.run(command, capture_output=True, check=False)
 
-def hosts_of(request: Mapping[str, Any], instance_count: int | None = None, first: int = 1) -> tuple[Host, ...]:
-    """Return the request's hosts from algo-<first>; `instance_count` replaces their number, in each group if there are groups."""
+
+def hosts_of(request: Mapping[str, Any], instance_count: int | None = None) -> tuple[Host, ...]:
+    """Return the request's hosts; `instance_count` replaces their number, in each group if there are groups."""
     resources = {"InstanceType": "local", "InstanceCount": 1, **request.get("ResourceConfig", {})}
     groups = resources.get("InstanceGroups") or [{"InstanceGroupName": contract.HOMOGENEOUS_GROUP, **resources}]
     each_host = [group for group in groups for _ in range(instance_count or group["InstanceCount"])]
     return tuple(
         Host(f"algo-{number}", group["InstanceGroupName"], group["InstanceType"])
-        for number, group in enumerate(each_host, first)
+        for number, group in enumerate(each_host, 1)
     )
 
 

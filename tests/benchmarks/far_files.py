@@ -42,16 +42,14 @@ def measure(folder: Path) -> list[Row]:
 @contextmanager
 def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
     """The bucket's folder `files` by rclone, as a local run of FastFile has it: a request for each file."""
-    from launcher.local.mounts.programs import TOOLS, View, mounted
+    from launcher.local.providers.mounted import View, mounted
     from launcher.s3.uri import S3Location
 
     place, scratch = (folder / "mount").resolve(), folder / "scratch"
     place.mkdir(exist_ok=True)
     scratch.mkdir(exist_ok=True)
     environ = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    view = View({"files": S3Location("bucket", "files/")}, place, scratch, {**environ, "AWS_ENDPOINT_URL": endpoint})
-    tool = next(tool for tool in TOOLS if tool.program == "rclone")
-    with mounted(tool, view, shutil.which, print):
+    with mounted(View(S3Location("bucket", "files/"), place, scratch, {**environ, "AWS_ENDPOINT_URL": endpoint})):
         yield place
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from launcher.local.mounts.programs import TOOLS, MountFailedError, View, mounted
+from launcher.local.providers.mounted import View, mounted_by, rclone_command, rclone_environ
+from launcher.s3.uri import S3Location
 from sagemaker_channels.tools.ways import (
     CONNECTOR,
     FOLDERS,
@@ -77,17 +77,30 @@ def _over_mount(program: str, source: Source) -> Any:
     bucket, _, prefix = str(source.channel.s3_uri).removeprefix("s3://").partition("/")
     key = f"{prefix}/" if prefix and not prefix.endswith("/") else prefix
     store = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    view = View({"": (bucket, key)}, directory, scratch, store)
-    reasons = []
-    for tool in TOOLS:
-        if tool.program == program and not tool.can_combine:
-            try:
-                source.exits.enter_context(mounted(tool, view, shutil.which, _log.warning))
-            except MountFailedError as error:
-                reasons.append(str(error))
-                continue
-            return plain_files(replace(source, channel=replace(source.channel, path=directory)))
-    raise MountFailedError("; ".join(dict.fromkeys(reasons)))
+    view = View(S3Location(bucket, key), directory, scratch, store)
+    region, endpoint = store.get("AWS_REGION", "us-east-1"), store.get("AWS_ENDPOINT_URL", "")
+    commands = {
+        "rclone": rclone_command(view),
+        "mount-s3": [
+            *("mount-s3", "--foreground", "--read-only", "--region", region),
+            *(("--endpoint-url", endpoint, "--force-path-style") if endpoint else ()),
+            *(("--prefix", key) if key else ()),
+            *(bucket, str(directory)),
+        ],
+        "s3fs": [
+            *("s3fs", f"{bucket}:/{key.rstrip('/')}" if key else bucket, str(directory), "-f", "-o"),
+            # compat_dir shows folders that exist only as parts of keys: the default until 1.91, an option since.
+            f"ro,endpoint={region},tmpdir={scratch},compat_dir"
+            + f",url={endpoint},use_path_request_style" * bool(endpoint),
+        ],
+        "goofys": [
+            *("goofys", "-f", "-o", "ro", "--region", region, *(("--endpoint", endpoint) if endpoint else ())),
+            *(f"{bucket}:{key}" if key else bucket, str(directory)),
+        ],
+    }
+    environ = rclone_environ(view, os.environ) if program == "rclone" else {**os.environ, **store}
+    source.exits.enter_context(mounted_by(commands[program], environ, directory, scratch / f"{program}.log"))
+    return plain_files(replace(source, channel=replace(source.channel, path=directory)))
 
 
 def _energon(source: Source) -> Any:

@@ -87,7 +87,8 @@ class Delivery:
     scratch: Path  # a directory of the run for caches and logs, not visible to the job
     store: Store
     file_systems: Mapping[str, Path]  # FileSystemId -> the directory that stands for its root
-    namespaces: bool = False  # whether the runner makes the mounts that the provider yields
+    namespaces: bool = False  # whether the runner mounts what the provider yields; otherwise it makes links and copies
+    overlays: bool = False  # whether it can mount an overlay
     other_users: bool = False  # whether the job can run as another user of this machine
     sample: int | None = None  # take only N of the objects, evenly spaced
     # How the channel arrives here, and whether that is as in SageMaker.

@@ -39,13 +39,11 @@ class RemoteObjects:
         self._client = client
         self.where = client.meta.endpoint_url  # for messages
 
-    def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
-        """Yield key and bytes of every object whose key begins with the place's, in S3's order."""
-        for key, size, *_ in self.entries(place):
-            yield key, size
-
     def entries(self, place: S3Location) -> Iterator[tuple[str, int, float, str]]:
-        """Yield key, bytes, time of the last change in seconds since 1970 and storage class, as `keys` does."""
+        """Yield every object whose key begins with the place's, in S3's order.
+
+        Each is its key, bytes, time of the last change in seconds since 1970 and storage class.
+        """
         with refusals(self._client, place):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=place.bucket, Prefix=place.key)
             for page in pages:
@@ -104,10 +102,6 @@ class FolderObjects:
     def __init__(self, store: Store, data: Path, written: Path) -> None:
         self._store, self._data, self._written = store, data, written
         self.where = shown_path(data)
-
-    def keys(self, place: S3Location) -> Iterator[tuple[str, int]]:
-        for key, size, *_ in self.entries(place):
-            yield key, size
 
     def entries(self, place: S3Location) -> Iterator[tuple[str, int, float, str]]:
         with self._refusals(place):

@@ -84,7 +84,7 @@ def list_objects(channel: Mapping[str, Any], objects: Objects, sample: int | Non
 def list_prefix(objects: Objects, place: S3Location) -> Iterator[S3Object]:
     """Yield every object whose key begins with the place's key, except folder markers (keys that end in `/`)."""
     bucket, prefix = place
-    for key, size in objects.keys(place):
+    for key, size, *_ in objects.entries(place):
         if not key.endswith("/"):
             yield S3Object(bucket, key, size, relative_path(prefix, key))
 
@@ -136,10 +136,12 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
 
 
 @contextmanager
-def written_as(found: S3Object, path: Path) -> Iterator[None]:
-    """Raise RefusedError, with the object's name, if it cannot be written as a file."""
+def written_as(found: S3Object, path: Path) -> Iterator[int]:
+    """Open a new file for an object. Raises RefusedError, with the object's name, if it cannot be written."""
     try:
-        yield
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            yield file.fileno()
     except OSError as error:
         what = f"{found.place}: cannot be written as {path}: {error.strerror}"
         raise RefusedError(f"{what}; free space there, or rename the object") from error

@@ -1,7 +1,7 @@
-"""How a channel reaches the hosts of a local run: one module per way, named by the cards of the storage kinds (`PROVIDERS`).
+"""How a channel reaches a host of a local run: one module per way, named by the cards of the storage kinds (`PROVIDERS`).
 
-Each module has one context manager, `provide(*deliveries)`: on entering, the channels are below their hosts' `input/data`; on
-leaving, everything it made (files, mount, FIFO, process, thread) is gone.
+Each module has one context manager, `provide(delivery)`: on entering, the channel is below its host's `input/data`, or is a mount
+that it yields for the runner; on leaving, everything it made (files, mount, FIFO, process, thread) is gone.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
+from launcher.local.leftovers import is_mounted, remove_tree
 from launcher.spec.channels import KINDS, source_of_entry
 
 
@@ -23,15 +25,12 @@ def provide(*deliveries: Delivery) -> Iterator[Sequence[BindMount]]:
     Raises:
         RefusedError: There is no provider for a channel, or a provider refuses.
     """
-    by_module: dict[str, list[Delivery]] = {}
-    for delivery in deliveries:
-        by_module.setdefault(provider_of(delivery.channel), []).append(delivery)
     with ExitStack() as stack:
-        binds: list[BindMount] = []
-        for name, own in by_module.items():
-            provider = importlib.import_module(f"{__name__}.{name}")
-            binds += stack.enter_context(provider.provide(*own))
-        yield binds
+        binds = []
+        for delivery in deliveries:
+            provider = importlib.import_module(f"{__name__}.{provider_of(delivery.channel)}")
+            binds.append(stack.enter_context(provider.provide(delivery)))
+        yield [bind for bind in binds if bind is not None]
 
 
 def provider_of(channel: Mapping[str, Any]) -> str:
@@ -53,3 +52,32 @@ def provider_of(channel: Mapping[str, Any]) -> str:
     known = ", ".join(f"{name} by {', '.join(each.PROVIDERS)}" for name, each in KINDS.items() if each.PROVIDERS)
     name = channel["ChannelName"]
     raise RefusedError(f"channel {name!r}: local runs do not support {what}{reason}; supported: {known}")
+
+
+@contextmanager
+def empty_directory(delivery: Delivery) -> Iterator[Path]:
+    """Make `delivery.directory`, empty; on leaving, remove it and what took its place, or warn if it is still a mount.
+
+    Raises:
+        RefusedError: It exists already and is not empty.
+    """
+    directory = delivery.directory
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise occupied(delivery, error) from error
+    if any(directory.iterdir()):
+        raise occupied(delivery, OSError(0, "it is not empty"))
+    try:
+        yield directory
+    finally:
+        if is_mounted(directory.absolute()):
+            delivery.on_warning(f"{directory} is still mounted; unmount it by `fusermount3 -uz {directory}`")
+        else:
+            remove_tree(directory, delivery.on_warning)
+
+
+def occupied(delivery: Delivery, error: OSError) -> RefusedError:
+    """Return the error for a channel whose directory exists already."""
+    what = f"channel {delivery.name!r}: cannot make {delivery.directory} ({error.strerror})"
+    return RefusedError(f"{what}; every run needs its own directory")

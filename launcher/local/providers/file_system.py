@@ -1,26 +1,20 @@
-"""EFS and FSx for Lustre: the channel's directory is a directory of the file system itself, read-only or writable.
-
-The job's namespaces do not exist yet, so this provider yields a `BindMount` for the runner. Without namespaces, `ro` is a copy,
-since a link would let the job write to the source, and `rw` is a link.
-"""
+"""EFS and FSx for Lustre: the channel's directory is a directory of the file system itself, read-only or writable."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers.directories import empty_directory, for_each_delivery, replaced
+from launcher.local.providers import empty_directory
 from launcher.request.view import file_system_source
 
 
-@for_each_delivery
 @contextmanager
-def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
-    """Make an empty `delivery.directory` and yield its mount; without namespaces, make the copy or link instead.
+def provide(delivery: Delivery) -> Iterator[BindMount]:
+    """Make an empty `delivery.directory` and yield its mount.
 
     Raises:
         RefusedError: The file system has no directory here, or DirectoryPath is not in it or leaves it.
@@ -32,18 +26,7 @@ def provide(delivery: Delivery) -> Iterator[Sequence[BindMount]]:
     way = "bound" if delivery.namespaces else "linked" if writable else "copied"
     delivery.on_delivered(f"a {way} folder of this machine", False)
     with empty_directory(delivery) as target:
-        if delivery.namespaces:
-            yield (BindMount(source, target, read_only=not writable),)
-        else:
-            with replaced(target, delivery.on_warning):
-                if writable:
-                    delivery.on_warning(f"{target} is a link to {source}: the job writes there")
-                    target.symlink_to(source)
-                else:
-                    reason = "without namespaces only a copy protects the source"
-                    delivery.on_warning(f"{target} is a copy of {source}: {reason}")
-                    _copy_tree(source, target)
-                yield ()
+        yield BindMount(source, target, read_only=not writable)
 
 
 def _find_directory(delivery: Delivery) -> Path:
@@ -73,15 +56,3 @@ def _find_directory(delivery: Delivery) -> Path:
             return directory.resolve()
     looked = " and ".join(map(str, tried))
     raise RefusedError(f"{place}: {asked!r} is not a directory there (looked for {looked}); create it, or {remedy}")
-
-
-def _copy_tree(source: Path, target: Path) -> None:
-    """Copy a tree, with links as links: those within the tree lead to the copy, and files outside are not copied."""
-    try:
-        shutil.copytree(source, target, symlinks=True)
-    except shutil.Error as error:
-        first, _, reason = error.args[0][0]
-        remedy = "remove it, or use a machine with namespaces"
-        raise RefusedError(f"{first}: cannot be copied ({reason}); {remedy}") from error
-    except OSError as error:
-        raise RefusedError(f"{source}: cannot be copied to {target} ({error.strerror}); free space there") from error

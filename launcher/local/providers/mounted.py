@@ -1,89 +1,82 @@
-"""FastFile mode: a lazy, read-only mount of the channel's folder, by a FUSE program that is installed.
+"""FastFile mode: a lazy, read-only mount of the channel's folder by rclone, over FUSE.
 
 A job that lists, seeks, or opens thousands of files behaves over a mount as under FastFile, but not over a copy, so a copy is the
-last resort and causes a warning. Like FastFile, a mount has folders only, so the URI must name one.
-
-A program that can combine folders mounts those of all channels and hosts together, each in a subdirectory; a host's channel is a
-bind mount of that, or a link without namespaces. If a host gets only some objects (its shard, or a sample), the program shows only
-those, or the channel consists of links to them.
+last resort and causes a warning. Like FastFile, a mount has folders only, so the URI must name one. If a host gets only some of the
+objects (its shard, or a sample), rclone shows only those.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import BindMount, Delivery
+from launcher.local.data.delivery import Delivery
 from launcher.local.data.selection import NoObjectsError, S3Object, as_tree
-from launcher.local.mounts.programs import TOOLS, MountFailedError, MountTool, View, Which, mounted
+from launcher.local.leftovers import at_the_end, is_mounted
+from launcher.local.providers import empty_directory
 from launcher.local.providers.copied import copied
-from launcher.local.providers.directories import empty_directory, replaced
 from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 
 _FUSE = Path("/dev/fuse")
-_MOUNT = "mount"  # the folder of the mount, beside that of links
-_PROGRAMS = "`apt-get install fuse3 rclone`"
+_LIVE_SECONDS = 30.0  # from rclone's start to its mount
+_LOOK_SECONDS = 0.02  # between two checks
+# Detached even while files are open: the job that is being killed may still have some.
+_UNMOUNT = 'fusermount3 -uz "$1" || fusermount -uz "$1" || umount -l "$1"; kill -9 "$2"'
+
+
+class MountFailedError(Exception):
+    """rclone could not mount the folder; the message has the reason."""
 
 
 @dataclass(frozen=True)
-class _Folder:
-    """The folder of a channel, and the objects in it that a host gets."""
+class View:
+    """What to mount where."""
 
-    place: S3Location
-    objects: Sequence[S3Object]
-    paths: Sequence[str]
-    whole: bool  # whether those are all objects of the folder
+    place: S3Location  # the bucket, and a key that is empty or ends in "/"
+    directory: Path  # absolute, without links in it
+    scratch: Path  # for the log and caches
+    store_environ: Mapping[str, str]  # AWS_* variables that name the store and the keys
+    only: Path | None = None  # a file with the paths to show, one per line; None shows all
+    other_users: bool = False  # can read it, too; only root can allow it unless /etc/fuse.conf has user_allow_other
 
 
 @contextmanager
-def provide(*deliveries: Delivery, which: Which = shutil.which) -> Iterator[Sequence[BindMount]]:
-    """Mount each host's objects at `delivery.directory`, or copy them with a warning; both end on leaving.
-
-    The mount program's log stays in the first delivery's `scratch`.
-
-    Args:
-        deliveries: The channels of all hosts.
-        which: Finds the path of a program, as `shutil.which` does.
+def provide(delivery: Delivery) -> Iterator[None]:
+    """Mount the host's objects at `delivery.directory`, or copy them with a warning; both end on leaving.
 
     Raises:
-        RefusedError: A URI is not a folder with objects, keys cannot be files, or a copy fails.
+        RefusedError: The URI is not a folder with objects, keys cannot be files, or a copy fails.
     """
-    names = [each.name if each.is_same_for_all_hosts else f"{each.name}.{each.host}" for each in deliveries]
-    folders: dict[str, _Folder] = {}
-    for name, delivery in zip(names, deliveries, strict=True):
-        if name not in folders:
-            folders[name] = _folder(delivery)
-    binds: list[BindMount] = []
+    place, objects, is_whole = _found(delivery)
     with ExitStack() as stack:
-        shown = {name: folder for name, folder in folders.items() if folder.objects}
-        places, reason = _mount_by_any(stack, deliveries[0], shown, which) if shown else ({}, "")
-        for name, delivery in zip(names, deliveries, strict=True):
-            is_mount = not reason and (name not in shown or places[name].parent.name == _MOUNT)
-            delivery.on_delivered(
-                "a FUSE mount" if is_mount else "a copy" if reason else "links to a FUSE mount", is_mount
-            )
-            if name not in shown:
-                stack.enter_context(empty_directory(delivery))
-            elif reason:
-                what = f"channel {delivery.name!r}: FastFile is a copy here, not a lazy mount"
-                delivery.on_warning(f"{what}: {reason}")
-                stack.enter_context(copied(delivery, folders[name].objects))
-            elif delivery.namespaces:
-                target = stack.enter_context(empty_directory(delivery))
-                binds.append(BindMount(places[name], target, read_only=True))
-            else:
-                stack.enter_context(_linked(delivery, places[name]))
-        yield binds
+        reason = _why_no_mount()
+        if not reason and objects:
+            try:
+                with ExitStack() as attempt:
+                    attempt.enter_context(_mounted_objects(delivery, place, objects, is_whole=is_whole))
+                    stack.push(attempt.pop_all())
+            except MountFailedError as error:
+                reason = f"{error}; run as root, or where FUSE is open to every user"
+        elif not reason:
+            stack.enter_context(empty_directory(delivery))
+        if reason:
+            what = f"channel {delivery.name!r}: FastFile is a copy here, not a lazy mount"
+            delivery.on_warning(f"{what}: {reason}")
+            stack.enter_context(copied(delivery, objects))
+        delivery.on_delivered("a copy" if reason else "a FUSE mount", not reason)
+        yield
 
 
-def _folder(delivery: Delivery) -> _Folder:
+def _found(delivery: Delivery) -> tuple[S3Location, list[S3Object], bool]:
+    """Return the channel's folder, the objects in it that the host gets, and whether those are all."""
     source = s3_source(delivery.channel)
     what = f"channel {delivery.name!r}: FastFile"
     if source["S3DataType"] != "S3Prefix":
@@ -100,92 +93,108 @@ def _folder(delivery: Delivery) -> _Folder:
         reason = "FastFile reads whole folders, not the beginning of a name"
         delivery.on_warning(f"{what} reads {source['S3Uri']} as the folder {place}; end it with '/': {reason}")
     objects = delivery.select(found)
-    whole = delivery.sample is None and len(objects) == len(found)
-    return _Folder(place, objects, [each.path for each in objects], whole)
+    return place, objects, delivery.sample is None and len(objects) == len(found)
 
 
-def _mount_by_any(
-    stack: ExitStack, delivery: Delivery, folders: Mapping[str, _Folder], which: Which
-) -> tuple[dict[str, Path], str]:
-    """Try the installed programs; return where the first that works mounts each folder, or else the reasons and a remedy."""
-    installed = [tool for tool in TOOLS if which(tool.program)]
-    if (reason := _why_no_mount(installed)) is not None:
-        return {}, reason
-    partial = not all(folder.whole for folder in folders.values())
-
-    def rank(tool: MountTool) -> tuple[bool, bool]:
-        return partial and not tool.can_select, tool.can_combine is not (len(folders) > 1)
-
-    reasons: list[str] = []
-    for tool in sorted(installed, key=rank):
-        try:
-            with ExitStack() as attempt:
-                places = _mount(attempt, delivery, folders, tool, which)
-                stack.push(attempt.pop_all())
-        except MountFailedError as error:
-            reasons.append(str(error))
-        else:
-            return places, ""
-    remedy = f"try another program, for example by {_PROGRAMS}"
-    if os.geteuid():
-        remedy = "run as root, or where FUSE is open to every user"
-    return {}, f"{'; '.join(dict.fromkeys(reasons))}; {remedy}"
-
-
-def _why_no_mount(installed: Sequence[MountTool]) -> str | None:
-    """Return why nothing can be mounted, and the remedy; None if an installed program can try."""
+def _why_no_mount() -> str:
+    """Return why nothing can be mounted, and the remedy; empty if rclone can try."""
     if not _FUSE.exists():
         remedy = f"let root run `modprobe fuse`, or start the container around this with --device {_FUSE} --cap-add SYS_ADMIN"
         return f"{_FUSE} does not exist; {remedy}"
     if not os.access(_FUSE, os.R_OK | os.W_OK):
         return f"this user may not open {_FUSE}; run as root, or let root run `chmod a+rw {_FUSE}`"
-    if not installed:
-        programs = ", ".join(dict.fromkeys(tool.program for tool in TOOLS))
+    if shutil.which("rclone") is None:
         by_root = "let root run " if os.geteuid() else ""
-        return f"none of {programs} is installed; {by_root}{_PROGRAMS}"
-    return None
-
-
-def _mount(
-    stack: ExitStack, delivery: Delivery, folders: Mapping[str, _Folder], tool: MountTool, which: Which
-) -> dict[str, Path]:
-    """Mount the folders by one tool; return the path of each folder, or of the host's part of it."""
-    delivery.scratch.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="fastfile-", dir=delivery.scratch)).resolve()
-    root = scratch / _MOUNT
-    parts = [folders] if tool.can_combine else [{name: folder} for name, folder in folders.items()]
-    for shown in parts:
-        directory = root if tool.can_combine else root.joinpath(*shown)
-        directory.mkdir(parents=True)
-        only = None
-        if tool.can_select and not all(folder.whole for folder in shown.values()):
-            paths = [root / name / path for name, folder in shown.items() for path in folder.paths]
-            only = scratch / f"{'-'.join(shown)[:200]}.txt"
-            only.write_text("".join(f"{path.relative_to(directory)}\n" for path in paths), encoding="utf-8")
-        places = {name: folder.place for name, folder in shown.items()}
-        view = View(places, directory, scratch, delivery.store.environ, only, delivery.other_users)
-        stack.enter_context(mounted(tool, view, which, delivery.on_warning))
-    found = {}
-    for name, folder in folders.items():
-        odd = [path for path in folder.paths if not path.isprintable()]  # rclone changes control characters
-        for path in [folder.paths[0], *odd]:
-            if not os.path.exists(root / name / path):  # noqa: PTH110 - treats every error of the program alike
-                raise MountFailedError(f"{tool.program} does not show {path!r} (logs in {scratch})")
-        found[name] = root / name
-        if not folder.whole and not tool.can_select:
-            reason = f"{tool.program} cannot mount a part of a folder; rclone can"
-            delivery.on_warning(f"channel {name!r}: its files are links to {root / name}, since {reason}")
-            found[name] = scratch / "links" / name
-            for path in folder.paths:
-                link = found[name] / path
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(root / name / path)
-    return found
+        return f"rclone is not installed; {by_root}`apt-get install fuse3 rclone`"
+    return ""
 
 
 @contextmanager
-def _linked(delivery: Delivery, place: Path) -> Iterator[None]:
-    """Make `delivery.directory` a link to the place; remove it on leaving."""
-    with empty_directory(delivery) as directory, replaced(directory, delivery.on_warning):
-        directory.symlink_to(place)
+def _mounted_objects(
+    delivery: Delivery, place: S3Location, objects: list[S3Object], *, is_whole: bool
+) -> Iterator[None]:
+    scratch = delivery.scratch.resolve()
+    scratch.mkdir(parents=True, exist_ok=True)
+    only = None if is_whole else scratch / "only.txt"
+    if only:
+        only.write_text("".join(f"{each.path}\n" for each in objects), encoding="utf-8")
+    with empty_directory(delivery) as directory:
+        view = View(place, directory.resolve(), scratch, delivery.store.environ, only, delivery.other_users)
+        with mounted(view):
+            odd = [each.path for each in objects if not each.path.isprintable()]  # rclone changes control characters
+            for path in [objects[0].path, *odd]:
+                if not os.path.exists(directory / path):  # noqa: PTH110 - treats every error of the program alike
+                    raise MountFailedError(f"rclone does not show {path!r} (log in {scratch})")
+            yield
+
+
+@contextmanager
+def mounted(view: View) -> Iterator[None]:
+    """Mount the view at its directory; unmount it on leaving, or when this process is killed.
+
+    Raises:
+        MountFailedError: rclone does not start, ends, or does not mount within half a minute.
+    """
+    log = view.scratch / f"rclone-{view.directory.name}.log"
+    with mounted_by(rclone_command(view), rclone_environ(view, os.environ), view.directory, log):
         yield
+
+
+@contextmanager
+def mounted_by(command: list[str], environ: Mapping[str, str], directory: Path, log: Path) -> Iterator[None]:
+    """Run a program that mounts something at a directory and serves it, as `mounted` does."""
+    program = command[0]
+    try:
+        with log.open("wb") as output:
+            # A new session, so that Ctrl-C at the terminal reaches the job first, which reads from this mount until it ends.
+            process = subprocess.Popen(
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+    except OSError as error:
+        raise MountFailedError(f"{program} cannot be started: {error.strerror}") from None
+    with process, at_the_end(_UNMOUNT, directory, str(process.pid)):
+        deadline = time.monotonic() + _LIVE_SECONDS
+        while not is_mounted(directory):
+            if process.poll() is not None:
+                *_, last = ["no output", *filter(None, map(str.strip, log.read_text(errors="replace").split("\n")))]
+                raise MountFailedError(f"{program} ended with exit code {process.returncode} ({last}; log in {log})")
+            if time.monotonic() > deadline:
+                raise MountFailedError(f"{program} did not mount within {_LIVE_SECONDS:.0f} s (log in {log})")
+            time.sleep(_LOOK_SECONDS)
+        yield
+
+
+def rclone_command(view: View) -> list[str]:
+    """Return the command; without keys, since every user of the machine can read a command line."""
+    # Times come from the listing, since an object's own time costs a request per file. The data does not change, so
+    # directories and attributes are requested only once.
+    options = ["--read-only", "--use-server-modtime", "--dir-cache-time=24h", "--attr-timeout=1h", "--poll-interval=0"]
+    options += ["--buffer-size=4M", "--vfs-read-chunk-size=16M"]  # a quarter of the memory per open file; no slower
+    # The readers have 64 threads: rclone sends no more requests at a time than checkers and transfers together, 12 by default,
+    # and the kernel keeps only 12 asynchronous reads in flight, those of later files among them.
+    options += ["--checkers=32", "--transfers=32", "--async-read=false"]
+    options += ["--allow-other"] * view.other_users
+    if view.only:
+        options.append(f"--files-from-raw={view.only}")
+    return ["rclone", "mount", *options, f":s3:{view.place.bucket}/{view.place.key}", str(view.directory)]
+
+
+def rclone_environ(view: View, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return rclone's environment, without inherited variables that could name another store."""
+    kept = {name: value for name, value in inherited.items() if not name.startswith(("AWS_", "RCLONE_"))}
+    store = dict(view.store_environ)
+    if bundle := store.pop("AWS_CA_BUNDLE", ""):
+        kept["RCLONE_CA_CERT"] = bundle  # rclone's own name for it; 1.60 cannot start with AWS_CA_BUNDLE set
+    endpoint = store.get("AWS_ENDPOINT_URL", "")
+    return {
+        **kept,
+        **store,
+        "RCLONE_CONFIG": os.devnull,
+        "RCLONE_CACHE_DIR": str(view.scratch),
+        "RCLONE_S3_ENV_AUTH": "true",
+        "RCLONE_S3_PROVIDER": "Other" if endpoint else "AWS",
+        "RCLONE_S3_ENDPOINT": endpoint,
+        "RCLONE_S3_REGION": store.get("AWS_REGION", "us-east-1"),
+        "RCLONE_S3_LIST_VERSION": "2",
+        "RCLONE_S3_FORCE_PATH_STYLE": "true" if endpoint else "false",
+    }

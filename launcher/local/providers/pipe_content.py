@@ -1,20 +1,21 @@
 """The bytes of one epoch of a FIFO: the objects one after another, unzipped and wrapped as the channel states.
 
 An epoch is a sequence of streams, one per object or value of a manifest's line. A stream opens its object when its first chunk is
-requested, and holds one chunk at a time; `launcher.local.providers.read_ahead` reads a few of them concurrently.
+requested. Of a remote store, a few streams are read concurrently, a few chunks ahead, so memory does not grow with their length.
 """
 
 from __future__ import annotations
 
-import re
-import struct
 import zlib
-from array import array
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO
+from contextlib import closing, contextmanager, suppress
+from gzip import BadGzipFile, GzipFile
+from io import BufferedReader, RawIOBase
+from itertools import islice
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import Any
 
 from launcher.checks.channels.content_types import LINES
 from launcher.errors import RefusedError
@@ -23,13 +24,15 @@ from launcher.request.view import media_type, s3_source
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import S3Location
+from sagemaker_channels.formats.recordio.recordio import MAX_LENGTH, encode
 
 Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its streams, in order
 
-MAGIC = struct.pack("<I", 0xCED7230A)
-_LENGTH_LIMIT = 1 << 29  # bytes; a RecordIO header has 29 bits for a length
-_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)  # the other 3 bits: which part of a record follows
-_IN_MEMORY = 4 << 20  # maximum bytes of a record in memory; a longer one is written to disk
+_AT_ONCE = 3  # streams; hides the latency of small objects
+_CHUNKS_EACH = 2  # waiting chunks of each stream
+_JOINED = 1 << 16  # minimum bytes of a chunk, since each wakes the reader of the pipe
+_LOOK_SECONDS = 0.1  # between two checks of the stop event while no chunk arrives
+_QUIT_SECONDS = 1.0  # to wait for a reading thread; one that waits for the network ends by its own timeout
 
 
 @contextmanager
@@ -98,8 +101,8 @@ def _checked_line_end(stream: Stream, delivery: Delivery, place: S3Location, war
 
 
 def _check_length(length: int, what: str) -> None:
-    if length >= _LENGTH_LIMIT:
-        reason = f"{_LENGTH_LIMIT} bytes or more do not fit into a RecordIO record"
+    if length > MAX_LENGTH:
+        reason = f"{MAX_LENGTH + 1} bytes or more do not fit into a RecordIO record"
         raise RefusedError(f"{what}: {reason}; split the object, or use RecordWrapperType None")
 
 
@@ -111,7 +114,7 @@ def _stream(delivery: Delivery, value: bytes | S3Location) -> Stream:
         stream, what = delivery.store.objects.read(value), str(value)
         if _zipped(delivery):
             stream = gunzip(stream, what)
-    return as_record(stream, what, delivery.scratch) if _wrapped(delivery) else stream
+    return as_record(stream, what) if _wrapped(delivery) else stream
 
 
 def gunzip(chunks: Stream, what: str) -> Stream:
@@ -120,74 +123,104 @@ def gunzip(chunks: Stream, what: str) -> Stream:
     Raises:
         RefusedError: The bytes are not gzip, damaged, or truncated; the message names `what`.
     """
-    member, started = None, False
+    try:
+        with GzipFile(fileobj=BufferedReader(_Raw(chunks), CHUNK)) as file:
+            while chunk := file.read1(CHUNK):
+                yield chunk
+    except EOFError:
+        raise RefusedError(f"{what}: ends in the middle of its gzip data; upload it again") from None
+    except (BadGzipFile, zlib.error) as error:
+        reason = f"not readable as gzip ({error})"
+        raise RefusedError(f"{what}: {reason}; zip it, or use CompressionType None") from error
+
+
+class _Raw(RawIOBase):
+    """A stream as a raw file."""
+
+    def __init__(self, chunks: Stream) -> None:
+        self._chunks, self._rest = chunks, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or next(filter(None, self._chunks), b"")
+        taken = self._rest[: len(buffer)]
+        buffer[: len(taken)], self._rest = taken, self._rest[len(taken) :]
+        return len(taken)
+
+
+def as_record(chunks: Stream, what: str) -> Stream:
+    """Yield one RecordIO record of all the bytes. Raises RefusedError if there are more than one record can have."""
+    payload = bytearray()
     for chunk in chunks:
-        data, more = chunk, True
-        while more:
-            if member is None:
-                data = data.lstrip(b"\0") if started else data
-                if not data:
-                    break
-                member, started = zlib.decompressobj(wbits=31), True
+        payload += chunk
+        _check_length(len(payload), what)
+    yield b"".join(encode(bytes(payload)))
+
+
+def chunks_of(streams: Iterator[Stream], stop: Event, *, remote: bool) -> Stream:
+    """Yield the bytes of all streams in order, small ones joined. An error is raised at its turn; `stop` ends them early."""
+    joined = bytearray()
+    # Threads gain nothing on a disk.
+    with closing(_read_ahead(streams, stop) if remote else (chunk for stream in streams for chunk in stream)) as chunks:
+        try:
+            for chunk in chunks:
+                joined += chunk
+                if len(joined) >= _JOINED:
+                    yield bytes(joined)
+                    joined.clear()
+        except Exception:
+            yield bytes(joined)  # what was read before the error is sent
+            raise
+    yield bytes(joined)
+
+
+def _read_ahead(streams: Iterator[Stream], stop: Event) -> Stream:
+    """Yield the chunks of several streams, which are read concurrently, in order."""
+    abandoned = Event()
+    under_way: deque[tuple[Queue[bytes | Exception | None], Thread]] = deque()
+
+    def start(count: int) -> None:
+        for stream in islice(streams, count):
+            slot: Queue[bytes | Exception | None] = Queue(_CHUNKS_EACH)
+            thread = Thread(target=_fill, args=(stream, slot, abandoned), daemon=True)
+            thread.start()
+            under_way.append((slot, thread))
+
+    try:
+        start(_AT_ONCE)
+        while under_way and not stop.is_set():
             try:
-                out = member.decompress(data, CHUNK)
-            except zlib.error as error:
-                reason = f"not readable as gzip ({error})"
-                raise RefusedError(f"{what}: {reason}; zip it, or use CompressionType None") from error
-            if out:
-                yield out
-            if member.eof:
-                data, member = member.unused_data, None
-            else:  # zlib can keep more output, even if it has consumed all input
-                data = member.unconsumed_tail
-                more = bool(data) or len(out) == CHUNK
-    if member is not None:
-        raise RefusedError(f"{what}: ends in the middle of its gzip data; upload it again")
+                chunk = under_way[0][0].get(timeout=_LOOK_SECONDS)
+            except Empty:
+                continue
+            if isinstance(chunk, Exception):
+                raise chunk
+            if chunk is None:
+                under_way.popleft()
+                start(1)
+            else:
+                yield chunk
+    finally:
+        abandoned.set()
+        for slot, thread in under_way:
+            with suppress(Empty):
+                while True:
+                    slot.get_nowait()  # wakes a thread that waits for room; it then sees `abandoned`
+            thread.join(_QUIT_SECONDS)
 
 
-def as_record(chunks: Stream, what: str, scratch: Path) -> Stream:
-    """Yield one RecordIO record of all the bytes: header, payload, padding to 4 bytes.
-
-    If the payload contains the magic word at a multiple of 4, it is split there into parts without that word, as MXNet does, so
-    that readers which search for the magic find no false one. The first header depends on this, so the payload is kept in memory,
-    or in `scratch` if it is long.
-
-    Raises:
-        RefusedError: There are 2^29 bytes or more.
-    """
-    with SpooledTemporaryFile(_IN_MEMORY, mode="w+b", dir=str(scratch)) as payload:
-        length = 0
-        for chunk in chunks:
-            length += len(chunk)
-            _check_length(length, what)
-            payload.write(chunk)
-        cuts = _find_magic(payload)
-        start = 0
-        for index, end in enumerate([*cuts, length]):
-            part = _WHOLE if not cuts else _FIRST if index == 0 else _LAST if index == len(cuts) else _MIDDLE
-            yield from _part(payload, start, end, part)
-            start = end + len(MAGIC)
-
-
-def _find_magic(payload: IO[bytes]) -> array[int]:
-    """Return the offsets, multiples of 4, of the magic word. CHUNK is such a multiple, so no chunk splits a word."""
-    places, base = array("Q"), 0
-    payload.seek(0)
-    while chunk := payload.read(CHUNK):
-        found = (match.start() for match in re.finditer(re.escape(MAGIC), chunk))
-        places.extend(base + at for at in found if at % 4 == 0)
-        base += len(chunk)
-    return places
-
-
-def _part(payload: IO[bytes], start: int, end: int, part: int) -> Stream:
-    left = end - start
-    head = MAGIC + struct.pack("<I", part << 29 | left)
-    padding = bytes(-left % 4)
-    payload.seek(start)
-    while left > CHUNK:
-        chunk = payload.read(CHUNK)
-        left -= len(chunk)
-        yield head + chunk
-        head = b""
-    yield head + payload.read(left) + padding
+def _fill(stream: Stream, slot: Queue[bytes | Exception | None], abandoned: Event) -> None:
+    """Put a stream's chunks into the slot, then None or the error."""
+    end = None
+    with closing(stream):
+        try:
+            for chunk in stream:
+                if abandoned.is_set():
+                    return
+                slot.put(chunk)
+        except Exception as error:  # noqa: BLE001 - raised in the thread that takes the chunks
+            end = error
+    if not abandoned.is_set():
+        slot.put(end)

@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from delivered_channels import recordio_of
-from launcher.local.mounts import programs
-from launcher.local.mounts.programs import TOOLS, View
+from launcher.local.providers.mounted import View
+from launcher.local.providers.mounted import mounted as mounted_by_rclone
+from launcher.s3.uri import S3Location
 from pipe_feeder import feeding
 from resume_matrix import EPOCHS, FORMATS, NAMES, READINGS, Job, any_layout, write_objects
 from sagemaker_channels import contract
@@ -55,11 +55,9 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def mount(bucket: Path) -> Iterator[Path]:
     """The bucket, mounted by rclone."""
-    tool = next(tool for tool in TOOLS if tool.program == "rclone")
     place = bucket.parents[1] / "mount"
     place.mkdir()
-    view = View({"bucket": ("bucket", "")}, place, bucket.parents[1], dict(os.environ))
-    with programs.mounted(tool, view, shutil.which, lambda text: None):
+    with mounted_by_rclone(View(S3Location("bucket", ""), place, bucket.parents[1], dict(os.environ))):
         yield place
 
 

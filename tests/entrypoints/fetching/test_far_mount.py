@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.local.mounts import programs
-from launcher.local.mounts.programs import TOOLS, View
+from launcher.local.providers.mounted import View
+from launcher.local.providers.mounted import mounted as mounted_by_rclone
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from launcher.s3.uri import S3Location
 from object_channels import streams_of
@@ -48,7 +48,6 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
     (folder / "big").write_bytes(os.urandom(5_000_001))
     (folder / "later").write_bytes(bytes(100))
     (root / "mount").mkdir()
-    tool = next(tool for tool in TOOLS if tool.program == "rclone")
 
     def silenced(answer: Answer) -> Answer:
         def late(request: Request) -> Response:
@@ -60,8 +59,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]
 
     with serve(root / "s3", root / "overlay", silenced) as endpoint:
         keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
-        view = View({"data": S3Location("bucket", "data/")}, root / "mount", root, keys)
-        with programs.mounted(tool, view, shutil.which, lambda text: None):
+        with mounted_by_rclone(View(S3Location("bucket", "data/"), root / "mount", root, keys)):
             yield folder, root / "mount"
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import signal
 import subprocess
 import sysconfig
@@ -18,7 +17,6 @@ import pytest
 
 from container_engines import ENGINES, IMAGE, CannotStartError, Engine, running
 from launcher.checks.examples import laid_over_base
-from launcher.local.runners.leftovers import LABEL
 from local_jobs import EFS, FSX, assert_nothing_is_left, command, launch, result, write_job
 from patience import PATIENCE, wait_for
 from sagemaker_channels.sample import DATA
@@ -257,7 +255,7 @@ sys.exit(3)
     assert facts["Python"] == (platform.python_version(), True)
     assert facts["torch"] == ("not found", True)
     assert facts["network"] == ("none", True)
-    assert facts["channel train"] == ("files below an overlay", True)
+    assert facts["channel train"] == ("a copy", True)
 
 
 def test_ctrl_c_lets_the_container_save(here: Path, engine: Engine) -> None:
@@ -283,7 +281,7 @@ def stop(*args):
     (folder / "stopped").write_text("in time")
     sys.exit(1)
 signal.signal(signal.SIGTERM, stop)
-while "algo-3" not in lives:
+while not lives:
     signal.pause()
 """
     engine.make_image("interrupted:1", f"ENTRYPOINT {json.dumps(['python3', '-c', program])}", "USER 1234")
@@ -291,24 +289,13 @@ while "algo-3" not in lives:
     (here / "job.yaml").write_text(
         laid_over_base(f"checkpoint_config: {{s3_uri: s3://bucket/checkpoints/}}\n{channels}")
     )
-    options = (
-        "--interrupt-after",
-        "0s",
-        "--times",
-        "2",
-        "--restart-hosts",
-        "2",
-        "--restart-hosts",
-        "1",
-        "--rename-hosts",
-    )
+    options = ("--interrupt-after", "0s", "--instance-count", "2")
     output = launch(here, *in_engine(engine, "interrupted:1"), *options)
     none = [False] * 3
-    assert f"algo-1 | lives [] {none} 1234" in output
-    for host in ("algo-2", "algo-3"):
-        assert f"{host} | lives ['algo-1', 'stopped'] {none} 1234" in output
-    assert f"algo-4 | lives ['algo-1', 'algo-2', 'algo-3', 'stopped'] {none} 1234" in output
-    assert result(here)["Interruptions"] == 2
+    for host in ("algo-1", "algo-2"):
+        assert f"{host} | lives [] {none} 1234" in output
+        assert f"{host} | lives ['algo-1', 'algo-2', 'stopped'] {none} 1234" in output
+    assert result(here)["Interruptions"] == 1
     assert result(here)["Fidelity"]["channel fast"]["Here"] == "a FUSE mount"
 
 
@@ -326,9 +313,6 @@ def test_container_that_another_program_removes_fails_the_run(here: Path, engine
         output, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 4, output
     assert "could not be removed" not in output
-    if engine.name == "docker":  # podman has no history of signals
-        reason = "algo-1: another program has ended its container by signal 9; to end a run, press Ctrl-C or use --stop-after"
-        assert result(here)["FailureReason"] == reason
 
 
 @pytest.mark.parametrize("own_engine", ["docker"], indirect=True)  # the same shell becomes the program by podman
@@ -351,7 +335,7 @@ def test_image_whose_shell_ends_at_its_start_is_refused(here: Path, engine: Engi
 
 
 @pytest.mark.parametrize("own_engine", ["docker"], indirect=True)  # podman has no daemon that stops
-def test_next_run_removes_what_a_stopped_engine_kept(here: Path, engine: Engine) -> None:
+def test_what_a_stopped_engine_kept_is_named_with_the_command_that_removes_it(here: Path, engine: Engine) -> None:
     write_job(here, WAITING)
     with started(here, engine) as run:
         engine.stop()
@@ -359,30 +343,10 @@ def test_next_run_removes_what_a_stopped_engine_kept(here: Path, engine: Engine)
             output, _ = run.communicate(timeout=PATIENCE)
         finally:
             engine.start()
-    assert run.returncode == 4, output
-    assert "could not be removed; the next --local docker tries again" in output
-    assert "no engine is running: start it" in result(here)["FailureReason"]
-    name = engine.ask("network", "ls", "--filter", "type=custom", "--format", "{{.Name}}").strip()
+    assert run.returncode in (0, 4), output  # 0: the job has saved and ended by the engine's SIGTERM
+    [remove] = re.findall("could not be removed; `(.*)` removes them", output)
     assert engine.ask("ps", "--all", "--quiet") != ""
-    engine.ask("network", "rm", name)
-    engine.ask("network", "create", "--label", f"{LABEL}={name}0", f"{name}0")  # another run's, without its containers
-    write_job(here, "print('done')", "channels: null")
-    launch(here, *in_engine(engine), "--name", "next")
-
-
-@pytest.mark.parametrize("own_engine", ["podman"], indirect=True)
-def test_next_run_removes_what_a_killed_run_kept(here: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(here))  # for the folders that it leaves
-    write_job(here, WAITING)
-    with started(here, engine) as run:
-        [children] = [file.read_text().split() for file in Path(f"/proc/{run.pid}/task").glob(f"{run.pid}/children")]
-        removers = [pid for pid in children if LABEL in Path(f"/proc/{pid}/cmdline").read_text()]
-        for pid in (*removers, run.pid):
-            os.kill(int(pid), signal.SIGKILL)
-    assert len(removers) == 1
-    assert engine.ask("ps", "--all", "--quiet") != ""
-    write_job(here, "print('done')", "channels: null")
-    launch(here, *in_engine(engine), "--name", "next")
+    subprocess.run(remove, shell=True, check=True, input=b"y", env={**os.environ, **engine.environ})
 
 
 def test_image_that_cannot_be_pulled_is_an_error_with_the_login(here: Path, engine: Engine) -> None:
@@ -443,37 +407,3 @@ def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, engi
         terminal.type("exit 7\n")
         assert terminal.end() == 7, terminal.shown
     assert not (here / ".launch/job").exists()
-
-
-def test_kept_container_shows_what_the_job_wrote_but_no_variable_or_argument(here: Path, engine: Engine) -> None:
-    program = """
-import sys
-for folder in ("/tmp", "/opt/ml/model", "/opt/ml/checkpoints"):
-    open(folder + "/note", "w").write("written")
-sys.exit(3)
-"""
-    engine.make_image("kept:1", f"ENTRYPOINT {json.dumps(['python3', '-c', program])}", "USER 1234")
-    secrets = "environment: {SECRET: hidden}\ncontainer_arguments: [hidden]\n"
-    (here / "job.yaml").write_text(
-        laid_over_base(f"{secrets}checkpoint_config: {{s3_uri: s3://bucket/c/}}\nchannels: null\n")
-    )
-    launch(here, *in_engine(engine, "kept:1"), "--keep", "--instance-count", "2", code=4)
-    kept = result(here)["Kept"]
-    assert list(kept["Enter"]) == ["algo-1", "algo-2"]
-    for command_line in kept["Enter"].values():
-        image = command_line.split()[-1]
-        shown = engine.ask("image", "inspect", image) + engine.ask("history", "--no-trunc", image)
-        assert "hidden" not in shown
-        assert "AWS_" not in shown
-    with on_terminal(shlex.split(kept["Enter"]["algo-2"]), here) as terminal:
-        terminal.type("cat /tmp/note /opt/ml/model/note /opt/ml/checkpoints/note; echo $((6 * 7))\n")
-        terminal.wait_for("writtenwrittenwritten")
-        terminal.wait_for("42")
-        write_job(here, "", "channels: null")
-        # The next run removes what is left of others, but not this.
-        subprocess.run(command(*in_engine(engine), "--name", "next"), cwd=here, check=True, timeout=PATIENCE)
-        terminal.type("echo $((6 * 8)); exit 7\n")
-        terminal.wait_for("48")
-        assert terminal.end() == 7
-    subprocess.run(" && ".join(kept["Remove"]), shell=True, check=True)
-    assert sorted(path.name for path in (here / ".launch/job").glob("algo-*")) == ["algo-1.log", "algo-2.log"]

@@ -6,8 +6,6 @@ import json
 import os
 import platform
 import shutil
-import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +14,10 @@ import pytest
 
 from launcher.console import Console
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import BindMount
-from launcher.local.runners import HostProcess, creation
-from launcher.local.runners.containers import Containers
-from launcher.local.runners.engine import DIALECTS, Engine, Image
-from launcher.local.runners.mounts import csv_line, mount_options
-from patience import wait_for
-from terminals import on_terminal
+from launcher.local import containers
+from launcher.local.containers import Containers
+from launcher.local.engine import Engine, Image
+from launcher.local.workspace import HostProcess
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -129,25 +124,6 @@ def test_container_that_cannot_start_is_an_error_with_a_remedy(folder: Path, mes
     assert "failed to start containers" not in str(refused.value)
 
 
-@pytest.mark.parametrize("odd", ["\n", "\r", "\udcff"])
-def test_folder_that_no_mount_option_can_name_is_refused(odd: str) -> None:
-    with pytest.raises(RefusedError, match=r"containers cannot mount a path with '.*'; rename the folder$"):
-        csv_line("type=bind", f"source=/a{odd}b", "target=/a")
-
-
-def test_overlay_below_a_folder_that_mount_options_cannot_name_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written, temporary = tmp_path / "written", tmp_path / "a,b/launch-1/1"
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a,b"))
-    for folder in (written, temporary):
-        folder.mkdir(parents=True)
-    bind = BindMount(tmp_path, tmp_path / "ml/input/data/train", read_only=False, written=written)
-    host = HostProcess("algo-1", tmp_path / "ml", (), {}, (bind,), str(temporary))
-    with pytest.raises(RefusedError, match=r"^TMPDIR .*/a,b: mount options cannot have a path with ','; set TMPDIR to"):
-        mount_options(host, bind, DIALECTS["docker"], "label=run")
-
-
 def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> None:
     log = 'time="1" level=warning msg="Failed, retrying'
     message = (
@@ -156,30 +132,6 @@ def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> N
     write_engine(folder, f"[ $1 = ps ] || [ $1 = images ] || {{ echo '{message}' >&2; exit 125; }}", "podman")
     with pytest.raises(RefusedError, match=r"^podman pull a: short-name .*; name the image with its registry"):
         Engine("podman").image("a", Console())
-
-
-@pytest.mark.parametrize("held", [True, False])
-def test_ctrl_c_ends_an_engines_command_only_by_the_launcher(tmp_path: Path, held: bool) -> None:
-    """A commit continues for `--keep`, which cannot be interrupted; other commands get SIGTERM and time to tidy up."""
-    wait = "while [ ! -e go ]; do sleep 0.01; done"
-    write_engine(tmp_path, f"trap 'touch tidy; exit 1' TERM; touch started; {wait}; echo committed")
-    script = f"""
-import pathlib, signal
-from launcher.local.runners.engine import Engine
-engine = object.__new__(Engine)
-engine.program, engine.name = "./docker", "docker"
-if {held}:
-    signal.signal(signal.SIGINT, lambda *_: pathlib.Path("go").touch())
-try:
-    print(engine.ask("commit"))
-except KeyboardInterrupt:
-    print("tidy", pathlib.Path("tidy").exists())
-"""
-    with on_terminal([sys.executable, "-c", script], tmp_path) as terminal:
-        assert wait_for((tmp_path / "started").exists)
-        terminal.type("\x03")
-        terminal.end()
-    assert ("committed" if held else "tidy True") in terminal.shown
 
 
 @pytest.mark.parametrize("name", ["podman", "docker"])
@@ -197,7 +149,7 @@ def test_containers_get_all_gpus_if_there_are_any(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: str
 ) -> None:
     """A program writes down its arguments in the engine's place, since machines that run tests have no GPU."""
-    monkeypatch.setattr(creation, "_NVIDIA", folder if options else folder / "none")
+    monkeypatch.setattr(containers, "_NVIDIA", folder if options else folder / "none")
     states = '[{"State": {"Running": true, "Pid": 1}}]'
     write_engine(folder, f"[ $2 != inspect ] || echo '{states}'; echo \"$@\" >>{folder}/asked", name)
     for place in ("input/config", "model", "output", "output/data"):
@@ -215,13 +167,13 @@ def test_container_gets_a_copy_of_the_stores_certificates(folder: Path) -> None:
     write_engine(folder, "")
     (folder / "ca.pem").write_text("certificates")
     (folder / "ml/input/config").mkdir(parents=True)
-    run: Any = SimpleNamespace(root=lambda host: folder / "ml")
+    run: Any = SimpleNamespace(root=lambda host: folder / "ml", plan=SimpleNamespace(request={}))
     host: Any = None
     runner = Containers(
         Engine("docker"), Image("a", "a", ()), "label=run", Console(), "127.0.0.1", isolated=False, alone=False
     )
-    found = runner.environ(run, host, {"AWS_CA_BUNDLE": str(folder / "ca.pem"), "AWS_REGION": "eu-west-1"})
+    _, found = runner.settings(run, host, {"AWS_CA_BUNDLE": str(folder / "ca.pem"), "AWS_REGION": "eu-west-1"})
     assert found == {"AWS_CA_BUNDLE": "/opt/ml/input/config/ca-bundle.pem", "AWS_REGION": "eu-west-1"}
     assert (folder / "ml/input/config/ca-bundle.pem").read_text() == "certificates"
     with pytest.raises(RefusedError, match=r"AWS_CA_BUNDLE .*: No such file or directory; name a file of certificates"):
-        runner.environ(run, host, {"AWS_CA_BUNDLE": str(folder / "none.pem")})
+        runner.settings(run, host, {"AWS_CA_BUNDLE": str(folder / "none.pem")})

@@ -130,6 +130,18 @@ for name in ("LISTS", "NOTES"):
     assert "can write to" in output  # the announcement
 
 
+def test_folder_that_cannot_be_copied_without_mounts_is_refused(here: Path) -> None:
+    os.mkfifo(here / f"data/efs/{EFS}/lists/pipe")
+    overlay = (
+        "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
+        f"channels: {{lists: {{source: EFS, file_system_id: {EFS}, directory_path: /lists}}}}\n"
+    )
+    write_job(here, "", overlay)
+    (here / ".launch").mkdir()
+    assert "lists: cannot be copied to " in launch(here, "--no-namespaces", code=3)
+    assert not (here / ".launch/job").exists()
+
+
 def test_mount_names_a_file_system(here: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere/lists").mkdir(parents=True)
     (tmp_path / "elsewhere/lists/one").touch()
@@ -271,41 +283,6 @@ def test_mount_below_a_file_system_is_read_only_as_well(here: Path) -> None:
     )  # fmt: skip
     assert "Read-only file system" in done.stdout
     assert "untouched" in done.stdout
-
-
-@pytest.mark.parametrize("options", [[], ["--no-namespaces"]], ids=["namespaces", "plain"])
-@pytest.mark.parametrize("path", [None, "/opt/ml/output/boards"])
-def test_files_for_tensorboard_are_stored_where_sdk_v2_looks_for_them(
-    here: Path, options: list[str], path: str | None
-) -> None:
-    if not options:
-        namespaces()
-    script = f"""
-import os, pathlib
-path = {path or "/opt/ml/output/tensorboard"!r}.replace("/opt/ml", os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
-pathlib.Path(path, "run").mkdir(parents=True)
-pathlib.Path(path, "run/events.1").write_text("scalars")
-"""
-    local = f", local_path: {path}" if path else ""
-    config = f"tensor_board_output_config: {{s3_output_path: s3://bucket/boards/{local}}}\nchannels: null\n"
-    write_job(here, script, config)
-    output = launch(here, *options, "-v")
-    stored = here / ".launch/job/s3/bucket/boards/job/tensorboard-output"
-    assert (stored / "run/events.1").read_text() == "scalars"
-    assert result(here)["Artifacts"]["tensorboard"] == str(stored)
-    assert "differs    tensor_board_output_config: stored when the job ends, not stored while it runs" in output
-
-
-def test_files_for_tensorboard_outside_of_opt_ml_are_reported_as_not_stored(here: Path) -> None:
-    config = (
-        "tensor_board_output_config: {s3_output_path: s3://bucket/boards/, local_path: /tensorboard}\nchannels: null\n"
-    )
-    write_job(here, "", config)
-    output = launch(here, "--no-namespaces", "-v")
-    assert (
-        "differs    tensor_board_output_config: nothing stored, since /tensorboard is not in the host's /opt/ml"
-        in output
-    )
 
 
 @pytest.mark.parametrize("options", [[], ["--no-namespaces"]], ids=["namespaces", "plain"])

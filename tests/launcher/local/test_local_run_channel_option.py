@@ -103,8 +103,8 @@ def test_wrong_channel_and_mount_options_exit_with_2(here: Path, given: list[str
     ("channel", "given", "code", "message"),
     [
         ("s3_data_type: ManifestFile", "own/bad.json", 3, "error: own/bad.json: a manifest is a JSON list"),
-        ("input_mode: Pipe, compression_type: Gzip", "own", 4, "own/a.csv: ends in the middle of its gzip data"),
-        ("input_mode: Pipe, compression_type: Gzip", "own/a.csv", 4, "own/a.csv: ends in the middle of its gzip data"),
+        ("input_mode: Pipe, compression_type: Gzip", "own", 4, "own/a.csv: not readable as gzip"),
+        ("input_mode: Pipe, compression_type: Gzip", "own/a.csv", 4, "own/a.csv: not readable as gzip"),
         (
             "input_mode: Pipe, content_type: text/csv",
             "own",

@@ -6,7 +6,6 @@ The scripts are PID 1: the launcher sends SIGTERM as soon as they handle it, so 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from launcher.console import Console
 from launcher.local.attempts import planned_end
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.data.stores import embedded_store
-from launcher.local.runners.processes import Processes
+from launcher.local.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
 from local_jobs import assert_nothing_is_left, command, launch, namespaces, result
@@ -51,8 +50,6 @@ def write_script(here: Path, script: str, overlay: str = "channels: null\n") -> 
         ({"stop_after": 30.0}, 20, 20, 1, (10, "Stopped")),
         ({"interrupt_after": 30.0}, 0, 0, 0, (30, "Interrupted")),
         ({"interrupt_after": 30.0}, 30, 30, 1, (20, "MaxRuntimeExceeded")),
-        ({"interrupt_after": 10.0, "times": 2}, 30, 30, 1, (10, "Interrupted")),
-        ({"interrupt_after": 10.0, "times": 9}, 45, 45, 3, (5, "MaxRuntimeExceeded")),
     ],
 )
 def test_first_limit_ends_an_attempt(
@@ -109,18 +106,14 @@ print("hosts", config["hosts"], "read", read, "pipe", pipe, "names", names, flus
 tempfile.mkstemp()
 for place in (ml / "model", ml / "input/data/train", pathlib.Path.home()):
     (place / host).touch()
-if host == config["hosts"][0]:
-    rest = [name for name in names[1] if name not in read]
-    for name in rest[:2]:
-        (folder / name).touch()
-    (folder / f"by-{host}").touch()
-    for other in folder.glob("by-*"):
-        if other.name != f"by-{host}":
-            other.unlink()
-    if len(rest) <= 2:
-        sys.exit()
+for name in read:
+    (folder / name).unlink()
+(folder / f"by-{host}").touch()
+if read:
+    sys.exit()
+(folder / "1.txt").touch()
 def stop(*args):
-    (folder / "stopped").write_text(host)
+    (folder / f"stopped-{host}").touch()
     sys.exit(1)
 signal.signal(signal.SIGTERM, stop)
 while True:
@@ -128,47 +121,55 @@ while True:
 """
     channels = "channels: {train: s3://bucket/train/, pipe: {s3_uri: s3://bucket/train/, input_mode: Pipe}}\n"
     write_script(here, script, CHECKPOINTS + channels)
-    options = (
-        "--interrupt-after",
-        "0s",
-        "--times",
-        "9",
-        "--restart-hosts",
-        "2",
-        "--restart-hosts",
-        "1",
-        "--rename-hosts",
-    )
-    output = launch(here, *options)
+    output = launch(here, "--interrupt-after", "0s", "--instance-count", "2")
     files = [f"{index}.txt" for index in range(6)]
-    empty = f"pipe 12 names [[], {files}, [], []]"
-    for host, hosts, read in (
-        ("algo-1", ["algo-1"], files[:0]),
-        ("algo-2", ["algo-2", "algo-3"], files[:2]),
-        ("algo-3", ["algo-2", "algo-3"], files[:2]),
-        ("algo-4", ["algo-4"], files[:4]),
-    ):
-        assert output.count(f"{host} | hosts {hosts} read {read} {empty}\n") == 1
+    for host in ("algo-1", "algo-2"):
+        for read in ([], ["1.txt"]):
+            shown = f"hosts ['algo-1', 'algo-2'] read {read} pipe 12 names [[], {files}, [], []]"
+            assert output.count(f"{host} | {shown}\n") == 1
     assert "warning: SageMaker interrupts and restarts a job only with enable_managed_spot_training: true" in output
-    assert "interrupted 1 of 9: starts again on 2 hosts, the first algo-2, with its checkpoints" in output
+    assert "interrupted: the job starts again, with its checkpoints" in output
     assert "Completed" in output
-    assert "interrupted 2 times" in output
+    assert "interrupted 1 time" in output
     found = result(here)
-    assert found["Interruptions"] == 2
+    assert found["Interruptions"] == 1
     attempt = ["Downloading", "Training"]
     statuses = [each["Status"] for each in found["SecondaryStatusTransitions"]]
-    assert statuses == [*attempt, "Interrupted", *attempt, "Interrupted", *attempt, "Uploading", "Completed"]
+    assert statuses == [*attempt, "Interrupted", *attempt, "Uploading", "Completed"]
     stored = here / ".launch/job/s3/bucket/checkpoints"
-    assert sorted(path.name for path in stored.iterdir()) == [*files, "by-algo-4", "stopped"]
+    assert sorted(path.name for path in stored.iterdir()) == [
+        *("by-algo-1", "by-algo-2", "stopped-algo-1", "stopped-algo-2"),
+    ]
     with tarfile.open(here / ".launch/job/s3/bucket/out/job/output/model.tar.gz") as tar:
-        assert tar.getnames() == ["algo-4"]
-    assert sorted(path.name for path in (here / ".launch/job").glob("algo-*/")) == ["algo-4"]
+        assert sorted(tar.getnames()) == ["algo-1", "algo-2"]
 
 
-@pytest.mark.parametrize("runs", [1, 2])
-def test_line_with_the_text_interrupts_each_of_so_many_attempts(here: Path, runs: int) -> None:
-    """The script waits after its line unless it has been interrupted often enough; the checkpoint counts the attempts."""
-    script = f"""
+def test_job_continues_with_other_hosts_by_resuming_a_stopped_run(here: Path) -> None:
+    """Which host reads what changes; what was read is in the checkpoints."""
+    namespaces()
+    script = """
+import pathlib, signal, sys
+done = pathlib.Path("/opt/ml/checkpoints")
+rest = [path for path in sorted(pathlib.Path("/opt/ml/input/data/train").iterdir()) if not (done / path.name).exists()]
+print("rest", len(rest), flush=True)
+for path in rest[:2]:
+    (done / path.name).touch()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+if len(rest) > 3:
+    signal.pause()
+"""
+    channels = "channels: {train: {s3_uri: s3://bucket/train/, s3_data_distribution_type: ShardedByS3Key}}\n"
+    write_script(here, script, CHECKPOINTS + channels)
+    launch(here, "--stop-after", "0s", code=5)
+    output = launch(here, "--name", "second", "--resume", "job", "--instance-count", "2")
+    assert sorted(line for line in output.splitlines() if "rest" in line) == ["algo-1 | rest 2", "algo-2 | rest 2"]
+    stored = here / ".launch/second/s3/bucket/checkpoints"
+    assert sorted(path.name for path in stored.iterdir()) == [f"{index}.txt" for index in range(6)]
+
+
+def test_line_with_the_text_interrupts_the_job_once(here: Path) -> None:
+    """The script waits after its line unless it has been interrupted; the checkpoint counts the attempts."""
+    script = """
 import pathlib, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 attempts = pathlib.Path("/opt/ml/checkpoints/attempts")
@@ -176,16 +177,15 @@ done = len(attempts.read_text()) if attempts.exists() else 0
 attempts.write_text("x" * (done + 1))
 print("epoch 1", flush=True)
 print("epoch 2: loss 0.5", flush=True)
-if done < {runs}:
+if not done:
     signal.pause()
 """
     namespaces()
     write_script(here, script, f"channels: null\n{CHECKPOINTS}")
-    output = launch(here, "--interrupt-at", "epoch 2:", "--times", str(runs))
-    assert output.count("algo-1 | epoch 2: loss 0.5") == runs + 1
-    assert f"interrupted {runs} of {runs}: starts again" in output
+    output = launch(here, "--interrupt-at", "epoch 2:")
+    assert output.count("algo-1 | epoch 2: loss 0.5") == 2
     found = result(here)
-    assert (found["TrainingJobStatus"], found["Interruptions"]) == ("Completed", runs)
+    assert (found["TrainingJobStatus"], found["Interruptions"]) == ("Completed", 1)
 
 
 def test_text_that_no_line_has_interrupts_nothing(here: Path) -> None:
@@ -203,20 +203,20 @@ def test_empty_text_is_refused(here: Path) -> None:
 
 def test_limit_still_ends_an_attempt_that_waits_for_a_text() -> None:
     request = {"StoppingCondition": {"MaxRuntimeInSeconds": 50}}
-    options = LocalOptions(interrupt_at="epoch 2", times=2)
-    ends = [planned_end(request, options, 20.0, 20.0, interruptions) for interruptions in (0, 1, 2)]
-    assert [(end.seconds, end.secondary) for end in ends] == [(30, "MaxRuntimeExceeded")] * 3
-    assert [end.interrupt_at for end in ends] == ["epoch 2", "epoch 2", None]
+    options = LocalOptions(interrupt_at="epoch 2")
+    ends = [planned_end(request, options, 20.0, 20.0, interruptions) for interruptions in (0, 1)]
+    assert [(end.seconds, end.secondary) for end in ends] == [(30, "MaxRuntimeExceeded")] * 2
+    assert [end.interrupt_at for end in ends] == ["epoch 2", None]
 
 
-def test_ctrl_c_between_interruptions_ends_the_run(here: Path) -> None:
+def test_ctrl_c_after_an_interruption_ends_the_run(here: Path) -> None:
     namespaces()
     write_script(here, f"{STOPPED}while True: signal.pause()")
-    words = command("--interrupt-after", "0s", "--times", "1000")
+    words = command("--interrupt-after", "0s")
     with subprocess.Popen(words, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if "interrupted 2 of 1000" in line:
+            if "interrupted: the job starts again" in line:
                 process.send_signal(signal.SIGINT)
         process.wait(timeout=PATIENCE)
     assert process.returncode == 130
@@ -233,8 +233,8 @@ def test_ctrl_c_while_a_temporary_folder_is_made_leaves_none(
     change = f"""
 import os, signal, tempfile
 made = []
-def mkdtemp(*args, usual=tempfile.mkdtemp):
-    made.append(usual(*args))
+def mkdtemp(*args, usual=tempfile.mkdtemp, **named):
+    made.append(usual(*args, **named))
     if len(made) == {number}:
         os.kill(os.getpid(), signal.SIGINT)
     return made[-1]
@@ -257,9 +257,8 @@ def test_restart_that_cannot_be_delivered_fails_the_run(here: Path) -> None:
     assert "s3://bucket/train/" in result(here)["FailureReason"], output
 
 
-def test_options_of_interruptions_need_one(here: Path) -> None:
+def test_mistyped_time_of_an_interruption_is_refused(here: Path) -> None:
     write_script(here, "")
-    assert "add --interrupt-after" in launch(here, "--times", "2", code=2)
     assert "expected a time such as 90s" in launch(here, "--interrupt-after", "often", code=2)
 
 
@@ -271,7 +270,7 @@ def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path, capsys: pyte
     plan = launcher.plan(load(str(here / "job.yaml")), name="job")
     folder = here / ".launch/job"
     folder.mkdir(parents=True)
-    run = LocalRun(plan, LocalOptions(), folder, hosts_of(plan.request), Console(), Processes(mounts=False))
+    run = LocalRun(plan, LocalOptions(), folder, hosts_of(plan.request), Console(), Processes(mounts=False), here)
     own, stored = folder / "algo-1/checkpoints", folder / "s3/bucket/checkpoints"
     errors: list[Exception] = []
     with embedded_store(here / "data", run.s3_folder) as store:
@@ -303,40 +302,3 @@ def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path, capsys: pyte
     shown = capsys.readouterr().err
     for link, target in (("last-epoch", "epoch-1"), ("outside", "/etc/passwd"), ("folder", before)):
         assert f"the checkpoint {link} is a link to {target}, which is not stored" in shown
-
-
-def test_folder_of_checkpoints_that_becomes_a_fifo_while_it_is_read_is_stored_later(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job replaces it after it was listed, before it is opened; then by a folder again."""
-    write_script(here, "", CHECKPOINTS)
-    plan = launcher.plan(load(str(here / "job.yaml")), name="job")
-    folder = here / ".launch/job"
-    folder.mkdir(parents=True)
-    run = LocalRun(plan, LocalOptions(), folder, hosts_of(plan.request), Console(), Processes(mounts=False))
-    own, errors, replaced = folder / "algo-1/checkpoints", list[Exception](), list[Path]()
-    system_open = os.open
-
-    def replacing_open(path: Any, *arguments: Any, **options: Any) -> int:
-        if path == "changed" and not replaced:
-            (own / "changed").rmdir()
-            os.mkfifo(own / "changed")
-            try:
-                return system_open(path, *arguments, **options)
-            finally:
-                (own / "changed").unlink()
-                (own / "changed").mkdir()
-                (own / "changed/new").write_text("one")
-                replaced.append(own)
-        return system_open(path, *arguments, **options)
-
-    with embedded_store(here / "data", run.s3_folder) as store:
-        checkpoints = Checkpoints(run, store)
-        checkpoints.place(run.hosts[0])
-        (own / "changed").mkdir()
-        monkeypatch.setattr(os, "open", replacing_open)
-        with checkpoints.stored_meanwhile(errors.append):
-            wait_for(lambda: errors or (folder / "s3/bucket/checkpoints/changed/new").exists())
-    assert errors == []
-    assert replaced
-    assert (folder / "s3/bucket/checkpoints/changed/new").read_text() == "one"

@@ -13,7 +13,7 @@ import launcher
 from launcher.checks.examples import laid_over_base
 from launcher.console import Console
 from launcher.local.hosts import write_code
-from launcher.local.runners.processes import Processes
+from launcher.local.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
 from local_jobs import command, launch, namespaces, write_job

@@ -165,30 +165,6 @@ os.kill(os.getppid(), 9)
         assert tar.getnames() == ["kept"]
 
 
-def test_folders_nested_too_deeply_are_one_error(here: Path) -> None:
-    script = """
-import os
-os.chdir("/opt/ml/PLACE")
-for _ in range(3000):
-    os.mkdir("d")
-    os.chdir("d")
-"""
-    namespaces()
-    for place, failed in (
-        ("model", "the outputs cannot be packed: "),
-        ("checkpoints", "the checkpoints cannot be stored: "),
-    ):
-        checkpoints = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n" if place == "checkpoints" else ""
-        write_job(here, script.replace("PLACE", place), f"channels: null\n{checkpoints}")
-        done = subprocess.run(command(), cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
-        assert done.returncode == 4, done.stdout + done.stderr
-        assert "Traceback" not in done.stdout + done.stderr
-        assert (
-            failed in result(here)["FailureReason"]
-        )  # Python 3.13 reaches the limit of a path, older ones that of recursion.
-        subprocess.run(["rm", "-rf", here / ".launch"], check=True)  # as Python cannot
-
-
 def test_failure_is_printed_once_with_its_likely_cause(here: Path) -> None:
     write_job(here, "import no_such_module_of_ours")
     output = launch(here, code=4)
@@ -290,13 +266,10 @@ def test_outputs_of_all_hosts_are_merged_whatever_they_are(here: Path, compressi
 import os, pathlib, socket
 model, host = pathlib.Path(os.environ["SM_MODEL_DIR"]), os.environ["SM_CURRENT_HOST"]
 (model / host).write_text(host)
-if host == "algo-1":
-    (model / "either").write_text("a file")
-    (model / "folder").symlink_to("OUTSIDE")
-else:
-    for folder in ("either", "folder"):
-        (model / folder).mkdir()
-        (model / folder / "file").write_text(folder)
+(model / "both").write_text(host)
+(model / "folder").mkdir()
+(model / "folder" / host).write_text(host)
+(model / "outside").symlink_to("OUTSIDE")
 (model / "latest").symlink_to(host)
 (model / "itself").symlink_to("itself")
 os.chdir(model)
@@ -304,20 +277,20 @@ socket.socket(socket.AF_UNIX).bind("socket")
 """
     outside = here / "outside"
     outside.mkdir()
+    (outside / "secret").touch()
     output = f"output_data_config: {{s3_output_path: s3://bucket/out/, compression_type: {compression}}}\n"
     resources = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n"
     write_job(here, script.replace("OUTSIDE", str(outside)), output + resources)
     launch(here)
-    assert list(outside.iterdir()) == []
     place = here / ".launch/job/s3/bucket/out/job/output"
-    files = ["algo-1", "algo-2", "either/file", "folder/file", "latest"]
+    files = ["algo-1", "algo-2", "both", "folder/algo-1", "folder/algo-2", "latest"]
     if compression == "GZIP":
         with tarfile.open(place / "model.tar.gz") as tar:
-            assert sorted(tar.getnames()) == sorted([*files, "either", "folder", "itself"])
+            assert sorted(tar.getnames()) == sorted([*files, "folder", "itself", "outside"])
     else:
         found = {str(path.relative_to(place / "model")): path for path in place.rglob("*") if path.is_file()}
         assert sorted(found) == files
-        assert found["latest"].read_text() == "algo-2"
+        assert found["latest"].read_text() == found["both"].read_text() == "algo-2"
 
 
 def test_fifos_in_place_of_our_folders_are_removed(here: Path) -> None:
@@ -335,3 +308,19 @@ for folder in ("/opt/ml/launcher_bundle", "/opt/ml/input/data/launcher_code", os
     )
     launch(here)
     assert sorted(path.name for path in (here / ".launch/job/algo-1").iterdir()) == ["hosts", "ml"]
+
+
+def test_folders_that_the_job_has_locked_are_open_to_their_owner_again(here: Path) -> None:
+    script = """
+import os
+os.chdir(os.environ["SM_MODEL_DIR"])
+os.makedirs("locked/deep")
+open("locked/deep/file", "w").close()
+for path in ("locked/deep/file", "locked/deep", "locked"):
+    os.chmod(path, 0)
+"""
+    write_job(here, script, "channels: null")
+    launch(here, "--no-namespaces")
+    folder = here / ".launch/job/algo-1/ml/model/locked"
+    modes = [path.stat().st_mode & 0o700 for path in (folder, folder / "deep", folder / "deep/file")]
+    assert modes == [0o700, 0o700, 0o600]

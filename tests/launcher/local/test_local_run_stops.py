@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -45,10 +46,14 @@ def test_ctrl_c_stops_the_run_and_leaves_nothing(here: Path, options: list[str])
     assert_nothing_is_left(here)
 
 
-def test_ctrl_c_before_the_training_leaves_no_folder(here: Path) -> None:
-    """The launcher asks the job's Python for its versions when the channels are ready."""
-    (here / "sitecustomize.py").write_text(f"import os, time\nopen('{here}/asked', 'w')\ntime.sleep(600)")
-    write_job(here, "", f"environment: {{PYTHONPATH: {here}}}\nchannels: {{train: s3://bucket/train/}}")
+def test_ctrl_c_before_the_training_leaves_no_folder(here: Path, fuse: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher waits for a program that mounts nothing."""
+    rclone = here / "bin/rclone"
+    rclone.parent.mkdir()
+    rclone.write_text(f"#!/bin/sh\ntouch {here}/asked\nexec sleep 600")
+    rclone.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{rclone.parent}:{os.environ['PATH']}")
+    write_job(here, "", "channels: {train: {s3_uri: s3://bucket/train/, input_mode: FastFile}}")
     with subprocess.Popen(command(), cwd=here, stderr=subprocess.PIPE, text=True) as process:
         wait_for((here / "asked").exists)
         process.send_signal(signal.SIGINT)

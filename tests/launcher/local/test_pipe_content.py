@@ -10,17 +10,17 @@ import struct
 import threading
 import tracemalloc
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from launcher.errors import RefusedError
-from launcher.local.providers.pipe_content import MAGIC, as_record, gunzip
-from launcher.local.providers.read_ahead import read_ahead
+from launcher.local.providers.pipe_content import as_record, chunks_of, gunzip
 from launcher.s3.reading import CHUNK, Stream
 from patience import PATIENCE
+from sagemaker_channels.formats.recordio.recordio import MAGIC_BYTES as MAGIC
 
 
 def stream(data: bytes, size: int = CHUNK) -> Stream:
@@ -46,8 +46,8 @@ def parse_records(data: bytes) -> Iterator[bytes]:
     assert not parts
 
 
-def wrapped(data: bytes, scratch: Path, size: int = CHUNK) -> bytes:
-    return b"".join(as_record(stream(data, size), "x", scratch))
+def wrapped(data: bytes, size: int = CHUNK) -> bytes:
+    return b"".join(as_record(stream(data, size), "x"))
 
 
 PIECES = st.lists(st.one_of(st.just(MAGIC), st.binary(max_size=6)), max_size=8).map(b"".join)
@@ -55,11 +55,8 @@ PIECES = st.lists(st.one_of(st.just(MAGIC), st.binary(max_size=6)), max_size=8).
 
 @given(payloads=st.lists(PIECES, max_size=4), size=st.integers(1, 9))
 @example(payloads=[b"", MAGIC, MAGIC * 2, b"abc" + MAGIC, MAGIC + b"abc", b"abcd" + MAGIC + b"e"], size=3)
-def test_records_are_read_back_and_contain_no_false_magic(
-    payloads: list[bytes], size: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    scratch = tmp_path_factory.getbasetemp()
-    records = [wrapped(payload, scratch, size) for payload in payloads]
+def test_records_are_read_back_and_contain_no_false_magic(payloads: list[bytes], size: int) -> None:
+    records = [wrapped(payload, size) for payload in payloads]
     assert list(parse_records(b"".join(records))) == payloads
     for record, payload in zip(records, payloads, strict=True):
         aligned = sum(record[start : start + 4] == MAGIC for start in range(0, len(record), 4))
@@ -67,17 +64,16 @@ def test_records_are_read_back_and_contain_no_false_magic(
         assert aligned == inside + 1
 
 
-def test_long_record_with_a_magic_word_at_a_chunk_boundary_is_split(tmp_path: Path) -> None:
+def test_long_record_with_a_magic_word_at_a_chunk_boundary_is_split() -> None:
     payload = random.Random(0).randbytes(CHUNK - 4) + MAGIC + random.Random(1).randbytes(5 * CHUNK) + MAGIC + b"end"
-    assert list(parse_records(wrapped(payload, tmp_path, 70_001))) == [payload]
-    assert list(tmp_path.iterdir()) == []
+    assert list(parse_records(wrapped(payload, 70_001))) == [payload]
 
 
-def test_record_of_two_to_the_29_bytes_is_refused(tmp_path: Path) -> None:
+def test_record_of_two_to_the_29_bytes_is_refused() -> None:
     block = bytes(16 << 20)
     chunks: Stream = (block for _ in range(32))
     with pytest.raises(RefusedError, match="s3://b/k: 536870912 bytes or more do not fit into a RecordIO record"):
-        next(as_record(chunks, "s3://b/k", tmp_path))
+        next(as_record(chunks, "s3://b/k"))
 
 
 @pytest.mark.parametrize("size", [1, 7, CHUNK])
@@ -115,7 +111,7 @@ DAMAGED = DAMAGED[:500] + bytes([DAMAGED[500] ^ 1]) + DAMAGED[501:]
         (b"plain text", "not readable as gzip"),
         (DAMAGED, "not readable as gzip"),
         (gzip.compress(b"abc" * 99)[:-5], "ends in the middle"),
-        (gzip.compress(b"a") + b"\x1f", "ends in the middle"),
+        (gzip.compress(b"a") + b"\x1f", "not readable as gzip"),
         (gzip.compress(b"a") + b"rubbish", "not readable as gzip"),
     ],
     ids=["plain", "damaged", "cut", "cut second member", "rubbish behind"],
@@ -125,13 +121,14 @@ def test_damaged_gzip_is_refused(data: bytes, message: str) -> None:
         list(gunzip(stream(data), "s3://b/k"))
 
 
-def test_read_ahead_keeps_the_order_of_streams() -> None:
+@pytest.mark.parametrize("remote", [True, False])
+def test_chunks_keep_the_order_of_streams(remote: bool) -> None:
     streams = (stream(bytes([number]) * (number * 3), 2) for number in range(20))
-    with read_ahead(streams, threading.Event()) as chunks:
-        assert b"".join(chunks) == b"".join(bytes([number]) * (number * 3) for number in range(20))
+    chunks = chunks_of(streams, threading.Event(), remote=remote)
+    assert b"".join(chunks) == b"".join(bytes([number]) * (number * 3) for number in range(20))
 
 
-def test_read_ahead_reads_the_next_streams_within_its_limit() -> None:
+def test_next_streams_of_a_remote_store_are_read_ahead_within_a_limit() -> None:
     taken: list[tuple[int, int]] = []
     second = threading.Event()
 
@@ -140,23 +137,26 @@ def test_read_ahead_reads_the_next_streams_within_its_limit() -> None:
             taken.append((number, chunk))
             if number == 1:
                 second.set()
-            yield b"x"
+            yield bytes(CHUNK)
 
-    with read_ahead(map(counted, itertools.count()), threading.Event()) as chunks:
+    with closing(chunks_of(map(counted, itertools.count()), threading.Event(), remote=True)) as chunks:
         next(chunks)
         assert second.wait(PATIENCE)
     assert max(number for number, _ in taken) < 4
     assert max(chunk for _, chunk in taken) < 5
 
 
-def test_error_of_a_stream_is_raised_at_its_turn_and_reading_ends() -> None:
+@pytest.mark.parametrize("remote", [True, False])
+def test_error_of_a_stream_is_raised_at_its_turn_and_reading_ends(remote: bool) -> None:
     def failing() -> Stream:
         yield b"half"
         raise RefusedError("gone")
 
     before = set(threading.enumerate())  # threads of earlier tests may still end
-    with read_ahead(iter([stream(b"whole"), failing(), stream(b"never")]), threading.Event()) as chunks:
-        assert [next(chunks), next(chunks)] == [b"whole", b"half"]
+    with closing(
+        chunks_of(iter([stream(b"whole"), failing(), stream(b"never")]), threading.Event(), remote=remote)
+    ) as chunks:
+        assert next(chunks) == b"wholehalf"
         with pytest.raises(RefusedError, match="gone"):
             next(chunks)
     assert not set(threading.enumerate()) - before
@@ -169,7 +169,6 @@ def test_stop_event_ends_waiting_for_a_hanging_stream() -> None:
         go_on.wait(PATIENCE)
         yield b"late"
 
-    with read_ahead(iter([hanging()]), stop) as chunks:
-        threading.Timer(0.05, stop.set).start()
-        assert list(chunks) == []
-        go_on.set()
+    threading.Timer(0.05, stop.set).start()
+    assert b"".join(chunks_of(iter([hanging()]), stop, remote=True)) == b""
+    go_on.set()

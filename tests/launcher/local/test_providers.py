@@ -19,7 +19,6 @@ from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
 from launcher.local.data.selection import S3Object
 from launcher.local.providers import copied, provide
-from launcher.local.providers.directories import open_to_owner
 from launcher.spec.channels import KINDS
 from patience import PATIENCE
 from s3_objects import client_of_job
@@ -115,7 +114,7 @@ def of_hosts(
     """The channels for two hosts in namespaces."""
     return [
         replace(
-            deliver(way, host=host, hosts=("algo-1", "algo-2"), namespaces=True, **changes),
+            deliver(way, host=host, hosts=("algo-1", "algo-2"), namespaces=True, overlays=True, **changes),
             channel={**deliver(way).channel, "ChannelName": name},
             data_dir=tmp_path / host / "data",
             scratch=tmp_path / host / name,
@@ -125,14 +124,10 @@ def of_hosts(
     ]
 
 
-@pytest.mark.parametrize("sample", [None, 2])
-def test_hosts_share_one_folder_of_files_under_overlays(deliver: Deliver, tmp_path: Path, sample: int | None) -> None:
-    """The data folder itself if the channel is all of it, else one copy."""
-    deliveries = of_hosts(deliver, tmp_path, "File", sample=sample)
+def test_hosts_share_the_data_folder_under_overlays_of_their_own(deliver: Deliver, tmp_path: Path) -> None:
+    deliveries = of_hosts(deliver, tmp_path, "File")
     with provide(*deliveries) as binds:
-        assert len({bind.source for bind in binds}) == 1
-        assert (binds[0].source == tmp_path / "data/s3/bucket/train") is (sample is None)
-        assert read_files(binds[0].source) == dict(list(FILES.items())[::sample])
+        assert [bind.source for bind in binds] == [tmp_path / "data/s3/bucket/train"] * 2
         assert [bind.target for bind in binds] == [delivery.directory for delivery in deliveries]
         assert len({bind.written for bind in binds} - {None}) == 2
     assert [path for path in tmp_path.glob("algo-*/**/*") if path.is_file()] == []
@@ -148,22 +143,23 @@ def test_folder_that_holds_more_than_the_channel_is_copied(deliver: Deliver, tmp
     else:
         os.mkfifo(train / "fifo")
     expected = {**FILES, "link": FILES["a.txt"]} if spoil == "link" else FILES
-    with provide(*of_hosts(deliver, tmp_path, "File")) as binds:
-        assert binds[0].source != train
-        assert read_files(binds[0].source) == expected
-        assert not [path for path in binds[0].source.rglob("*") if path.is_symlink() or path.name == "empty"]
+    deliveries = of_hosts(deliver, tmp_path, "File")
+    with provide(*deliveries) as binds:
+        assert binds == []
+        for delivery in deliveries:
+            assert read_files(delivery.directory) == expected
+            assert not [path for path in delivery.directory.rglob("*") if path.is_symlink() or path.name == "empty"]
 
 
 @pytest.mark.usefixtures("fuse")
-def test_one_mount_serves_all_channels_and_hosts(deliver: Deliver, tmp_path: Path) -> None:
-    deliveries = of_hosts(deliver, tmp_path, "FastFile", ("train", "val"))
+@pytest.mark.parametrize("sample", [None, 2])
+def test_each_host_has_a_mount_of_each_channel(deliver: Deliver, tmp_path: Path, sample: int | None) -> None:
+    deliveries = of_hosts(deliver, tmp_path, "FastFile", ("train", "val"), sample=sample)
     with provide(*deliveries) as binds:
-        mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(tmp_path) in line]
-        assert len(mounts) == 1
-        assert [bind.target for bind in binds] == [delivery.directory for delivery in deliveries]
-        assert [read_files(bind.source) for bind in binds] == [FILES] * 4
-    with provide(*(replace(delivery, sample=2) for delivery in deliveries)) as binds:
-        assert [read_files(bind.source) for bind in binds] == [dict(list(FILES.items())[::2])] * 4
+        assert binds == []
+        for delivery in deliveries:
+            assert read_files(delivery.directory) == dict(list(FILES.items())[::sample])
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 
 
 def test_copy_reports_its_bytes_while_copying(deliver: Deliver) -> None:
@@ -197,18 +193,6 @@ def test_copy_never_writes_through_a_link_or_over_files(deliver: Deliver, tmp_pa
         pytest.fail("entered")
     assert list((tmp_path / "outside").iterdir()) == []
     assert [path.name for path in delivery.data_dir.iterdir()] == ["train"]
-
-
-def test_what_the_job_has_locked_is_open_to_its_owner_again(tmp_path: Path) -> None:
-    locked, link = tmp_path / "locked/deep", tmp_path / "link"
-    locked.mkdir(parents=True)
-    (locked / "file").touch(mode=0o040)
-    link.symlink_to("/nothing")
-    for folder in (locked, locked.parent):
-        folder.chmod(0)
-    open_to_owner(tmp_path)
-    modes = [path.stat().st_mode & 0o777 for path in (locked.parent, locked, locked / "file")]
-    assert modes == [0o700, 0o700, 0o640]
 
 
 def test_key_too_long_for_a_file_name_is_refused_and_leaves_nothing(deliver: Deliver) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -18,20 +17,10 @@ from faulty_s3 import faulty_s3
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Store
 from launcher.local.data.object_stores import RemoteObjects
-from launcher.local.mounts.keeper import is_mounted
+from launcher.local.leftovers import is_mounted
 from launcher.local.providers import mounted, provide
 from patience import wait_for
 from s3_objects import client_of_job
-
-# A script with mount-s3's command line that runs rclone, since no package index has mount-s3.
-MOUNT_S3 = """#!/bin/sh
-while [ $# -gt 2 ]; do
-    case $1 in --prefix) prefix=$2; shift ;; --endpoint-url) url=$2; shift ;; --region) region=$2; shift ;; esac
-    shift
-done
-RCLONE_CONFIG=/dev/null RCLONE_S3_ENV_AUTH=true RCLONE_S3_ENDPOINT=$url RCLONE_S3_REGION=$region \\
-    exec rclone mount --read-only ":s3:$1/$prefix" "$2"
-"""
 
 
 @pytest.fixture
@@ -82,10 +71,14 @@ def test_mount_of_a_dead_program_fails_to_read_and_is_removed(deliver: Deliver) 
     assert leftovers(delivery) == []
 
 
-def test_fast_file_without_a_tool_is_a_copy_and_warns_what_to_install(deliver: Deliver) -> None:
+@pytest.mark.usefixtures("fuse")
+def test_fast_file_without_rclone_is_a_copy_and_warns_what_to_install(
+    deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
-    with mounted.provide(delivery, which=lambda name: None):
+    with provide(delivery):
         assert read_files(delivery.directory) == FILES
         assert not is_mounted(delivery.directory.resolve())
     assert len(warnings) == 1
@@ -117,29 +110,19 @@ def test_reason_without_fuse_has_its_own_remedy(
 
 
 @pytest.mark.usefixtures("fuse")
-def test_failing_tool_is_replaced_by_a_copy_and_quoted(deliver: Deliver, tmp_path: Path) -> None:
-    broken = tmp_path / "mount-s3"
+def test_failing_rclone_is_replaced_by_a_copy_and_quoted(
+    deliver: Deliver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "bin/rclone"
+    broken.parent.mkdir()
     broken.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 7\n")
     broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
-    with mounted.provide(delivery, which=lambda name: str(broken) if name == "mount-s3" else None):
+    with provide(delivery):
         assert read_files(delivery.directory) == FILES
-    assert "mount-s3 ended with exit code 7 (no such luck" in warnings[0]
-    assert leftovers(delivery) == []
-
-
-@pytest.mark.usefixtures("fuse")
-def test_tool_that_cannot_select_shows_a_shard_as_links(deliver: Deliver, tmp_path: Path) -> None:
-    script = tmp_path / "mount-s3"
-    script.write_text(MOUNT_S3)
-    script.chmod(0o755)
-    warnings: list[str] = []
-    delivery = deliver("FastFile", sample=2, on_warning=warnings.append)
-    with mounted.provide(delivery, which=lambda name: str(script) if name == "mount-s3" else None):
-        assert read_files(delivery.directory) == dict(list(FILES.items())[::2])
-        (delivery.directory / "by the job").touch()
-    assert ["its files are links" in warning for warning in warnings] == [True]
+    assert "rclone ended with exit code 7 (no such luck" in warnings[0]
     assert leftovers(delivery) == []
 
 
@@ -148,7 +131,7 @@ def test_name_that_the_tool_changes_causes_a_copy(deliver: Deliver) -> None:
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
     client_of_job(delivery.store.environ).put_object(Bucket="bucket", Key="train/y\n", Body=b"odd")
-    with mounted.provide(delivery, which=lambda name: shutil.which(name) if name == "rclone" else None):
+    with provide(delivery):
         assert read_files(delivery.directory) == {**FILES, "y\n": b"odd"}
     assert "rclone does not show 'y\\n'" in warnings[0]
 

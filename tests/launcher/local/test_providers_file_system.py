@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers.file_system import provide
+from launcher.local.providers import provide
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 
@@ -49,7 +48,7 @@ def test_directory_path_is_found(tmp_path: Path, kind: str, path: str, there: st
     (tmp_path / there).mkdir(parents=True)
     warnings: list[str] = []
     with provide(delivery_of(tmp_path, kind, path, on_warning=warnings.append, namespaces=True)) as binds:
-        assert binds == (BindMount(tmp_path / found, tmp_path / "ml/lists", read_only=True),)
+        assert binds == [BindMount(tmp_path / found, tmp_path / "ml/lists", read_only=True)]
         assert list((tmp_path / "ml/lists").iterdir()) == []
     assert list((tmp_path / "ml").iterdir()) == []
     assert [("mount name" in warning and str(tmp_path / found) in warning) for warning in warnings] == [True] * said
@@ -107,30 +106,3 @@ def test_existing_channel_directory_is_refused_and_kept(tmp_path: Path, taken: s
     with pytest.raises(RefusedError, match=r"cannot make .*/ml/lists"), provide(delivery_of(tmp_path, "EFS", "/")):
         pytest.fail("entered")
     assert place.exists()
-
-
-@pytest.mark.parametrize("access", ["ro", "rw"])
-def test_without_mounts_ro_is_a_copy_that_protects_the_source_and_rw_a_link(tmp_path: Path, access: str) -> None:
-    source = tmp_path / "fs"
-    (source / "sub").mkdir(parents=True)
-    (source / "sub/a").write_text("kept")
-    (source / "inner").symlink_to("sub/a")
-    warnings: list[str] = []
-    delivery = delivery_of(tmp_path, "EFS", "/", access, on_warning=warnings.append)
-    with provide(delivery) as binds:
-        assert binds == ()
-        assert (delivery.directory / "sub/a").read_text() == "kept"
-        (delivery.directory / "inner").write_text("changed")
-        (delivery.directory / "new").touch()
-    assert (source / "sub/a").read_text() == ("changed" if access == "rw" else "kept")
-    assert (source / "new").exists() == (access == "rw")
-    assert ("is a link to" if access == "rw" else "is a copy of") in warnings[-1]
-    assert list((tmp_path / "ml").iterdir()) == []
-
-
-def test_failing_copy_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "fs").mkdir()
-    os.mkfifo(tmp_path / "fs/pipe")
-    with pytest.raises(RefusedError, match="fs/pipe: cannot be copied"), provide(delivery_of(tmp_path, "EFS", "/")):
-        pytest.fail("entered")
-    assert list((tmp_path / "ml").iterdir()) == []

@@ -68,7 +68,6 @@ def test_shell_in_another_host_has_its_name_and_shard(here: Path, fuse: None) ->
             ([option, "1s"], "--stop-after, --interrupt-after, --interrupt-at: they end a job; leave them out")
             for option in ("--stop-after", "--interrupt-after", "--interrupt-at")
         ),
-        (["--keep"], "--keep: a shell leaves nothing; leave it out, or run the job with it and enter what is kept"),
     ],
 )
 def test_shell_that_cannot_be_is_refused(here: Path, options: list[str], error: str) -> None:

@@ -3,38 +3,39 @@
 No value of the environment is part of a container's settings, which all users of the engine can read: each container
 starts with a shell as PID 1 that reads the variables from its standard input and then execs the image's program. So the names of
 all hosts resolve before the first program starts, too.
+
+It is the command line, not the Python package of docker: podman would need a service for that, and the package has no terminals
+(`launch shell`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from launcher.console import Console
 from launcher.errors import InputError, RefusedError
-from launcher.local.runners import ASK_SECONDS, HostProcess, Kept
-from launcher.local.runners.creation import create, start, start_waiting
-from launcher.local.runners.engine import KILL_SECONDS, Engine, Image
-from launcher.local.runners.kept_images import kept_images
-from launcher.local.runners.leftovers import LABEL, name_of_run, removed_at_the_end
-from launcher.local.runners.mounts import csv_line, let_all_users_in
-from launcher.local.sandbox import handles_sigterm
-from launcher.local.workspace import Host, LocalOptions, LocalRun, hosts_of
+from launcher.local.engine import Engine, Image, csv_line, folder_mounts, let_all_users_in, mount_option
+from launcher.local.leftovers import at_the_end
+from launcher.local.processes import handles_sigterm
+from launcher.local.workspace import Host, HostProcess, LocalOptions, LocalRun, hosts_of
 from launcher.planning import Plan
 from sagemaker_channels import contract
 
+_KILL_SECONDS = 10  # for the engine to end a container
+LABEL = "sagemaker-launcher.run"  # of what a run makes in the engine; its value names the run
+_NVIDIA = Path("/dev/nvidiactl")
 # Becomes the program of the arguments, unless no engine would run it: a shell takes any text for a script.
 _EXEC = b"""set -- "$(command -v "$1")" "$@"
 [ ! -f "$1" ] || [ ! -r "$1" ] || (IFS= read -r first <"$1"; case $first in "#!"* | ?ELF*) ;; *) exit 1 ;; esac) || {
@@ -46,6 +47,25 @@ exec "$@" </dev/null
 """
 # Attaches, and ends with the container's exit code, which podman's `start` does not have.
 _ATTACH = '"$@"; for name; do :; done; exit "$("$1" wait "$name" 2>/dev/null || echo 125)"'
+_REMOVE = """
+for pause in 0 1 3; do  # another program may be removing them
+    sleep $pause
+    "$1" ps -aq --filter "label=$2" | xargs -r "$1" rm -fv && break
+done
+"$1" network ls -q --filter "label=$2" | xargs -r "$1" network rm
+"""
+# Prints the versions of this Python and of the packages that its arguments name, as JSON.
+_VERSIONS = """
+import json, platform, sys
+from importlib import metadata
+found = {"Python": platform.python_version()}
+for name in sys.argv[1:]:
+    try:
+        found[name] = metadata.version(name)
+    except ImportError:
+        pass
+print(json.dumps(found))
+"""
 
 
 @contextmanager
@@ -58,28 +78,56 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
     if options.image_env:
         raise InputError(f"--image-env: --local {options.runner} has the image's variables; leave it out")
     engine = Engine(options.runner)
-    name = (
-        plan.request.get("AlgorithmSpecification", {}).get("TrainingImage") if options.image is None else options.image
-    )
+    name = options.image
+    if name is None:
+        name = plan.request.get("AlgorithmSpecification", {}).get("TrainingImage")
     if not name:
         raise InputError(f"--local {engine.name} needs an image, and none is named; write --image IMAGE")
     image = engine.image(name, console)
-    run = name_of_run(plan.request["TrainingJobName"])
+    run = f"launch-{plan.request['TrainingJobName']}-{os.getpid()}"
     label = f"{LABEL}={run}"
-    with removed_at_the_end(engine, label, console):
-        umask = os.umask(0o022)  # The image's user, which may be any, reads the files of the channels.
-        try:
+    umask = os.umask(0o022)  # The image's user, which may be any, reads the files of the channels.
+    try:
+        with at_the_end(_REMOVE, engine.program, label):
             internal = ["--internal"] if isolated else []  # only between the hosts
             engine.ask("network", "create", "--label", label, *internal, run)
-            address = "127.0.0.1" if isolated else engine.gateway(run)
-            if not (isolated or engine.dialect.has_daemon):
-                start_waiting(engine, image, label, run)
-            _refuse_foreign_address(engine, address)
-            counts = (options.instance_count, *options.restart_hosts)
-            alone = isolated and all(len(hosts_of(plan.request, count)) == 1 for count in counts)
+            address = "127.0.0.1"
+            if not isolated:
+                if not engine.dialect.has_daemon:
+                    _start_waiting(engine, image, label, run)
+                address = engine.gateway(run)
+            alone = isolated and len(hosts_of(plan.request, options.instance_count)) == 1
             yield Containers(engine, image, label, console, address, isolated, alone)
-        finally:
-            os.umask(umask)
+        _warn_of_leftovers(engine, label, console)
+    finally:
+        os.umask(umask)
+
+
+def _start_waiting(engine: Engine, image: Image, label: str, network: str) -> None:
+    """Start a container that only waits, so that the network's address exists. Raises RefusedError if its shell ends."""
+    options = ("--detach", "--interactive", *engine.dialect.options, "--label", label, "--network", network)
+    name = engine.ask("run", *options, "--entrypoint", "/bin/sh", image.identity, "-s").strip()
+    try:
+        engine.ask("exec", name, "/bin/sh", "-c", ":")  # A shell that cannot run may not have ended yet.
+    except RefusedError:
+        _refuse_ended_shell(engine, image, engine.inspect("container", name)[0]["State"])
+        raise
+
+
+def _refuse_ended_shell(engine: Engine, image: Image, state: Mapping[str, Any]) -> None:
+    if not state["Running"]:
+        reason = f"/bin/sh, through which a local run passes the variables, ended with code {state['ExitCode']}"
+        remedy = f"see why with `{engine.name} run -it --entrypoint /bin/sh {image.name}`"
+        raise RefusedError(f"{image.name}: {reason}; {remedy}")
+
+
+def _warn_of_leftovers(engine: Engine, label: str, console: Console) -> None:
+    chosen = f"--filter label={label}"
+    with suppress(RefusedError):
+        if not engine.ask("ps", "-aq", *chosen.split()):
+            return
+    remove = f"{engine.name} rm -fv $({engine.name} ps -aq {chosen}); {engine.name} network prune {chosen}"
+    console.warn(f"the run's containers could not be removed; `{remove}` removes them")
 
 
 def _exports(environ: Mapping[str, str]) -> bytes:
@@ -87,25 +135,9 @@ def _exports(environ: Mapping[str, str]) -> bytes:
     return "".join(f"command export {name}={shlex.quote(value)}\n" for name, value in environ.items()).encode()
 
 
-def _script(host: HostProcess, command: Sequence[str]) -> bytes:
-    """Return a script that sets the host's variables and becomes a program."""
-    return _exports(host.environ) + f"set -- {shlex.join(command)}\n".encode() + _EXEC
-
-
-def _refuse_foreign_address(engine: Engine, address: str) -> None:
-    """Raise RefusedError if the engine's networks are not on this machine."""
-    with socket.socket() as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError as error:
-            reason = f"{address}, the gateway of the containers' network, is not an address of this machine ({error.strerror})"
-            remedy = "use an engine that is neither rootless nor in a virtual machine nor remote, or --local alone"
-            raise RefusedError(f"--local {engine.name}: {reason}; {remedy}") from None
-
-
 @dataclass
 class Containers:
-    """The runner of containers."""
+    """The runner of containers, as `Processes` is that of processes."""
 
     engine: Engine
     its_image: Image
@@ -115,8 +147,6 @@ class Containers:
     isolated: bool
     alone: bool  # without any network, even one of its own
     kept: list[Path] = field(default_factory=list)  # folders of the hosts that outlast the run
-    begun: float = 0.0  # when the containers were started
-    signalled: set[str] = field(default_factory=set)  # containers that this run has ended
 
     mounts: ClassVar[bool] = True
     own_network: ClassVar[bool] = True
@@ -131,14 +161,19 @@ class Containers:
         return "none" if self.alone else "only between the hosts" if self.isolated else "one of the hosts' own"
 
     @property
-    def _run(self) -> str:
-        return self.label.partition("=")[2]
-
-    @property
     def interface(self) -> str:
         return "lo" if self.alone else "eth0"
 
-    def environ(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> dict[str, str]:
+    def settings(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the request's entrypoint and arguments, or the image's own entry point with `train`; and the variables of S3."""
+        algorithm = run.plan.request.get("AlgorithmSpecification", {})
+        arguments = algorithm.get("ContainerArguments", ())
+        command = (*self.its_image.entrypoint, *(arguments or ("train",)))
+        if "ContainerEntrypoint" in algorithm:
+            command = (*algorithm["ContainerEntrypoint"], *arguments)
+        return command, self._environ(run.root(host), store)
+
+    def _environ(self, root: Path, store: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of S3; with network isolation, a job gets no credentials."""
         if self.isolated:
             return {"AWS_REGION": store["AWS_REGION"]}
@@ -150,45 +185,59 @@ class Containers:
             return dict(store)
         copy = Path(contract.CONFIG_DIR, "ca-bundle.pem")  # the path is this machine's
         try:
-            shutil.copyfile(bundle, run.root(host) / copy)
+            shutil.copyfile(bundle, root / copy)
         except OSError as error:
             remedy = "name a file of certificates, or unset it"
             raise RefusedError(f"AWS_CA_BUNDLE {bundle}: {error.strerror}; {remedy}") from None
         return {**store, "AWS_CA_BUNDLE": f"{contract.BASE_DIR}/{copy}"}
 
-    def command(self, run: LocalRun, host: Host) -> tuple[str, ...]:
-        """Return the request's entrypoint and arguments, or the image's own entry point with `train`."""
-        algorithm = run.plan.request.get("AlgorithmSpecification", {})
-        arguments = algorithm.get("ContainerArguments", ())
-        if "ContainerEntrypoint" in algorithm:
-            return (*algorithm["ContainerEntrypoint"], *arguments)
-        return (*self.its_image.entrypoint, *(arguments or ("train",)))
-
     def prepare(self, hosts: Sequence[HostProcess]) -> None:
         """Create and start all containers, in place of those of an earlier attempt. Their programs wait for the variables."""
-        names = f"name={self._run}-"  # not the container that waits
-        if earlier := self.engine.ask("ps", "-aq", "--filter", names).split():
+        names = [self._name(host) for host in hosts]
+        if earlier := self.engine.ask("ps", "-aq", "--filter", f"name={self._run}-").split():  # not the one that waits
             self.engine.ask("rm", "-fv", *earlier)
-        self.kept.clear()
-        self.signalled.clear()
-        self.begun = time.time()
-        with ExitStack() as stack:
-            stack.callback(self._give_back, hosts[0].root.parent.parent)
+        self.kept = [folder for host in hosts for folder in let_all_users_in(host)]
+        try:
             for host in hosts:
-                self.kept.extend(let_all_users_in(host))
-                create(self.engine, self.its_image, host, self._name(host), self.label, self._network_options(host))
-            start(self.engine, self.its_image, {self._name(host): host for host in hosts})
-            stack.pop_all()
+                self._create(host)
+            self.engine.ask("start", *names)
+            for each in self.engine.inspect("container", *names):
+                _refuse_ended_shell(self.engine, self.its_image, each["State"])
+            for host in hosts if self.its_image.is_of_other_user else ():  # for root, boot.py does it
+                self.engine.ask("exec", "--user", "0", self._name(host), "chmod", "777", contract.BASE_DIR)
+        except BaseException:
+            self.finish(hosts[0].folder.parent)
+            raise
 
-    def ask(self, host: HostProcess, command: Sequence[str]) -> bytes:
-        program = [self.engine.program, "exec", "--interactive", self._name(host), "/bin/sh", "-s"]
-        return subprocess.check_output(
-            program, input=_script(host, command), stderr=subprocess.DEVNULL, timeout=ASK_SECONDS
+    def _create(self, host: HostProcess) -> None:
+        options = [*folder_mounts(host, self.its_image.volumes)]
+        options += [word for bind in host.binds for word in mount_option(host, bind)]
+        network = ("--network", self._run, "--network-alias", host.name)
+        if self.alone:
+            network = ("--network", "none", "--add-host", f"{host.name}:127.0.0.1")
+        self.engine.ask(
+            "create",
+            *("--interactive", *self.engine.dialect.options),
+            *("--name", self._name(host), "--label", self.label, "--hostname", host.name),
+            *network,
+            # The default of 64 MB is too small for DataLoaders. Half of the memory is what tmpfs has by default.
+            *("--shm-size", str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)),
+            *("--log-driver", "none"),  # the run's own log is enough
+            *("--security-opt", "label=disable"),  # SELinux would need other labels on the user's data
+            *(self.engine.dialect.gpus if _NVIDIA.exists() else ()),
+            *options,
+            *("--entrypoint", "/bin/sh", self.its_image.identity, "-s"),
         )
+
+    def versions(self, host: HostProcess, packages: Sequence[str]) -> Mapping[str, str]:
+        """Return the versions that the image's Python reports; none if it has no Python."""
+        with suppress(RefusedError, ValueError):
+            return dict(json.loads(self.engine.ask("exec", self._name(host), "python3", "-c", _VERSIONS, *packages)))
+        return {}
 
     def start(self, host: HostProcess) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            ["sh", "-c", _ATTACH, "sh", self.engine.program, *self.engine.dialect.attach, self._name(host)],
+            ["/bin/sh", "-c", _ATTACH, "sh", self.engine.program, *self.engine.dialect.attach, self._name(host)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -196,7 +245,7 @@ class Containers:
         )
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as stdin:  # its exit code shows that the container has ended
-            stdin.write(_script(host, host.command))
+            stdin.write(_exports(host.environ) + f"set -- {shlex.join(host.command)}\n".encode() + _EXEC)
         return process
 
     def enter(self, host: HostProcess, stdout: int | None) -> subprocess.Popen[bytes]:
@@ -215,43 +264,19 @@ class Containers:
             name = str(process.args[-1])  # type: ignore[index]
             [state] = self.engine.inspect("container", name)
             if state["State"]["Running"] and handles_sigterm(state["State"]["Pid"]):
-                self.signalled.add(name)
                 self.engine.ask("kill", "--signal", signal.SIGTERM.name, name)
                 return True
         return False
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(RefusedError, subprocess.TimeoutExpired):
-            self.signalled.add(str(process.args[-1]))  # type: ignore[index]
             self.engine.ask("kill", str(process.args[-1]))  # type: ignore[index]
-            process.wait(timeout=KILL_SECONDS)
+            process.wait(timeout=_KILL_SECONDS)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
     def finish(self, folder: Path) -> None:
         """Make this user the owner of what the containers' users wrote, in a container of the image, as only root can."""
-        try:
-            if self.engine.dialect.has_daemon:
-                self._refuse_end_by_others()
-        finally:
-            self._give_back(folder)
-
-    def keep(self, hosts: Sequence[HostProcess]) -> Kept:
-        names = {self._name(host): host for host in hosts}
-        return kept_images(self.engine, self.its_image, names, f"{LABEL}=kept", self.console)
-
-    def _refuse_end_by_others(self) -> None:
-        """Raise RefusedError if an engine that stops, or another program, has ended containers: some have exit code 0 then."""
-        since = ("--since", f"{self.begun:f}", "--until", f"{time.time():f}")
-        filters = ("--filter", f"label={self.label}", "--filter", "event=kill")
-        shown = ("--format", "{{.Actor.Attributes.name}} {{.Actor.Attributes.signal}}")
-        for line in self.engine.ask("events", *since, *filters, *shown).splitlines():
-            name, number = line.split()
-            if number in ("9", "15") and name not in self.signalled:
-                host, instead = name.removeprefix(f"{self._run}-"), "to end a run, press Ctrl-C or use --stop-after"
-                raise RefusedError(f"{host}: another program has ended its container by signal {number}; {instead}")
-
-    def _give_back(self, folder: Path) -> None:
         if os.geteuid() == 0:
             return
         targets = {each.absolute(): f"target=/folders/{number}" for number, each in enumerate((folder, *self.kept))}
@@ -264,10 +289,9 @@ class Containers:
         except RefusedError as error:
             self.console.warn(f"{folder}: what the containers wrote there may belong to other users ({error})")
 
-    def _network_options(self, host: HostProcess) -> tuple[str, ...]:
-        if self.alone:
-            return ("--network", "none", "--add-host", f"{host.name}:127.0.0.1")
-        return ("--network", self._run, "--network-alias", host.name)
+    @property
+    def _run(self) -> str:
+        return self.label.partition("=")[2]
 
     def _name(self, host: HostProcess) -> str:
         return f"{self._run}-{host.name}"

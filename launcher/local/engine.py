@@ -1,26 +1,29 @@
-"""The container engine of this machine, by its command line, and what its refusals mean for the user."""
+"""The container engine of this machine, by its command line: what its refusals mean for the user, and how it mounts folders."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import platform
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from launcher.console import Console
 from launcher.errors import RefusedError, did_you_mean
+from launcher.local.data.delivery import BindMount
+from launcher.local.hosts import WARM_POOLS
+from launcher.local.workspace import HostProcess
 from launcher.request.image_uris import image_region
 from sagemaker_channels import contract
-
-KILL_SECONDS = 10  # for the engine to end a command or a container
 
 
 @dataclass(frozen=True)
@@ -113,25 +116,17 @@ class Engine:
 
     def ask(self, *arguments: str) -> str:
         """Return what a command prints. Raises RefusedError with a remedy if it fails."""
-        with subprocess.Popen(
+        done = subprocess.run(
             [self.program, *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
+            check=False,
             start_new_session=True,  # The terminal's Ctrl-C would also end commands that must not be interrupted.
-        ) as process:
-            try:
-                output, errors = process.communicate()
-            except KeyboardInterrupt:
-                process.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(KILL_SECONDS)
-                process.kill()
-                raise
-        if process.returncode:
-            raise self._refusal(arguments[0], errors)
-        return output
+        )
+        if done.returncode:
+            raise self._refusal(arguments[0], done.stderr)
+        return done.stdout
 
     def inspect(self, kind: str, *names: str) -> list[Any]:
         """Return what the engine knows of containers, images or networks."""
@@ -139,10 +134,18 @@ class Engine:
         return found
 
     def gateway(self, network: str) -> str:
-        """Return the address of this machine in a network."""
+        """Return the address of this machine in a network. Raises RefusedError if the engine's networks are not on this machine."""
         [found] = self.inspect("network", network)
         subnets: list[Mapping[str, str]] = found["subnets"] if "subnets" in found else found["IPAM"]["Config"]
-        return next(value for key, value in subnets[0].items() if key.lower() == "gateway")
+        address = next(value for key, value in subnets[0].items() if key.lower() == "gateway")
+        with socket.socket() as probe:
+            try:
+                probe.bind((address, 0))
+            except OSError as error:
+                reason = f"{address}, the gateway of the containers' network, is not an address of this machine ({error.strerror})"
+                remedy = "use an engine that is neither rootless nor in a virtual machine nor remote, or --local alone"
+                raise RefusedError(f"--local {self.name}: {reason}; {remedy}") from None
+        return address
 
     def image(self, name: str, console: Console) -> Image:
         """Return an image, pulled if the engine does not have it. Raises RefusedError if it cannot be used."""
@@ -195,3 +198,63 @@ def _login(engine: str, image: str) -> str:
 def _is_emulated(architecture: str) -> bool:
     machine = next((mine for mine, theirs in _ARCHITECTURES.items() if theirs == architecture), architecture)
     return Path(f"/proc/sys/fs/binfmt_misc/qemu-{machine}").exists()
+
+
+def _target(host: HostProcess, path: Path) -> Path:
+    """Return the path in the container of a mount's target."""
+    root = host.root.absolute()
+    return Path(contract.BASE_DIR, path.relative_to(root)) if path.is_relative_to(root) else path
+
+
+def folder_mounts(host: HostProcess, volumes: Sequence[str]) -> Iterator[str]:
+    """Yield the options that mount SageMaker's own folders, and the image's volumes inside them, which would hide files.
+
+    The rest of /opt/ml is the image's, which may have its code there. A mount also cannot be replaced by a link, which would lead
+    to another file of this machine than of the container. The container cannot write where this machine writes files while it runs.
+    """
+    names = [contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DIR]
+    places = [Path(volume) for volume in volumes if ".." not in Path(volume).parts]
+    inside = [place.relative_to(contract.BASE_DIR) for place in places if place.is_relative_to(contract.BASE_DIR)]
+    names += [str(place) for place in inside if not {*names}.isdisjoint(map(str, place.parents))]
+    bound = {bind.target for bind in host.binds}
+    for name in names:
+        if (folder := host.root.absolute() / name) not in bound:
+            folder.mkdir(parents=True, exist_ok=True)
+            yield from mount_option(host, BindMount(folder, folder, read_only=name == contract.CONFIG_DIR))
+
+
+def mount_option(host: HostProcess, bind: BindMount) -> tuple[str, str]:
+    """Return the option of `create` for a mount."""
+    mode = ["readonly"] if bind.read_only else []
+    return "--mount", csv_line("type=bind", f"source={bind.source}", f"target={_target(host, bind.target)}", *mode)
+
+
+def csv_line(*fields: str) -> str:
+    """Return the fields as --mount takes them: one line of CSV."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields)
+    return line.getvalue()
+
+
+def let_all_users_in(host: HostProcess) -> list[Path]:
+    """Let the image's user, which may be any, read and write as in SageMaker; outside, only this user may enter the folders.
+
+    Returns:
+        The host's folders outside the run's own, whose owner must be this user again after the run.
+    """
+    for file in (host.root / contract.CONFIG_DIR).iterdir():
+        file.chmod(0o644)
+    pools = host.root.parents[2].absolute() / WARM_POOLS
+    binds = [bind.source for bind in host.binds if not bind.read_only]
+    own = [folder for folder in binds if folder.is_relative_to(host.root.parent.absolute())]
+    kept = [folder for folder in binds if folder.is_relative_to(pools)]
+    for folder in (host.root, *kept):
+        folder.parent.chmod(0o700)
+    written = (host.root / name for name in (contract.MODEL_DIR, contract.OUTPUT_DIR, contract.OUTPUT_DATA_DIR))
+    for folder in (host.root, *written):
+        folder.chmod(0o777)
+    for folder in (*own, *kept):
+        for path in (folder, *folder.rglob("*")):
+            if not path.is_symlink() and os.geteuid() in (0, path.stat().st_uid):
+                path.chmod(path.stat().st_mode & 0o777 | (0o777 if path.is_dir() else 0o666))
+    return kept

@@ -1,0 +1,59 @@
+"""What must not remain of a run: how it is removed when the launcher ends, however it ends, and what is left if that fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def at_the_end(script: str, *arguments: str | Path) -> Iterator[None]:
+    """Run a shell script, with its arguments, on leaving, or when this process is killed.
+
+    Its shell waits for the end of its standard input: that of a pipe that ends with this process.
+    """
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f"PATH=${{PATH:-{os.defpath}}}; read -r _\n{script}", "sh", *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C must not end it
+    ) as shell:
+        try:
+            yield
+        finally:
+            shell.communicate()
+
+
+def is_mounted(directory: Path) -> bool:
+    """Return whether the directory (absolute, without links in it) is a mount point.
+
+    It is looked up in the kernel's table, since accessing it blocks if the program behind it is silent, and fails if it has died.
+    """
+    place = re.sub(rb"[\s\\]", lambda odd: b"\\%03o" % ord(odd[0]), os.fsencode(directory))
+    return b" %s " % place in Path("/proc/self/mountinfo").read_bytes()
+
+
+def mount_below(folder: Path) -> Path | None:
+    """Return a mount in a run's folder, which a killed run has left; None if there is none."""
+    folders = (Path(parent, name) for parent, names, _ in os.walk(folder) for name in names)
+    return next((path for path in folders if path.is_mount()), None)
+
+
+def remove_tree(directory: Path, on_warning: Callable[[str], None]) -> None:
+    """Remove a directory of our own files and links, which the job may have replaced by something else; warn if that fails.
+
+    Links are removed, not followed. Never use it for a mount point: deleting its content would delete the user's own files.
+    """
+    try:
+        if directory.is_dir() and not directory.is_symlink():
+            shutil.rmtree(directory)
+        else:
+            directory.unlink(missing_ok=True)  # rmtree would wait for a writer of a FIFO
+    except OSError as error:
+        on_warning(f"{directory} could not be removed ({error}); remove it by hand")
