@@ -104,7 +104,7 @@ class Estimate:
     disk_bytes: int  # of one instance
     memory_bytes: int  # of one instance, for what our readers read ahead
     requests: int  # GET and LIST of the whole job, all instances
-    requests_usd: float | None
+    requests_usd: float
     instance_usd: float | None  # of the job
     storage_usd_month: float  # beyond what the data cost where they are now
     prepare_s: float = 0.0  # once, before the first job: resharding, importing metadata

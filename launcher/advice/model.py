@@ -190,7 +190,7 @@ def _break_even(each: Estimate, best: Estimate, usd_per_hour: float) -> float | 
     saved = best.job_s - each.job_s
     if not each.storage_usd_month:
         return each.prepare_s / saved if saved > 0 else None
-    usd = saved / 3600 * usd_per_hour + (best.requests_usd or 0) - (each.requests_usd or 0)
+    usd = saved / 3600 * usd_per_hour + best.requests_usd - each.requests_usd
     return each.storage_usd_month / usd if usd > 0 else None
 
 

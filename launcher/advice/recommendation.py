@@ -54,7 +54,7 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
 def cost_s(each: Estimate, use: Use) -> float:
     """Return what a job costs in seconds of its instances: time, preparation and storage of its share, and requests."""
     jobs = max(use.jobs or 1, 1)
-    usd = (each.requests_usd or 0) + each.storage_usd_month * _MONTHS / jobs
+    usd = each.requests_usd + each.storage_usd_month * _MONTHS / jobs
     return each.job_s + each.prepare_s / jobs + usd / (use.usd_per_hour or CONSTANTS["usd_per_hour"]) * 3600
 
 
@@ -124,7 +124,12 @@ class _Reasons:
         )
         if second is not None and not second.problems:
             ratio = cost_s(second, self.use) / cost_s(best, self.use)
-            compared = f"{ratio:,.0f} times as much" if ratio >= 2 else f"{ratio - 1:+.0%}"
+            more = (
+                f"{ratio:,.0f} times as much"
+                if ratio >= 2
+                else f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
+            )
+            compared = "as much" if abs(ratio - 1) < _EQUAL - 1 else more
             yield f"{second.name} costs {compared} (time, preparation, storage, requests)"
         if WAYS[best.way].copies:
             image_s = CONSTANTS["image_s"]

@@ -47,7 +47,7 @@ def _row(found: Estimate) -> tuple[str, ...]:
     start, first, epoch, job = map(duration, (found.start_s, found.first_batch_s, found.epoch_s, found.job_s))
     waits = "?" if found.wait_share is None else f"{found.wait_share:.0%}"
     disk, memory = (human_bytes(each) if each else "-" for each in (found.disk_bytes, found.memory_bytes))
-    usd = "?" if found.instance_usd is None else f"${found.instance_usd + (found.requests_usd or 0):,.2f}"
+    usd = "?" if found.instance_usd is None else f"${found.instance_usd + found.requests_usd:,.2f}"
     month = f"${found.storage_usd_month:,.2f}" if found.storage_usd_month else "-"
     return (found.name, start, first, epoch, waits, job, disk, memory, f"{found.requests:,}", usd, month)
 
