@@ -39,6 +39,7 @@ _OUTPUTS = (
     ("tensor_board_output_config", "TensorBoardOutputConfig", False),
     ("profiler_config", "ProfilerConfig", False),
 )  # key in the spec; member of the request; whether the job surely fails if it cannot write there
+_SPECIAL = re.compile(r"arn:|.*(-s3alias|--x-s3)$")  # access points and directory buckets
 OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
 _KMS = ("aws:kms", "aws:kms:dsse")
 _STATES = {
@@ -72,10 +73,10 @@ class Need(NamedTuple):
     place: S3Location | None = None  # in S3; a real key below it can be looked up if a made-up one is refused
 
 
-def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
-    """Yield everything that the role needs; `partition` and `account` are those of the role."""
-    region = subject.account.region
-    yield from s3_needs(subject, partition)
+def needs(subject: Subject) -> Iterator[Need]:
+    """Yield everything that the role needs."""
+    region, account, partition = subject.account.region, subject.own_account, _partition(subject)
+    yield from s3_needs(subject)
     for path, place, _ in uses(subject):
         if place.bucket.endswith(contract.DIRECTORY_BUCKET):
             arn = f"arn:{partition}:s3express:{region}:{account}:bucket/{place.bucket}"
@@ -100,45 +101,42 @@ def needs(subject: Subject, partition: str, account: str) -> Iterator[Need]:
         yield Need(ROLE, action, arn, f"the log group {_LOG_GROUP}", False)
 
 
-def s3_needs(subject: Subject, partition: str) -> Iterator[Need]:
-    """Yield what the role needs in S3."""
-    for path, place in prefixes_read(subject):
-        yield from _list_and_read(path, place, partition, may_look_up=True)
-    for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
-        yield from _on_object("s3:GetObject", entry.path("s3_uri"), place, partition)
-    code = place_of(subject.code_uri)
-    if code is not None:
-        archive = S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)
-        yield from _on_object("s3:GetObject", code_path(subject), archive, partition)
-    checkpoints = place_of(subject.draft.get("CheckpointConfig.S3Uri"))
-    if checkpoints is not None:
-        yield from _list_and_read(_CHECKPOINTS, checkpoints, partition, may_look_up=False)
-        for need in _on_object("s3:PutObject", _CHECKPOINTS, _below(checkpoints), partition):
-            yield need._replace(shown=f"{checkpoints}*")
+def s3_needs(subject: Subject) -> Iterator[Need]:
+    """Yield what the role needs in S3; access points and directory buckets have ARNs and actions of their own."""
+    read = [(path, place, True) for path, place in prefixes_read(subject)]  # whether a real key can be looked up
+    objects = [
+        (entry.path("s3_uri"), place) for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile")
+    ]
+    written: list[tuple[SpecPath, S3Location, str, bool]] = []
+    if code := place_of(subject.code_uri):
+        objects.append((code_path(subject), S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)))
+    if checkpoints := place_of(subject.draft.get("CheckpointConfig.S3Uri")):
+        read.append((_CHECKPOINTS, checkpoints, False))
+        written.append((_CHECKPOINTS, checkpoints, f"{checkpoints}*", True))
     for key, member, is_vital in _OUTPUTS:
-        output = place_of(subject.draft.get(f"{member}.S3OutputPath"))
-        if output is not None:
+        if output := place_of(subject.draft.get(f"{member}.S3OutputPath")):
             own = S3Location(output.bucket, as_folder(output.key) + subject.draft.request["TrainingJobName"])
-            for need in _on_object("s3:PutObject", (key, "s3_output_path"), _below(own), partition):
-                yield need._replace(shown=str(output), is_vital=is_vital)
+            written.append(((key, "s3_output_path"), own, str(output), is_vital))
+    arn = f"arn:{_partition(subject)}:s3:::"
+    for path, place, is_real in read:
+        if not _SPECIAL.match(place.bucket):
+            yield Need(path, "s3:GetObject", arn + _below(place), f"{place}*", True, place if is_real else None)
+            yield Need(path, "s3:ListBucket", arn + place.bucket, f"the bucket {place.bucket}", True, place)
+    for path, place in objects:
+        if not _SPECIAL.match(place.bucket):
+            yield Need(path, "s3:GetObject", f"{arn}{place.bucket}/{place.key}", str(place), True)
+    for path, place, shown, is_vital in written:
+        if not _SPECIAL.match(place.bucket):
+            yield Need(path, "s3:PutObject", arn + _below(place), shown, is_vital)
 
 
-def _list_and_read(path: SpecPath, place: S3Location, partition: str, *, may_look_up: bool) -> Iterator[Need]:
-    for need in _on_object("s3:GetObject", path, _below(place), partition):
-        yield need._replace(shown=f"{place}*", place=place if may_look_up else None)
-        bucket = f"arn:{partition}:s3:::{place.bucket}"
-        yield Need(path, "s3:ListBucket", bucket, f"the bucket {place.bucket}", True, place)
+def _partition(subject: Subject) -> str:
+    return str(subject.draft.get("RoleArn")).split(":")[1]
 
 
-def _on_object(action: str, path: SpecPath, place: S3Location, partition: str) -> Iterator[Need]:
-    """Yield an action on one key of a bucket; access points and directory buckets have their own ARNs and actions."""
-    if not re.match(r"arn:|.*(-s3alias|--x-s3)$", place.bucket):
-        yield Need(path, action, f"arn:{partition}:s3:::{place.bucket}/{place.key}", str(place), True)
-
-
-def _below(place: S3Location) -> S3Location:
+def _below(place: S3Location) -> str:
     """Return a made-up key that stands for all keys with a prefix: most are folders, with or without the final '/'."""
-    return S3Location(place.bucket, f"{as_folder(place.key)}object")
+    return f"{place.bucket}/{as_folder(place.key)}object"
 
 
 def key_needs(subject: Subject) -> Iterator[Need]:

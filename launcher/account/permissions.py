@@ -48,7 +48,7 @@ def permissions(subject: Subject) -> Iterator[Problem]:
     if parts is None or described_role(subject, parts["name"]) is None:
         return  # reported by `role`
     role = parts["name"]
-    wanted = list(dict.fromkeys(needs(subject, parts["partition"], parts["account"])))
+    wanted = list(dict.fromkeys(needs(subject)))
     verdicts = _simulated(subject, wanted)
 
     def look(_: SpecPath, need: Need) -> list[Need]:

@@ -103,8 +103,7 @@ def is_role(principal: str, role: str) -> bool:
 
 def _vital_needs(subject: Subject) -> list[Need]:
     """Return what the role surely needs in S3, if it is in the caller's account. Raises AwsError."""
-    parts = own_role(subject)
-    return [each for each in s3_needs(subject, parts["partition"]) if each.is_vital] if parts else []
+    return [each for each in s3_needs(subject) if each.is_vital] if own_role(subject) else []
 
 
 def in_buckets(subject: Subject) -> Iterable[tuple[SpecPath, tuple[str, list[Need]]]]:
