@@ -6,10 +6,14 @@ import json
 import subprocess
 from pathlib import Path
 
+from launcher.code.archive import read_code
 from local_jobs import command, namespaces, write_job
 from patience import PATIENCE
 
-SIZE = 6_000_000
+# A run writes the archive and the unpacked package before the job begins. What a job writes here fits once beside them, not twice.
+PACKAGE = sum(file.size + 4096 for file in read_code(None).files) * 3 // 2
+WEIGHTS = PACKAGE + 1_000_000
+SIZE = PACKAGE + WEIGHTS + 500_000
 
 
 def launch_on_a_small_disk(here: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -22,7 +26,7 @@ def launch_on_a_small_disk(here: Path, *options: str) -> subprocess.CompletedPro
 
 
 def test_outputs_that_do_not_fit_twice_fail_the_job_and_are_kept(here: Path) -> None:
-    write_job(here, f"import os\nopen('/opt/ml/model/weights', 'wb').write(os.urandom({SIZE * 52 // 100}))")
+    write_job(here, f"import os\nopen('/opt/ml/model/weights', 'wb').write(os.urandom({WEIGHTS}))")
     done = launch_on_a_small_disk(here)
     assert done.returncode == 4, done.stderr
     result = json.loads(done.stdout)
@@ -52,7 +56,7 @@ def test_full_disk_keeps_the_exit_code_and_the_output_on_the_terminal(here: Path
 def test_checkpoints_that_do_not_fit_twice_are_refused_and_leave_nothing(here: Path) -> None:
     file = here / "data/s3/bucket/c/weights"
     file.parent.mkdir()
-    file.write_bytes(bytes(SIZE * 6 // 10))
+    file.write_bytes(bytes(WEIGHTS))
     write_job(here, "", "checkpoint_config: {s3_uri: s3://bucket/c/}")
     done = launch_on_a_small_disk(here)
     assert done.returncode == 3
