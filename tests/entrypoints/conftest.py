@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from faulty_s3 import Store, faulty_s3
+from sagemaker_channels import contract
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +16,12 @@ def no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test is the only process of its host, whatever started pytest."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Pipe without bytes, or whose readers do not find each other, fails its test after half a minute, not after ten."""
+    monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "30")
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from patience import PATIENCE
 from pipe_feeder import feeding, in_threads, make_root
-from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
@@ -90,7 +88,6 @@ def test_rank_that_finished_first_does_not_block_the_other_after_resuming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reading: dict[str, Any]
 ) -> None:
     """The other rank waits until this one has asked for the epoch, too."""
-    monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, str(PATIENCE))
     found: dict[tuple[int, str], list[list[str]]] = {}
 
     def loaders(environment: Environment) -> Iterator[Any]:
