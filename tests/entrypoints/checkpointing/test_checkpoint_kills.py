@@ -16,6 +16,7 @@ import torch
 from launcher.code.archive import SCRIPTS
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from patience import wait_for
+from s3_objects import client_of
 from sagemaker_channels import Checkpoints
 from sagemaker_channels.errors import ChannelError
 from served_bucket import serve
@@ -97,18 +98,22 @@ def test_writer_killed_at_any_request_leaves_the_last_complete_checkpoint(
     killer = Killer()
     with serve(tmp_path / "s3", tmp_path / "overlay", killer.around) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        ends = []
+        with Checkpoints("s3://bucket/0") as checkpoints:
+            assert save(checkpoints, 1, width=BIG)
+        client, ends = client_of(endpoint), list[int | None]()
+        [stored] = [each["Key"] for each in client.list_objects_v2(Bucket="bucket", Prefix="0/")["Contents"]]
         for number in itertools.count(1):
             place = f"s3://bucket/{number}"
+            client.copy_object(Bucket="bucket", Key=f"{number}{stored[1:]}", CopySource=f"bucket/{stored}")
             with Checkpoints(place, keep=1) as checkpoints:
-                for step in (1, 2):
-                    assert save(checkpoints, step, width=BIG)
+                assert save(checkpoints, 2, width=BIG)
                 killer.left, killer.after = number, after
                 save(checkpoints, 3, width=BIG)
                 killed, killer.left = killer.left <= 0, None
             ends.append(loaded(place, width=BIG))
             if not killed:
                 break
+        client.close()
     assert len(ends) > 6 and ends == sorted(ends) and set(ends) == {2, 3}
 
 
@@ -150,11 +155,13 @@ def test_writer_killed_at_any_file_operation_leaves_the_last_complete_checkpoint
     (tmp_path / "hook/sitecustomize.py").write_text(KILLER)
     monkeypatch.setenv("KILLED_FOLDER", str(tmp_path / "places"))
     ends = []
+    with Checkpoints(tmp_path / "places/0") as checkpoints:
+        assert save(checkpoints, 1)
     for number in itertools.count(1):
         place = str(tmp_path / f"places/{number}")
+        shutil.copytree(tmp_path / "places/0", place)
         with Checkpoints(place, keep=1) as checkpoints:
-            for step in (1, 2):
-                assert save(checkpoints, step)
+            assert save(checkpoints, 2)
             with monkeypatch.context() as patch:
                 patch.setenv("PYTHONPATH", str(tmp_path / "hook"))
                 patch.setenv("KILLED_AT", str(number))
