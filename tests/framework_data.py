@@ -108,18 +108,25 @@ def by_even_batches(lengths: list[int]) -> list[tuple[str, bool]]:
     return list(even_batches([f"{rank}.{number}" for number in range(lengths[rank])]))
 
 
-def by_spawn(root: Path, kind: str, loader: str, method: str, ranks: int) -> list[Seen]:
-    """Train on ranks that are started with a dataset that exists already; return the samples of each."""
+def by_given(dataset: Any, loader: str) -> Seen:
+    """Train with a dataset that was made in another process."""
+    rank, ranks = own_rank()
+    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    return _trained(dataset, loader)[0]
+
+
+def by_fork(root: Path, kind: str, loader: str, ranks: int) -> list[Seen]:
+    """Train on ranks that are forked with a dataset that exists already; return the samples of each."""
     own_rank()
     dataset = dataset_of(root, kind)
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.start_processes(
-            _spawned, (dataset, loader, folder, ranks), nprocs=ranks, start_method=method
+            _forked, (dataset, loader, folder, ranks), nprocs=ranks, start_method="fork"
         )
         return [pickle.loads((Path(folder) / str(rank)).read_bytes()) for rank in range(ranks)]
 
 
-def _spawned(rank: int, dataset: Any, loader: str, folder: str, ranks: int) -> None:
+def _forked(rank: int, dataset: Any, loader: str, folder: str, ranks: int) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
     seen, _ = _trained(dataset, loader)
     dist.barrier()
