@@ -151,8 +151,9 @@ def rank(number: int, root: str) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_hosts_with_different_objects_agree_on_the_classes(tmp_path: Path) -> None:
     for host in range(2):
         sharded(tmp_path / f"host{host}", host)
-    torch.multiprocessing.spawn(rank, (str(tmp_path),), 2)
+    torch.multiprocessing.start_processes(rank, (str(tmp_path),), 2, start_method="fork")
     assert [json.loads((tmp_path / f"classes{number}").read_text()) for number in range(2)] == [CLASSES] * 2

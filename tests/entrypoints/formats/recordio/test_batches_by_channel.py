@@ -92,6 +92,7 @@ def test_block_of_batches_ends_at_its_limit_of_bytes(tmp_path: Path, objects: li
     assert sorted(found) == OBJECT_BY_OBJECT
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_batches_of_the_connector_have_each_record_once(s3: Path, tmp_path: Path, objects: list[bytes]) -> None:
     (s3 / "train").mkdir()
     for number, data in enumerate(objects):
@@ -101,7 +102,7 @@ def test_batches_of_the_connector_have_each_record_once(s3: Path, tmp_path: Path
     form = "recordio-protobuf; batch=100"
     for workers in (0, 2):
         dataset = ChannelDataset("train", format=form, transform=as_tensors, environment=environment)
-        context = "spawn" if workers else None
+        context = "fork" if workers else None
         loader = DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=context)
         assert sorted(numbers(loader)) == OBJECT_BY_OBJECT
 
@@ -115,12 +116,13 @@ def test_batches_of_a_pipe_span_its_objects_unless_wrapped(tmp_path: Path, objec
     assert numbers(piped(wrapped, None, stream.getvalue())) == OBJECT_BY_OBJECT
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_several_readers_of_a_pipe_read_each_record_once(tmp_path: Path, objects: list[bytes]) -> None:
     environment = job(tmp_path, BATCHES, "Pipe")
     feeder = Feeder(tmp_path, "train", lambda _: b"".join(objects))
     try:
         dataset = ChannelDataset("train", transform=as_tensors, environment=environment)
-        loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="spawn")
+        loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
         assert sorted(numbers(loader)) == spans(*[100] * 7, 50)
     finally:
         feeder.stop()
