@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import shutil
@@ -69,7 +70,7 @@ class Engine:
 
     def try_out(self) -> None:
         """Do once what every run needs: a container of the image that reaches this machine, on a network in which it has a name."""
-        self.make_image(IMAGE)
+        self.ask("import", "--change", "ENV PATH=/usr/bin:/bin", "-", IMAGE, data=_python())
         self.ask("network", "create", "trial")
         gateway = self.ask("network", "inspect", "--format", f"{{{{{self.gateway}}}}}", "trial").strip()
         with socket.create_server(("", 0)) as server:
@@ -87,9 +88,11 @@ class Engine:
         return self.ask("ps", "--all", "--quiet") + " ".join(own) + others
 
     def make_image(self, name: str, *changes: str, files: Mapping[str, str] | None = None) -> None:
-        """Make an image of this machine's Python, with these programs; each change is a line of a Dockerfile."""
-        words = [word for change in ("ENV PATH=/usr/bin:/bin", *changes) for word in ("--change", change)]
-        self.ask("import", *words, "-", name, data=_files(files or {}))
+        """Make an image of IMAGE and these programs; each change is a line of a Dockerfile."""
+        container = self.ask("create", IMAGE, "none").strip()
+        self.ask("cp", "-", f"{container}:/", data=_programs(files or {}))
+        self.ask("commit", *(word for change in changes for word in ("--change", change)), container, name)
+        self.ask("rm", container)
 
 
 class Docker(Engine):
@@ -191,7 +194,19 @@ def _unmount(folder: Path) -> None:
         subprocess.run(["umount", "--lazy", target], check=False)
 
 
-def _files(own: Mapping[str, str]) -> bytes:
+def _programs(texts: Mapping[str, str]) -> bytes:
+    """Return a tar archive of programs."""
+    with io.BytesIO() as file:
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for name, text in texts.items():
+                entry = tarfile.TarInfo(name.lstrip("/"))
+                entry.size, entry.mode = len(text.encode()), 0o755
+                tar.addfile(entry, io.BytesIO(text.encode()))
+        return file.getvalue()
+
+
+@functools.cache
+def _python() -> bytes:
     """Return a tar archive: Python with its standard library, a shell, a few tools, and the libraries that they need."""
     library = Path(sysconfig.get_path("stdlib"))
     python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
@@ -209,10 +224,6 @@ def _files(own: Mapping[str, str]) -> bytes:
             for place, path in places.items():
                 tar.add(path, str(place), filter=_open_to_all)
             tar.add(library, filter=_open_to_all)
-            for name, text in own.items():
-                entry = tarfile.TarInfo(name)
-                entry.size, entry.mode = len(text.encode()), 0o755
-                tar.addfile(entry, io.BytesIO(text.encode()))
             for directory in (*reversed(library.parents), Path("/tmp")):
                 entry = tarfile.TarInfo(str(directory))
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if directory.name == "tmp" else 0o755
