@@ -1,10 +1,12 @@
-"""A job in a folder of its own, its local run by the `launch` command, and what must not remain after it."""
+"""A job in a folder of its own, its local run by the `launch` command, and what must not remain after it.
+
+`command` starts a process of its own, for tests of its signals and streams; `launch` forks one that has imported the launcher.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from forked import LAUNCHER, run
 from launcher.checks.examples import laid_over_base
 from launcher.local.processes import why_no_namespaces
-from patience import PATIENCE
 
 EFS, FSX = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 
@@ -25,11 +27,11 @@ def write_job(here: Path, script: str, overlay: str = "", name: str = "train.py"
 
 
 def command(*options: str) -> list[str]:
-    return [sys.executable, "-m", "launcher.cli", "job.yaml", "--local", "--data", "data", "--name", "job", *options]
+    return [sys.executable, "-m", "launcher", "job.yaml", "--local", "--data", "data", "--name", "job", *options]
 
 
 def launch(here: Path, *options: str, code: int = 0) -> str:
-    done = subprocess.run(command(*options), cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    done = run(LAUNCHER, command(*options)[1:], cwd=here)
     assert done.returncode == code, done.stdout + done.stderr
     assert_nothing_is_left(here)
     return done.stdout + done.stderr

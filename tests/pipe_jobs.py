@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
+from forked import TORCH, Forked
 from patience import PATIENCE
-from sagemaker_channels import contract
+from torch_ranks import torch_ranks
 
 COUNT = 600  # lines of an epoch: the number of its FIFO, and the line's
 
@@ -28,8 +27,8 @@ def epoch_of(fifo: int) -> list[list[int]]:
     return [[fifo, number] for number in range(COUNT)]
 
 
-def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.Popen[str]:
-    """Start a training process, whose `report` prints a line of JSON."""
+def _script(root: Path, text: str) -> Path:
+    """Write a script, whose `report` prints a line of JSON."""
     begin = """
         import json, os, pickle, signal, sys, warnings
         warnings.simplefilter("ignore")
@@ -46,22 +45,30 @@ def job(root: Path, script: str, *arguments: str, ranks: int = 0) -> subprocess.
             return list(map(int, sample["data"].split()))
     """
     file = root / f"script{len(list(root.glob('script*')))}.py"
-    file.write_text(textwrap.dedent(begin) + textwrap.dedent(script))
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[1] / "entrypoints"),
-        "SAGEMAKER_BASE_DIR": str(root),
-    }
-    environ |= {"OMP_NUM_THREADS": "1", contract.FIFO_WAIT_VARIABLE: str(PATIENCE)}
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"] if ranks else []
-    return subprocess.Popen(
-        [sys.executable, *torchrun, str(file), *arguments], env=environ, stdout=subprocess.PIPE, text=True
-    )
+    file.write_text(textwrap.dedent(begin) + textwrap.dedent(text))
+    return file
 
 
-def end_of(process: subprocess.Popen[str]) -> list[Any]:
+def _variables(root: Path) -> dict[str, str]:
+    library = str(Path(__file__).parents[1] / "entrypoints")
+    return {"PYTHONPATH": library, "SAGEMAKER_BASE_DIR": str(root)}
+
+
+def job(root: Path, script: str, *arguments: str) -> Forked:
+    """Start a training process."""
+    return Forked(TORCH, [_script(root, script), *arguments], environ={**os.environ, **_variables(root)})
+
+
+def job_of_ranks(root: Path, script: str, *arguments: str) -> list[Any]:
+    """Return the lines that two ranks have printed, once they have ended."""
+    done = torch_ranks(2, str(_script(root, script)), *arguments, cwd=root, environ=_variables(root))
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def end_of(process: Forked) -> list[Any]:
     """The lines that it has printed, once it has ended."""
     with process:
-        out, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
+        out, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
     return [json.loads(line) for line in out.splitlines()]

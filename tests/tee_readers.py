@@ -6,15 +6,15 @@ import hashlib
 import json
 import os
 import random
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
+from forked import Forked
 from patience import PATIENCE, wait_for
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
@@ -76,14 +76,13 @@ def wait_for_requests(channel: Channel, count: int) -> None:
 
 
 SCRIPT = """
-    import json, os, sys, time
+    import json, os, sys
     from contextlib import closing
     from pathlib import Path
-    sys.path.insert(0, str(Path(sys.argv[1]) / "tests"))
     from sagemaker_channels.readers.tee import open_stream
     from tee_readers import digest, pipe
 
-    root, readers, number, how, *epochs = json.loads(sys.argv[2])
+    root, readers, number, how, *epochs = json.loads(sys.argv[1])
     for epoch in epochs:
         is_first = epoch == epochs[0]
         stream = open_stream(pipe(Path(root)), epoch, readers, finished=how == "finished" and is_first, reader=number)
@@ -104,27 +103,18 @@ SCRIPT = """
 """
 
 
-def started(root: Path, readers: int, number: int, how: str, *epochs: int, **environ: str) -> subprocess.Popen[str]:
+def started(root: Path, readers: int, number: int, how: str, *epochs: int, **environ: str) -> Forked:
     """A process of its own that reads these epochs and prints, in JSON, what `digest` says of each."""
-    repository = Path(__file__).parents[1]
-    arguments = [str(repository), json.dumps([str(root), readers, number, how, *epochs])]
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT), *arguments],
-        env={**os.environ, "PYTHONPATH": str(repository), **environ},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    command = ["-c", textwrap.dedent(SCRIPT), json.dumps([str(root), readers, number, how, *epochs])]
+    return Forked((__name__,), command, environ={**os.environ, **environ}, streams=(PIPE, PIPE, PIPE))
 
 
-def next_line(process: subprocess.Popen[str]) -> Any:
+def next_line(process: Forked) -> Any:
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
 
-def printed(process: subprocess.Popen[str]) -> list[Any]:
+def printed(process: Forked) -> list[Any]:
     """The lines that it has printed, once it has ended."""
     with process:
         out, errors = process.communicate(timeout=PATIENCE)

@@ -1,29 +1,21 @@
-"""Scripts, alone and on ranks as torchrun starts them, forked from a process that has torch, since an import takes seconds.
+"""Scripts, alone and on ranks as torchrun starts them, forked from a process that has torch.
 
 test_boot_torchrun.py and test_train_ranks.py run the real torchrun.
 """
 
 from __future__ import annotations
 
-import atexit
-import functools
-import json
 import os
-import runpy
 import select
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
+from forked import TORCH, Forked
 from patience import PATIENCE
-
-# torch imports dynamo, which takes long, for the first step of an optimizer.
-_IMPORTED = ("torch", "torch.distributed.fsdp", "torch.distributed.checkpoint", "torch._dynamo", "numpy.random")
 
 
 def torch_ranks(
@@ -53,74 +45,36 @@ def torch_processes(
     *command: str, cwd: Path, environs: Sequence[Mapping[str, str]]
 ) -> subprocess.CompletedProcess[str]:
     """Run a script in one process for each of `environs`, which are added to this process's variables."""
-    with tempfile.TemporaryDirectory() as folder:
-        merged = [{**os.environ, **environ} for environ in environs]
-        code = _ask({"command": command, "cwd": str(cwd), "environs": merged, "output": folder})
-        stdout, stderr = (
-            "".join((Path(folder) / f"{rank}.{number}").read_text() for rank in range(len(merged))) for number in (1, 2)
-        )
+    with ExitStack() as stack:
+        outputs = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in environs] for _ in range(2)]
+        processes = [
+            Forked(
+                TORCH,
+                command,
+                cwd=cwd,
+                environ={**os.environ, **environ},
+                streams=(subprocess.DEVNULL, stdout.fileno(), stderr.fileno()),
+            )
+            for environ, stdout, stderr in zip(environs, *outputs, strict=True)
+        ]
+        code = _first_failure(processes)
+        stdout, stderr = ("".join(file.read() for file in files if not file.seek(0)) for files in outputs)
     return subprocess.CompletedProcess(command, code, stdout, stderr)
 
 
-def _ask(request: Any) -> int:
-    server = _server()
-    assert server.stdin is not None and server.stdout is not None
-    server.stdin.write(json.dumps(request) + "\n")
-    server.stdin.flush()
-    if not select.select([server.stdout], [], [], PATIENCE)[0]:
-        os.killpg(server.pid, signal.SIGKILL)
-        _server.cache_clear()
-        raise TimeoutError(f"the ranks of {request['command']} hang")
-    return int(server.stdout.readline())
-
-
-@functools.cache
-def _server() -> subprocess.Popen[str]:
-    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    server = subprocess.Popen([sys.executable, __file__], env=environ, text=True, start_new_session=True, **pipes)
-    atexit.register(server.communicate)  # which ends it
-    return server
-
-
-def _serve() -> None:
-    """Fork the ranks of each request and answer with their code; return only in a rank, which is to run what sys.argv names."""
-    for line in iter(sys.stdin.readline, ""):
-        request = json.loads(line)
-        ranks = []
-        for rank, environ in enumerate(request["environs"]):
-            ranks.append(os.fork())
-            if ranks[-1] == 0:
-                _become(rank, environ, request)
-                return
-        code = 0
-        for _ in ranks:
-            pid, status = os.wait()
-            ranks[ranks.index(pid)] = 0
-            if status and not code:
-                code = os.waitstatus_to_exitcode(status)
-                for other in filter(None, ranks):
-                    os.kill(other, signal.SIGKILL)
-        print(code, flush=True)
-    os._exit(0)
-
-
-def _become(rank: int, environ: dict[str, str], request: Any) -> None:
-    for number, name in enumerate((os.devnull, f"{request['output']}/{rank}.1", f"{request['output']}/{rank}.2")):
-        file = os.open(name, os.O_RDWR | os.O_CREAT)
-        os.dup2(file, number)
-        os.close(file)
-    os.environ.clear()
-    os.environ.update(environ)
-    tempfile.tempdir = None
-    os.chdir(request["cwd"])
-    paths = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
-    sys.argv = request["command"]
-    sys.path[:1] = [str(Path(sys.argv[0]).resolve().parent), *paths]
-
-
-if __name__ == "__main__":
-    for _name in _IMPORTED:
-        __import__(_name)
-    _serve()
-    runpy.run_path(sys.argv[0], run_name="__main__")
+def _first_failure(processes: Sequence[Forked]) -> int:
+    """Wait for all; if one fails, kill the others. Return the exit code of the one that failed first."""
+    left, code = [*processes], 0
+    while left:
+        ended = select.select(left, [], [], PATIENCE)[0]
+        if not ended:
+            for process in left:
+                process.kill()
+            raise TimeoutError(f"the ranks of {left[0].args} hang")
+        for process in ended:
+            left.remove(process)
+            if process.wait() and not code:
+                code = process.wait()
+                for other in left:
+                    other.kill()
+    return code

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from forked import LAUNCHER, run
 from launcher.cli import cli, main
 from patience import PATIENCE
 from sagemaker_channels.formats import SHORT_NAMES
@@ -92,14 +93,12 @@ def test_printed_command_lets_a_further_local_run_continue(tmp_path: Path) -> No
 
 
 def run_local(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "launcher", "reshard", *PLACES, *options, "--local", "--data", "data"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return run(LAUNCHER, ["-m", "launcher", "reshard", *PLACES, *options, "--local", "--data", "data"], cwd=folder)
 
 
 def test_local_run_reshards_the_folder_of_the_channel(tmp_path: Path) -> None:
     pictures(tmp_path / "images")
-    command = (sys.executable, "-m", "launcher", "reshard", *PLACES, "--local", "--channel", "data=images")
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    done = run(LAUNCHER, ["-m", "launcher", "reshard", *PLACES, "--local", "--channel", "data=images"], cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 shard with 6 samples" in done.stdout
     assert "train on s3://mine/out/shards/ with content_type: application/x-tar" in done.stdout

@@ -8,8 +8,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import subprocess
-import sys
 import tarfile
 from collections import defaultdict
 from dataclasses import dataclass
@@ -22,10 +20,10 @@ import pytest
 
 import channel_specs
 import launcher
+from forked import LAUNCHER, run
 from launcher import demo
 from launcher.checks import check_spec
 from launcher.spec.channels import KINDS
-from patience import PATIENCE
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.samples.digest import MODULUS, Tally
 
@@ -116,8 +114,7 @@ def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
 
 
 def launch(*words: str | Path, workplace: Path) -> str:
-    command = [sys.executable, "-m", "launcher.cli", *map(str, words), "--local", "--data", "data"]
-    done = subprocess.run(command, cwd=workplace, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    done = run(LAUNCHER, ["-m", "launcher", *words, "--local", "--data", "data"], cwd=workplace)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

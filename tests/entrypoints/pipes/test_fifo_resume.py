@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipe_feeder import Feed, Feeder, make_root
-from pipe_jobs import end_of, epoch_of, job, lines_of, words
+from pipe_jobs import end_of, epoch_of, job, job_of_ranks, lines_of, words
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
@@ -47,14 +48,21 @@ else:
 """
 
 
-def in_two_containers(root: Path, tmp_path: Path, *arguments: str, ranks: int = 0) -> tuple[list[Any], list[Any]]:
+def run(root: Path, *arguments: str) -> list[Any]:
+    """What RESUME reports."""
+    return end_of(job(root, RESUME, *arguments))
+
+
+def in_two_containers(
+    root: Path, tmp_path: Path, *arguments: str, run: Callable[..., list[Any]] = run
+) -> tuple[list[Any], list[Any]]:
     """What RESUME reports at `root`, and then in a container whose FIFOs are counted from 0 again."""
-    first = end_of(job(root, RESUME, *arguments, ranks=ranks))
+    first = run(root, *arguments)
     other = tmp_path / "again"
     other.mkdir()
     make_root(other)
     feeder = Feeder(other, "lines", lines_of)
-    second = end_of(job(other, RESUME, *arguments, ranks=ranks))
+    second = run(other, *arguments)
     feeder.stop()
     return first, second
 
@@ -106,7 +114,10 @@ def test_thread_loaders_state_of_a_shuffled_pipe_begins_its_epoch_again(root: Pa
 
 
 def test_ranks_with_workers_resume_a_later_epoch(tmp_path: Path, root: Path) -> None:
-    first, parts = in_two_containers(root, tmp_path, "plain", "2", str(tmp_path / "state"), "3", "5", ranks=2)
+    def ranks(root: Path, *arguments: str) -> list[Any]:
+        return job_of_ranks(root, RESUME, *arguments)
+
+    first, parts = in_two_containers(root, tmp_path, "plain", "2", str(tmp_path / "state"), "3", "5", run=ranks)
     assert [len(part) for part in first] == [50, 50]
     rest = [sample for part in parts for sample in part if sample[0] == 0]
     assert sorted([*first[0], *first[1], *rest]) == epoch_of(0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
+from forked import TORCH, Forked
 from patience import PATIENCE, wait_for
 from pipe_feeder import Feed, in_threads
 from sagemaker_channels import contract
@@ -116,21 +115,11 @@ TRAINING = """
 """
 
 
-def begun(root: Path, loader: str) -> subprocess.Popen[str]:
+def begun(root: Path, loader: str) -> Forked:
     """A training of its own, with a terminal's group of processes."""
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[3] / "entrypoints"),
-        "SAGEMAKER_BASE_DIR": str(root),
-    }
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(TRAINING), loader],
-        env={**environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    library = str(Path(__file__).parents[3] / "entrypoints")
+    environ = {**os.environ, "PYTHONPATH": library, "SAGEMAKER_BASE_DIR": str(root)}
+    return Forked(TORCH, ["-c", textwrap.dedent(TRAINING), loader], environ=environ)
 
 
 @pytest.mark.parametrize("loader", ["workers", "threads"])

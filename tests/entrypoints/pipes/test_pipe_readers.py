@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import textwrap
 import threading
 from io import BytesIO
@@ -26,6 +24,7 @@ from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.recordio import image_recordio, recordio
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import KEY
+from torch_ranks import torch_ranks
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -154,7 +153,7 @@ def test_channels_are_read_at_the_same_time(environment: Environment, feed: Feed
     }
 
 
-def test_torchrun_ranks_with_workers_read_whole_epochs(root: Path, feed: Feed, tmp_path: Path) -> None:
+def test_ranks_with_workers_read_whole_epochs(root: Path, feed: Feed, tmp_path: Path) -> None:
     feed("lines", lines_of)
     script = textwrap.dedent(
         """
@@ -173,16 +172,8 @@ def test_torchrun_ranks_with_workers_read_whole_epochs(root: Path, feed: Feed, t
         """
     )
     (tmp_path / "script.py").write_text(script)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "script.py"]
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(REPOSITORY / "entrypoints"),
-        "SAGEMAKER_BASE_DIR": str(root),
-        "OMP_NUM_THREADS": "1",
-    }
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    environ = {"PYTHONPATH": str(REPOSITORY / "entrypoints"), "SAGEMAKER_BASE_DIR": str(root)}
+    done = torch_ranks(2, "script.py", cwd=tmp_path, environ=environ)
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((tmp_path / f"found-{rank}.json").read_text()) for rank in range(2)]
     for epoch in range(2):

@@ -115,7 +115,7 @@ def test_rank_that_is_late_is_waited_for(root: Path) -> None:
     assert printed(waiting) == [whole(1)]
 
 
-TORCHRUN = """
+RANK = """
     import os, sys, time
     from pathlib import Path
     sys.path.insert(0, sys.argv[1])
@@ -136,12 +136,22 @@ TORCHRUN = """
 """
 
 
-def of_torchrun(root: Path, how: str) -> subprocess.Popen[str]:
-    (root / "script.py").write_text(textwrap.dedent(TORCHRUN))
-    options = ["--standalone", "--nproc_per_node=2", f"--max_restarts={how == 'restarts':d}"]
+# Starts the ranks of a host with torchrun's variables, and without its import of torch.
+AGENT = """
+import os, subprocess, sys
+shared = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+environs = [{**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env=environ) for environ in environs]
+sys.exit(max([rank.wait() for rank in ranks]))
+"""
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=1")
+
+
+def of_host(root: Path, how: str, agent: tuple[str, ...] = ("-c", AGENT)) -> subprocess.Popen[str]:
+    (root / "script.py").write_text(textwrap.dedent(RANK))
     tests = Path(__file__).parents[2]
     return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", *options, "script.py", str(tests), str(root), how],
+        [sys.executable, *agent, "script.py", str(tests), str(root), how],
         env={**os.environ, "PYTHONPATH": str(tests.parent), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
@@ -150,21 +160,21 @@ def of_torchrun(root: Path, how: str) -> subprocess.Popen[str]:
 
 
 def test_rank_of_torchrun_that_ends_before_it_asks_is_reported(root: Path) -> None:
-    with of_torchrun(root, "ends") as process:
+    with of_host(root, "ends") as process:
         _, errors = process.communicate(timeout=PATIENCE)  # and not the ten minutes of a rank that is late
     assert process.returncode == 1
     assert "ChannelError: channel 'lines', epoch 3: of this host's 2 ranks only rank 1 still runs; the others" in errors
 
 
 def test_rank_of_torchrun_that_asks_late_is_waited_for(root: Path, channel: Channel) -> None:
-    with of_torchrun(root, "pauses") as process:
+    with of_host(root, "pauses") as process:
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert [(root / f"found-0-{rank}").read_text() for rank in (0, 1)] == [whole(0)] * 2
 
 
 def test_ranks_that_torchrun_restarts_ask_for_their_epoch_again(root: Path) -> None:
-    with of_torchrun(root, "restarts") as process:
+    with of_host(root, "restarts", TORCHRUN) as process:
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert [(root / f"found-0-{rank}").read_text() for rank in (0, 1)] == [whole(0)] * 2

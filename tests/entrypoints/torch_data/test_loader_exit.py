@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from faulty_s3 import Store
+from forked import TORCH, Forked
 from patience import PATIENCE
 from sagemaker_channels import contract
 
@@ -45,8 +44,7 @@ def test_ctrl_c_with_a_silent_store_leaves_no_loader_thread(store: Store, tmp_pa
         contract.READ_WAIT_VARIABLE: "60",
         f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry),
     }
-    command = [sys.executable, "-c", READ]
-    with subprocess.Popen(command, env=environ, cwd=REPOSITORY, stdout=-1, stderr=-1, text=True) as process:
+    with Forked(TORCH, ["-c", READ], environ=environ, cwd=REPOSITORY) as process:
         assert asked.wait(PATIENCE)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=PATIENCE)

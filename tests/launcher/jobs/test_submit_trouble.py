@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from aws_stand_in import StandIn
+from forked import LAUNCHER, Forked
 from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.jobs.follow import follow
@@ -33,9 +33,7 @@ def interrupted(
     until: Callable[[], bool], *arguments: str, number: signal.Signals = signal.SIGINT
 ) -> tuple[int, str, str]:
     """Return exit code, stdout and stderr of a submission that gets a signal as soon as `until` is true."""
-    command = [*LAUNCH, "job.yaml", "--no-check", *arguments]
-    pipe, heard = subprocess.PIPE, partial(signal.signal, number, signal.SIG_DFL)  # `nohup make test` ignores SIGHUP
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=heard) as process:
+    with Forked(LAUNCHER, ["-m", "launcher", "job.yaml", "--no-check", *arguments]) as process:
         wait_for(until)
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)  # the hanging call lasts longer

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from forked import LAUNCHER, run
 from launcher.checks.examples import laid_over_base
 from local_jobs import EFS, command, launch, result, write_job
-from patience import PATIENCE
 
 OWN_DATA = """
 import os
@@ -42,8 +41,8 @@ def own_data(here: Path) -> None:
 
 def launch_here(here: Path, *options: str, code: int = 0) -> str:
     """Without --data."""
-    words = [word for word in command(*options) if word not in ("--data", "data")]
-    done = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    words = [word for word in command(*options)[1:] if word not in ("--data", "data")]
+    done = run(LAUNCHER, words, cwd=here)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

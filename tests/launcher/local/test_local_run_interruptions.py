@@ -245,7 +245,8 @@ tempfile.mkdtemp = mkdtemp
     monkeypatch.setenv("PYTHONPATH", str(here / "change"))
     (here / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(here / "temporary"))
-    launch(here, "--no-namespaces", code=130)
+    assert subprocess.run(command("--no-namespaces"), cwd=here, check=False, timeout=PATIENCE).returncode == 130
+    assert_nothing_is_left(here)
     assert [*(here / "temporary").iterdir()] == []
 
 
