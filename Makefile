@@ -9,7 +9,7 @@ DEMO   := .launch/demo
 # Without compiled modules, which the images of some CI systems ask for, each of some thousand processes compiles its own.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tests sdk-test s3-tests coverage coverage-all bench measure check format generate lock recording env clean
+.PHONY: help demo test test-fast tests sdk-test s3-tests coverage coverage-all bench measure check format generate lock recording env clean
 
 help:  ## List these commands.
 	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -19,6 +19,9 @@ demo: env  ## Train a small model here, from all kinds of channels.
 	$(BIN)/launch channel_specs/image-classification.yaml --local --data $(DEMO)/data
 
 test: check tests  ## Run every check and test.
+
+test-fast: env  ## Run the tests that start no process; a minute.
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not processes"
 
 tests: env  ## Run every test without the checks.
 	$(BIN)/python -m pytest -n 4 --dist loadfile

@@ -8,10 +8,12 @@ import multiprocessing.util
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from botocore.loaders import JSONFileLoader
@@ -28,6 +30,9 @@ from served_bucket import serve
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-speed")
 
+# What starts processes: modules, the one of DataLoader among them, and fixtures.
+_STARTING = {"subprocess", "multiprocessing", "multiprocessing.context", "torch.utils.data.dataloader", "forked"}
+_SLOW_FIXTURES = {"running_aws", "fuse", "moto_url"}
 OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
 
@@ -38,6 +43,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Undo an ignored SIGINT, as a script's `make test &` or nohup leaves it: the tests' children would inherit it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test-fast` leaves out: by their fixtures, and by what their file or a helper of it imports."""
+    for item in items:
+        if isinstance(item, pytest.Function) and (
+            _SLOW_FIXTURES & {*item.fixturenames} or _starts_processes(item.module)
+        ):
+            item.add_marker("processes")
+
+
+@functools.cache
+def _starts_processes(module: ModuleType) -> bool:
+    here, names = str(Path(__file__).parent), set[str]()
+    for value in vars(module).values():
+        names.add(value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", "")))
+    helpers = (sys.modules.get(name) for name in names - {module.__name__})
+    return bool(_STARTING & names) or any(
+        str(getattr(helper, "__file__", "")).startswith(here) and _starts_processes(helper)
+        for helper in helpers
+        if helper
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)
