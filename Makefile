@@ -28,7 +28,7 @@ tests: env  ## Run every test without the checks.
 
 # Measuring doubles the time of tests that compute, so CI measures the two halves without effects: from a spec to the request, and
 # from bytes to samples.
-MEASURED      := launcher/spec launcher/parsing launcher/request launcher/checks entrypoints/sagemaker_channels/formats
+MEASURED      := launcher/spec launcher/parsing launcher/request launcher/rules entrypoints/sagemaker_channels/formats
 MEASURED_BY   := $(addprefix tests/,$(subst sagemaker_channels/,,$(MEASURED))) tests/launcher/importing -k "not (fuzz or corpus or trouble or augmented or peers or by_channel)"
 COVERAGE_TEST  = $(BIN)/python -m pytest -q -n 2 --dist loadfile --cov-report=term
 coverage: env  ## Measure branch coverage from a spec to the request and from bytes to samples.

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 import launcher
-from launcher.checks.channels.entries import MAX_CHANNELS
 from launcher.errors import RefusedError, SpecPath, did_you_mean, dotted
 from launcher.planning import Plan
 from launcher.request.build import channel_variables
 from launcher.request.view import file_system_source, s3_source
+from launcher.rules.channels.entries import MAX_CHANNELS
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name
 from sagemaker_channels import contract

@@ -13,9 +13,6 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from launcher.checks import check_spec
-from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.checks.codes import without_ignored
 from launcher.code.archive import CodeArchive
 from launcher.code.files import CodeError
 from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, first_names, in_file_order, limit_problems
@@ -23,6 +20,9 @@ from launcher.request.build import build_request
 from launcher.request.masking import MaskedMembers, masked_members, with_members
 from launcher.request.origin import Origin
 from launcher.request.view import groups_of
+from launcher.rules import find_problems
+from launcher.rules.channels.entries import MAX_CHANNELS
+from launcher.rules.codes import without_ignored
 from launcher.spec.aws_model import REQUEST, shapes, shown, violations
 from launcher.spec.job import Code, JobSpec
 from sagemaker_channels import contract
@@ -89,7 +89,7 @@ def make_plan(
     """
     built = build_request(spec, job_name)
     request, uri = built.request, None
-    problems = [*problems, *check_spec(spec, job_name, built=built, today=today)]
+    problems = [*problems, *find_problems(spec, job_name, built=built, today=today)]
     if spec.code is not None:
         warnings: list[_Found] = []
         if isinstance(code, CodeArchive):

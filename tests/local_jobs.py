@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from forked import LAUNCHER, run
-from launcher.checks.examples import laid_over_base
 from launcher.local.processes import why_no_namespaces
+from launcher.rules.examples import laid_over_base
 
 EFS, FSX = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 

@@ -20,10 +20,10 @@ from launcher.account.check import Subject, joined
 from launcher.account.listing import ARCHIVES, RESTORE, Keys, Listing, archive_of, beside, listing, near, some_bytes
 from launcher.account.manifests import named_objects
 from launcher.account.places import channels, hosts_that_share
-from launcher.checks.channels.content_types import LINES
 from launcher.console import human_bytes
 from launcher.errors import Problem, SpecPath
 from launcher.request.view import Entry
+from launcher.rules.channels.content_types import LINES
 from launcher.s3.uri import S3Location
 
 _FEW = 10_000  # objects; fewer are copied in a minute or two, however small

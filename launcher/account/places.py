@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from launcher.account.check import Subject, joined
 from launcher.aws.account import AwsError
-from launcher.checks.channels.uris import uris
 from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean, dotted
 from launcher.request.view import Entry
+from launcher.rules.channels.uris import uris
 from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels import contract
 

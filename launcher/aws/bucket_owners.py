@@ -8,9 +8,9 @@ member ExpectedBucketOwner. The buckets of channels may belong to anyone; `bucke
 from __future__ import annotations
 
 from launcher.aws.account import Account
-from launcher.checks.channels.uris import uris
 from launcher.planning import Plan
 from launcher.request.view import Draft
+from launcher.rules.channels.uris import uris
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels import contract
 

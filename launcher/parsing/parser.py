@@ -17,13 +17,13 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from launcher import errors
-from launcher.checks import check_spec
-from launcher.checks.codes import without_ignored
 from launcher.errors import InputError, Problem, SpecError, SpecPath, did_you_mean, dotted
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
 from launcher.parsing.layers import is_within, read_bytes, read_layers
 from launcher.parsing.spec_text import MAX_BYTES, is_spec
 from launcher.parsing.tree import Tree
+from launcher.rules import find_problems
+from launcher.rules.codes import without_ignored
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
 from launcher.spec.model import Section, section_of
@@ -101,7 +101,7 @@ def parse_spec(
     judged = {tuple(takewhile(lambda part: isinstance(part, str), path)) for path in wrong}
     # If a value has the wrong form, or a file to extend is missing, the keys that seem to be missing may be in it.
     holed = {path[:-1] for path, details, _ in found if details["type"] in _WRONG_FORMS and len(path) > 1}
-    by_rules = [] if ("extends",) in judged else without_ignored(check_spec(parsed, unknown=judged), parsed, ())
+    by_rules = [] if ("extends",) in judged else without_ignored(find_problems(parsed, unknown=judged), parsed, ())
     more = [
         problem if problem.location else problem._replace(location=tree.locate(problem.path))
         for problem in by_rules

@@ -8,10 +8,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from launcher.checks import RULES
-from launcher.checks.codes import ignorable_offline, not_ignored, offline_codes, other_codes
-from launcher.checks.examples import details, examples, laid_over_base
 from launcher.errors import Problem, did_you_mean
+from launcher.rules import RULES
+from launcher.rules.codes import ignorable_offline, not_ignored, offline_codes, other_codes
+from launcher.rules.examples import details, examples, laid_over_base
 from launcher.spec.job import JobSpec
 
 

@@ -1,7 +1,7 @@
 """The spec of a training job, as a user writes it.
 
 This module defines keys and types only, and of these only what is ours: all other keys are AWS's members (`structures`). Required
-members, enums, patterns and bounds come from botocore's service model, too (`aws_model`), and rules across keys are in `checks`. So
+members, enums, patterns and bounds come from botocore's service model, too (`aws_model`), and rules across keys are in `rules`. So
 no field is required here, and an incomplete spec can be checked for all its other problems.
 """
 

@@ -20,13 +20,13 @@ import yaml
 import channel_specs
 from launcher.account import CHECKS
 from launcher.api import plan
-from launcher.checks import RULES
-from launcher.checks.codes import other_codes
 from launcher.commands import COMMANDS
 from launcher.commands.options import EXIT_CODES
 from launcher.cost.table import regions_with
 from launcher.reference.schema import schema
 from launcher.request.serialization import as_yaml
+from launcher.rules import RULES
+from launcher.rules.codes import other_codes
 from launcher.spec.aws_model import shapes
 from launcher.spec.channels import KINDS
 from sagemaker_channels.formats import FORMATS

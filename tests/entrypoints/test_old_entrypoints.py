@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.checks.examples import laid_over_base
+from launcher.rules.examples import laid_over_base
 from patience import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from launcher.checks.examples import BASE
+from launcher.rules.examples import BASE
 
 
 def test_import_loads_nothing_heavy() -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import launcher
-from launcher.checks.examples import laid_over_base
 from launcher.errors import RefusedError, SpecError
 from launcher.estimator import EstimatorInputs, estimator_inputs
+from launcher.rules.examples import laid_over_base
 
 ROOT = Path(launcher.__file__).parents[1]
 CONNECTOR = "images: {source: S3Connector, s3_uri: s3://bucket/i/}"

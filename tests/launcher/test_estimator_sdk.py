@@ -22,8 +22,8 @@ from moto.server import ThreadedMotoServer
 
 import channel_specs
 import launcher
-from launcher.checks.examples import laid_over_base
 from launcher.request.build import channel_variables
+from launcher.rules.examples import laid_over_base
 from patience import PATIENCE
 
 pytestmark = pytest.mark.sdk

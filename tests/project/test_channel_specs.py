@@ -22,7 +22,7 @@ import channel_specs
 import launcher
 from forked import LAUNCHER, run
 from launcher import demo
-from launcher.checks import check_spec
+from launcher.rules import find_problems
 from launcher.spec.channels import KINDS
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.samples.digest import MODULUS, Tally
@@ -57,7 +57,7 @@ def test_bundled_spec_yields_its_golden_request(name: str, request: pytest.Fixtu
 def test_bundled_spec_has_an_image_that_is_patched_on_the_day_of_the_table(name: str) -> None:
     table = json.loads((Path(launcher.__file__).parent / "data/image_support.json").read_text())
     spec = launcher.load(channel_specs.path(name))
-    found = check_spec(spec, today=date.fromisoformat(table["date"]))
+    found = find_problems(spec, today=date.fromisoformat(table["date"]))
     assert "image-out-of-patch" not in {problem.code for problem in found}
 
 

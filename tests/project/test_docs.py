@@ -18,11 +18,11 @@ import channel_specs
 import launcher
 import make_docs
 from launcher import cli
-from launcher.checks import check_spec
-from launcher.checks.codes import offline_codes, other_codes, without_ignored
-from launcher.checks.examples import details, examples, laid_over_base
 from launcher.reference import schema
 from launcher.reference.problem_codes import account_codes, explanation
+from launcher.rules import find_problems
+from launcher.rules.codes import offline_codes, other_codes, without_ignored
+from launcher.rules.examples import details, examples, laid_over_base
 
 ROOT = Path(launcher.__file__).parents[1]
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in make_docs.PAGES}
@@ -72,7 +72,7 @@ def test_every_yaml_block_of_a_page_plans(page: str, tmp_path: Path) -> None:
     # Its image's end of patch is judged by the day of the table, not by today's.
     assert launcher.plan(tmp_path / "job.yaml", ignore=("image-out-of-patch",)).warnings == ()
     day = json.loads((ROOT / "launcher/data/image_support.json").read_text())["date"]
-    assert check_spec(launcher.load(tmp_path / "job.yaml"), today=date.fromisoformat(day)) == []
+    assert find_problems(launcher.load(tmp_path / "job.yaml"), today=date.fromisoformat(day)) == []
     for number, block in enumerate(others):
         job = tmp_path / f"job-{number}.yaml"
         job.write_text(block if "extends:" in block else f"{first}{block}")
@@ -98,7 +98,7 @@ def test_wrong_example_of_a_code_without_a_rule_has_it_and_the_right_one_lacks_i
     for example, is_wrong in zip(EXAMPLES[code], (True, False), strict=True):
         try:
             spec = launcher.parse_spec(laid_over_base(example))
-            problems = check_spec(spec) + without_ignored([], spec, ())
+            problems = find_problems(spec) + without_ignored([], spec, ())
         except launcher.SpecError as error:
             problems = list(error.problems)
         assert [problem.code for problem in problems] == [code] * is_wrong, example
@@ -106,7 +106,7 @@ def test_wrong_example_of_a_code_without_a_rule_has_it_and_the_right_one_lacks_i
 
 
 def test_unknown_value_names_the_option_that_accepts_it() -> None:
-    (problem,) = check_spec(launcher.parse_spec(laid_over_base(EXAMPLES["aws-enum"][0])))
+    (problem,) = find_problems(launcher.parse_spec(laid_over_base(EXAMPLES["aws-enum"][0])))
     assert "--ignore aws-enum" in problem.message
 
 

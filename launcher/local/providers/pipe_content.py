@@ -17,10 +17,10 @@ from queue import Empty, Queue
 from threading import Event, Thread
 from typing import Any
 
-from launcher.checks.channels.content_types import LINES
 from launcher.errors import RefusedError
 from launcher.local.data.delivery import Delivery
 from launcher.request.view import media_type, s3_source
+from launcher.rules.channels.content_types import LINES
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import S3Location

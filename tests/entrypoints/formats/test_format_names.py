@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.checks.channels.content_types import BOUNDED, MIME_TYPES, READ_FROM_END
+from launcher.rules.channels.content_types import BOUNDED, MIME_TYPES, READ_FROM_END
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import CONTENT_TYPES, SHORT_NAMES, format_of, objects
 from sagemaker_channels.formats.archives import tar
@@ -54,7 +54,7 @@ def test_content_types_are_called_by_their_formats_short_name(text: str | None, 
 
 @pytest.mark.parametrize("name", [*SHORT_NAMES, *CONTENT_TYPES])
 def test_launcher_knows_what_a_pipe_can_carry(name: str) -> None:
-    """The launcher's own table of formats, in `launcher.checks.channels.content_types`, is this package's."""
+    """The launcher's own table of formats, in `launcher.rules.channels.content_types`, is this package's."""
     form = format_of(name)
     assert name in (MIME_TYPES if name in SHORT_NAMES else MIME_TYPES.values())
     assert (name in BOUNDED, name in READ_FROM_END) == (
@@ -64,4 +64,4 @@ def test_launcher_knows_what_a_pipe_can_carry(name: str) -> None:
 
 
 def test_launcher_knows_no_other_formats() -> None:
-    assert MIME_TYPES.keys() ^ SHORT_NAMES.keys() == set(), "MIME_TYPES is in launcher/checks/channels/content_types.py"
+    assert MIME_TYPES.keys() ^ SHORT_NAMES.keys() == set(), "MIME_TYPES is in launcher/rules/channels/content_types.py"

@@ -11,7 +11,7 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from launcher.checks.examples import laid_over_base
+from launcher.rules.examples import laid_over_base
 from sagemaker_channels import checkpoint
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.fetching import silence

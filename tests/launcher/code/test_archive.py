@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import launcher
-from launcher.checks.examples import laid_over_base
 from launcher.code.archive import MAX_BYTES, read_code
 from launcher.code.files import CodeError
+from launcher.rules.examples import laid_over_base
 from launching import launch
 from sagemaker_channels import contract
 

@@ -12,11 +12,11 @@ from random import Random
 import pytest
 
 import launcher
-from launcher.checks.examples import laid_over_base
 from launcher.code import archive
 from launcher.code.archive import read_code
 from launcher.code.files import CodeError
 from launcher.errors import SpecError
+from launcher.rules.examples import laid_over_base
 
 PARTS = ("a", "b", "data", "x.py", "y.pt", "z.txt")
 PATTERNS = (

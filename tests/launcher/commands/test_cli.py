@@ -9,10 +9,10 @@ import pytest
 
 import channel_specs
 import launcher
-from launcher.checks.examples import BASE, laid_over_base
 from launcher.cli import MEANT, cli
 from launcher.commands import COMMANDS
 from launcher.reference.problem_codes import all_codes, explanation
+from launcher.rules.examples import BASE, laid_over_base
 from launching import launch
 
 

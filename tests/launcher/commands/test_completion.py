@@ -15,9 +15,9 @@ import pytest
 import channel_specs
 import launcher
 from aws_stand_in import StandIn
-from launcher.checks.examples import BASE
 from launcher.cli import main
 from launcher.commands import COMMANDS
+from launcher.rules.examples import BASE
 from patience import PATIENCE
 
 

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import aws_stand_in
-from launcher.checks.examples import BASE, laid_over_base
 from launcher.commands.cost import cost
 from launcher.errors import InputError, RefusedError
+from launcher.rules.examples import BASE, laid_over_base
 
 IN_US_EAST_1 = (
     "region: us-east-1\nimage: 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cpu-amzn2023-sagemaker"

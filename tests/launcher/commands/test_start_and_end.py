@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.checks.examples import BASE
+from launcher.rules.examples import BASE
 from patience import PATIENCE
 
 

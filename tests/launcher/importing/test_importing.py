@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher import parse_spec
-from launcher.checks.examples import laid_over_base
 from launcher.errors import InputError
 from launcher.importing.from_request import import_file, import_request
 from launcher.request import serialization
 from launcher.request.build import build_request
+from launcher.rules.examples import laid_over_base
 from launcher.spec.aws_model import REQUEST, shapes
 from launching import launch
 

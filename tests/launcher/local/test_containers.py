@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from container_engines import ENGINES, IMAGE, CannotStartError, Engine, running
-from launcher.checks.examples import laid_over_base
+from launcher.rules.examples import laid_over_base
 from local_jobs import EFS, FSX, assert_nothing_is_left, command, launch, result, write_job
 from patience import PATIENCE, wait_for
 from sagemaker_channels.sample import DATA

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.checks.examples import laid_over_base
+from launcher.rules.examples import laid_over_base
 from local_jobs import EFS, FSX, command, launch, namespaces, result, write_job
 from patience import PATIENCE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forked import LAUNCHER, run
-from launcher.checks.examples import laid_over_base
+from launcher.rules.examples import laid_over_base
 from local_jobs import EFS, command, launch, result, write_job
 
 OWN_DATA = """

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import launcher
-from launcher.checks.examples import laid_over_base
 from launcher.console import Console
 from launcher.local.attempts import planned_end
 from launcher.local.checkpoints import Checkpoints
@@ -25,6 +24,7 @@ from launcher.local.data.stores import embedded_store
 from launcher.local.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
+from launcher.rules.examples import laid_over_base
 from local_jobs import assert_nothing_is_left, command, launch, namespaces, result
 from patience import PATIENCE, wait_for
 

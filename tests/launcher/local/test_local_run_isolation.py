@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import launcher
-from launcher.checks.examples import laid_over_base
 from launcher.console import Console
 from launcher.local.hosts import write_code
 from launcher.local.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
+from launcher.rules.examples import laid_over_base
 from local_jobs import command, launch, namespaces, write_job
 from patience import PATIENCE
 from sagemaker_channels import contract

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.checks.examples import laid_over_base
+from launcher.rules.examples import laid_over_base
 from local_jobs import assert_nothing_is_left, namespaces, write_job
 from patience import PATIENCE
 from terminals import on_terminal

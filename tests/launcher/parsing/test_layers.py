@@ -9,8 +9,8 @@ import pytest
 
 import launcher
 from launcher import SpecError, parse_spec
-from launcher.checks.examples import BASE, laid_over_base
 from launcher.request import serialization
+from launcher.rules.examples import BASE, laid_over_base
 
 
 @pytest.fixture

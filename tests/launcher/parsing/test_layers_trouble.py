@@ -9,8 +9,8 @@ import pytest
 
 import launcher
 from launcher import SpecError, parse_spec
-from launcher.checks.examples import BASE as SPEC
 from launcher.errors import RefusedError
+from launcher.rules.examples import BASE as SPEC
 
 
 def test_folders_fifos_and_devices_are_refused(tmp_path: Path) -> None:

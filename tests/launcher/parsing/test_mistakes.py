@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from launcher import parse_spec
-from launcher.checks import check_spec
-from launcher.checks.examples import laid_over_base
 from launcher.errors import Problem, SpecError
+from launcher.rules import find_problems
+from launcher.rules.examples import laid_over_base
 from mistakes import ROWS
 
 
 def problems_of(text: str) -> list[Problem]:
     try:
-        return check_spec(parse_spec(text, "job.yaml"))
+        return find_problems(parse_spec(text, "job.yaml"))
     except SpecError as error:
         return list(error.problems)
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher import JobSpec, Problem, SpecError, parse_spec
-from launcher.checks import check_spec
-from launcher.checks.examples import BASE, laid_over_base
 from launcher.errors import dotted
+from launcher.rules import find_problems
+from launcher.rules.examples import BASE, laid_over_base
 
 
 def problems_of(text: str | bytes) -> list[str]:
@@ -110,7 +110,7 @@ def test_problem_has_location_reason_and_remedy(overlay: str, place: str, words:
 
 def every_problem(text: str) -> Sequence[Problem]:
     try:
-        return check_spec(parse_spec(text, "job.yaml"))
+        return find_problems(parse_spec(text, "job.yaml"))
     except SpecError as error:
         return error.problems
 

@@ -9,7 +9,7 @@ import pytest
 
 import launcher
 from launcher import SpecError
-from launcher.checks.examples import laid_over_base
+from launcher.rules.examples import laid_over_base
 
 
 @pytest.fixture

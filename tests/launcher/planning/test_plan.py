@@ -16,8 +16,8 @@ from botocore.validate import ParamValidator
 
 import launcher
 from launcher import SpecError
-from launcher.checks.examples import BASE, laid_over_base
 from launcher.request import serialization
+from launcher.rules.examples import BASE, laid_over_base
 from launcher.spec.model import aws_name, spec_name
 from launcher.spec.names import job_name
 from sagemaker_channels import contract

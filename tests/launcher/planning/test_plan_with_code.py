@@ -10,8 +10,8 @@ import pytest
 
 import launcher
 from launcher import SpecError
-from launcher.checks.examples import BASE, laid_over_base
 from launcher.code.archive import read_code
+from launcher.rules.examples import BASE, laid_over_base
 
 
 def channels(request: dict[str, object]) -> list[str]:

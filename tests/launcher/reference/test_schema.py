@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher import Plan, Problem, SpecError, make_plan, parse_spec
-from launcher.checks import check_spec
-from launcher.checks.examples import laid_over_base
 from launcher.reference.problem_codes import unknown_codes
 from launcher.reference.schema import schema
+from launcher.rules import find_problems
+from launcher.rules.examples import laid_over_base
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 
@@ -85,7 +85,7 @@ def values(definition: dict[str, Any], depth: int = 3) -> st.SearchStrategy[Any]
 
 def problems_of(spec: dict[str, Any]) -> list[Problem]:
     try:
-        return check_spec(parse_spec(json.dumps(spec)))
+        return find_problems(parse_spec(json.dumps(spec)))
     except SpecError as error:
         return list(error.problems)
 

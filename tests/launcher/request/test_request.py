@@ -17,10 +17,10 @@ import pytest
 
 import launcher
 from launcher import parse_spec
-from launcher.checks import check_spec
-from launcher.checks.examples import BASE, laid_over_base
 from launcher.errors import SpecPath, dotted
 from launcher.request.build import build_request
+from launcher.rules import find_problems
+from launcher.rules.examples import BASE, laid_over_base
 from launcher.spec.aws_model import REQUEST, shapes
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec
@@ -166,7 +166,7 @@ def test_request_key_is_merged_last(hatch: str, expected: dict[str, Any]) -> Non
     ],
 )  # fmt: skip
 def test_request_key_is_checked_at_its_place(hatch: str, place: str, words: str) -> None:
-    (problem,) = map(str, check_spec(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml")))
+    (problem,) = map(str, find_problems(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml")))
     assert problem.startswith(place)
     assert words in problem
 
@@ -182,7 +182,7 @@ def test_request_key_is_checked_at_its_place(hatch: str, place: str, words: str)
     ],
 )
 def test_missing_member_of_an_item_is_reported_at_the_item(hatch: str, missing: list[str]) -> None:
-    problems = check_spec(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml"))
+    problems = find_problems(parse_spec(laid_over_base(f"request: {hatch}"), "job.yaml"))
     assert {dotted(problem.path) for problem in problems} == {f"request.{each}" for each in missing}
     assert {problem.location and problem.location.line for problem in problems} == {8}
 

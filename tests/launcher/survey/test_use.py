@@ -16,8 +16,8 @@ from launcher.account.run import subject_of
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
 from launcher.advice.ways import WAYS
 from launcher.aws.account import Account
-from launcher.checks.examples import laid_over_base
 from launcher.errors import InputError, RefusedError
+from launcher.rules.examples import laid_over_base
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, channels_of
 from launcher.survey.use import PastJob, observed_in, past_jobs, recent_jobs, use_of, with_answers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
+from launcher.rules.rule import Mistake, error, warning
 from launcher.spec.aws_model import shapes
 from sagemaker_channels import contract
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import Draft
+from launcher.rules.rule import Mistake, error, repeated, warning
 from sagemaker_channels import contract
 
 MAX_CHANNELS = 20

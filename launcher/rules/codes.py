@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from launcher.checks import RULES
-from launcher.checks.rule import Severity
 from launcher.errors import Location, Problem
+from launcher.rules import RULES
+from launcher.rules.rule import Severity
 from launcher.spec.job import JobSpec
 from launcher.tables import read_table
 

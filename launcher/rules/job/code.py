@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.channels.entries import MAX_CHANNELS
-from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
+from launcher.rules.channels.entries import MAX_CHANNELS
+from launcher.rules.rule import Mistake, error, warning
 from launcher.spec.aws_model import ALGORITHM, shown
 from launcher.spec.job import Code
 from sagemaker_channels import contract

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher import SpecError, make_plan
-from launcher.checks import RULES, check_spec
-from launcher.checks.built_in.rules import built_ins
 from launcher.code.archive import CodeArchive, CodeFile
 from launcher.request.view import Draft
+from launcher.rules import RULES, find_problems
+from launcher.rules.built_in.algorithms import built_ins
 from launcher.spec.aws_model import REQUEST, shapes
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
@@ -102,7 +102,7 @@ def test_rules_do_not_raise_for_any_request(seed: int, odds: float) -> None:
 def test_every_problem_has_a_place(seed: int, odds: float) -> None:
     """The same for a spec with everything under `request:`, including the model's own problems and their remedies."""
     spec = JobSpec.model_validate({"base_name": "a", "request": value(REQUEST, Random(seed), odds)})
-    for problem in check_spec(spec):
+    for problem in find_problems(spec):
         assert problem.path
         assert SECRET not in problem.message
 
@@ -113,7 +113,7 @@ def test_wrong_types_reach_no_rule(seed: int, odds: float) -> None:
     chance = Random(seed)
     request = {key: spoiled(inner, chance) for key, inner in value(REQUEST, chance, odds).items()}
     spec = JobSpec.model_validate({"base_name": "a", "request": request})
-    assert all(isinstance(problem.message, str) for problem in check_spec(spec))
+    assert all(isinstance(problem.message, str) for problem in find_problems(spec))
 
 
 @given(delivery=st.sampled_from(["auto", "channel", "submit_directory"]), wrong=st.booleans(), **SEEDS)
@@ -126,7 +126,7 @@ def test_code_adds_only_its_own_problems_to_any_request(delivery: str, wrong: bo
         request = {key: spoiled(inner, chance) for key, inner in request.items()}
     code = {"directory": "src", "entry_point": "train.py", "delivery": delivery}
     spec = JobSpec.model_validate({"base_name": "a", "region": "eu-west-1", "request": request, "code": code})
-    known = {str(problem) for problem in check_spec(spec)}
+    known = {str(problem) for problem in find_problems(spec)}
     try:
         reported = make_plan(spec, job_name=job_name(spec), code=CODE).warnings
     except SpecError as error:

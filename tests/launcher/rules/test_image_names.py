@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from launcher import parse_spec
-from launcher.checks import check_spec
-from launcher.checks.examples import laid_over_base
 from launcher.request.known_images import known_regions
+from launcher.rules import find_problems
+from launcher.rules.examples import laid_over_base
 
 AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 XGBOOST = "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost"
@@ -18,7 +18,7 @@ CODES = ("image-of-aws", "region-unknown")
 
 
 def found(overlay: str) -> list[tuple[str, str]]:
-    problems = check_spec(parse_spec(laid_over_base(overlay)))
+    problems = find_problems(parse_spec(laid_over_base(overlay)))
     return [(problem.code, problem.message) for problem in problems if problem.code in CODES]
 
 

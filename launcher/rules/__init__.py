@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from launcher.checks.built_in import rules as built_in
-from launcher.checks.channels import content_types, entries, modes, places, uris
-from launcher.checks.instances import resources, stopping
-from launcher.checks.job import code, container_image, image_names, network, output, settings
-from launcher.checks.remedies import remedy
-from launcher.checks.rule import Rule
-from launcher.checks.unknown_members import follows, watched, without
 from launcher.errors import Location, Problem, SpecPath
 from launcher.request.build import Built, build_request
 from launcher.request.image_uris import WANTED as IMAGE_KEYS
 from launcher.request.view import IMAGE, Draft
+from launcher.rules.built_in import algorithms as built_in
+from launcher.rules.channels import content_types, entries, modes, places, uris
+from launcher.rules.instances import resources, stopping
+from launcher.rules.job import code, container_image, image_names, network, output, settings
+from launcher.rules.remedies import remedy
+from launcher.rules.rule import Rule
+from launcher.rules.unknown_members import follows, watched, without
 from launcher.spec.aws_model import Violation, violations
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
@@ -36,7 +36,7 @@ SUBJECTS = (
 RULES = tuple(rule for subject in SUBJECTS for rule in vars(subject).values() if isinstance(rule, Rule))
 
 
-def check_spec(
+def find_problems(
     spec: JobSpec,
     job_name: str | None = None,
     unknown: Iterable[SpecPath] = (),

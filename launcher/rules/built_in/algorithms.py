@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from launcher.checks.job.network import is_of_marketplace
-from launcher.checks.rule import Mistake, error, warning
 from launcher.request.image_uris import built_in_algorithm
 from launcher.request.view import Draft, Entry
+from launcher.rules.job.network import is_of_marketplace
+from launcher.rules.rule import Mistake, error, warning
 from launcher.tables import read_table
 
 _HOUR = 3600  # seconds

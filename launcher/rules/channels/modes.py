@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
+from launcher.rules.rule import Mistake, error, warning
 
 
 @error("channel-gzip-needs-pipe")

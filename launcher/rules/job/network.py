@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft
+from launcher.rules.rule import Mistake, error, warning
 
 # The accounts that own AWS Marketplace's algorithms and model packages, one per region, taken from the ARNs in AWS's own
 # notebooks (aws/amazon-sagemaker-examples, aws_marketplace).

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from operator import ne
 
-from launcher.checks.rule import Mistake, warning
 from launcher.errors import SpecPath, did_you_mean
 from launcher.request.image_uris import ECR, image_region, image_table
 from launcher.request.known_images import (
@@ -18,6 +17,7 @@ from launcher.request.known_images import (
     known_tags,
 )
 from launcher.request.view import IMAGE, Draft
+from launcher.rules.rule import Mistake, warning
 from launcher.spec.aws_model import shown
 from launcher.spec.job import Image
 

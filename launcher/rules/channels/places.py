@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.channels.uris import bucket, object_key, uris
-from launcher.checks.rule import Mistake, error, warning
 from launcher.request.view import Draft, Entry
+from launcher.rules.channels.uris import bucket, object_key, uris
+from launcher.rules.rule import Mistake, error, warning
 from sagemaker_channels import contract
 
 _SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.errors import SpecPath
 from launcher.request.instance_types import Storage
 from launcher.request.view import Draft
+from launcher.rules.rule import Mistake, error, repeated, warning
 from launcher.spec.aws_model import READ_ONLY
 from launcher.spec.model import spec_name
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
-from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import Draft
+from launcher.rules.rule import Mistake, error, warning
 from launcher.spec.aws_model import shown
 from sagemaker_channels import contract
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, did_you_mean
 from launcher.request.image_support import support_of, versions_of_framework
 from launcher.request.image_uris import (
@@ -18,6 +17,7 @@ from launcher.request.image_uris import (
 )
 from launcher.request.known_images import known_regions
 from launcher.request.view import IMAGE, Draft
+from launcher.rules.rule import Mistake, error, warning
 from launcher.spec.aws_model import shown
 from launcher.spec.job import Image
 

@@ -7,9 +7,9 @@ import mimetypes
 import pytest
 
 from launcher import parse_spec
-from launcher.checks import check_spec
-from launcher.checks.channels.content_types import MIME_TYPES
-from launcher.checks.examples import laid_over_base
+from launcher.rules import find_problems
+from launcher.rules.channels.content_types import MIME_TYPES
+from launcher.rules.examples import laid_over_base
 
 CODE = "code: {entry_point: %s}\n"
 BUNDLED = CODE % "entrypoints/read_channels.py"
@@ -21,7 +21,7 @@ def train(keys: str) -> str:
 
 def problems(overlay: str) -> dict[str, str]:
     """Return the message of each problem by its code."""
-    return {problem.code: problem.message for problem in check_spec(parse_spec(laid_over_base(overlay)))}
+    return {problem.code: problem.message for problem in find_problems(parse_spec(laid_over_base(overlay)))}
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath, nearest
 from launcher.request.view import Draft, media_type
+from launcher.rules.rule import Mistake, error, warning
 from sagemaker_channels import contract
 
 # The formats of `sagemaker_channels.formats` by short name, each with the nearest MIME type: other formats of that type are only

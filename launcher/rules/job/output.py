@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from launcher.checks.channels.uris import bucket
-from launcher.checks.rule import Mistake, error, repeated, warning
 from launcher.request.view import RULE_LISTS, Draft
+from launcher.rules.channels.uris import bucket
+from launcher.rules.rule import Mistake, error, repeated, warning
 from sagemaker_channels import contract
 
 

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 
-from launcher.checks.rule import Mistake, error, warning
 from launcher.errors import SpecPath
 from launcher.request.view import IMAGE, Draft
+from launcher.rules.rule import Mistake, error, warning
 from launcher.spec.names import MAX_BASE, beginning
 from sagemaker_channels import contract
 

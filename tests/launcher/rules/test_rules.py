@@ -10,13 +10,14 @@ from datetime import date, timedelta
 
 import pytest
 
-from launcher import checks, parse_spec
-from launcher.checks import RULES, check_spec
-from launcher.checks.built_in.rules import built_ins
-from launcher.checks.examples import BASE, details, examples, laid_over_base
-from launcher.checks.rule import Rule
+import launcher.rules
+from launcher import parse_spec
 from launcher.request.image_uris import resolve_image
 from launcher.request.instance_types import instance_type
+from launcher.rules import RULES, find_problems
+from launcher.rules.built_in.algorithms import built_ins
+from launcher.rules.examples import BASE, details, examples, laid_over_base
+from launcher.rules.rule import Rule
 from launcher.spec.aws_model import shapes
 from sagemaker_channels.job.hyperparameters import argument, decoded, hyperparameter_variables
 
@@ -29,18 +30,18 @@ ALONGSIDE = {code: {"code-needs-toolkit"} for code in ("code-requirements-toolki
 def found_by(overlay: str) -> dict[str, list[str]]:
     """Return the codes of an example's problems, each with its places."""
     codes: dict[str, list[str]] = {}
-    for problem in check_spec(parse_spec(laid_over_base(overlay)), today=TODAY):
+    for problem in find_problems(parse_spec(laid_over_base(overlay)), today=TODAY):
         assert problem.location is not None
         codes.setdefault(problem.code, []).append(str(problem.location))
     return codes
 
 
 def messages_of(overlay: str) -> list[str]:
-    return [str(problem) for problem in check_spec(parse_spec(laid_over_base(overlay), "job.yaml"), today=TODAY)]
+    return [str(problem) for problem in find_problems(parse_spec(laid_over_base(overlay), "job.yaml"), today=TODAY)]
 
 
 def test_base_spec_has_no_problem() -> None:
-    assert check_spec(parse_spec(BASE), today=TODAY) == []
+    assert find_problems(parse_spec(BASE), today=TODAY) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
@@ -55,7 +56,7 @@ def test_right_example_is_clean(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_message_is_short_and_has_a_remedy(rule: Rule) -> None:
-    for problem in check_spec(parse_spec(laid_over_base(EXAMPLES[rule.code][0])), today=TODAY):
+    for problem in find_problems(parse_spec(laid_over_base(EXAMPLES[rule.code][0])), today=TODAY):
         assert len(problem.message) < 240
         assert not problem.message.endswith(".")
         assert "; " in problem.message, "what is wrong; what to do"
@@ -71,7 +72,8 @@ def test_rule_has_a_reason_and_a_source(rule: Rule) -> None:
 
 def test_every_module_with_a_rule_is_a_subject() -> None:
     modules = [
-        importlib.import_module(found.name) for found in pkgutil.walk_packages(checks.__path__, "launcher.checks.")
+        importlib.import_module(found.name)
+        for found in pkgutil.walk_packages(launcher.rules.__path__, "launcher.rules.")
     ]
     rules = {rule for module in modules for rule in vars(module).values() if isinstance(rule, Rule)}
     assert {rule.code for rule in rules - set(RULES)} == set(), "add their module to SUBJECTS"
@@ -85,7 +87,7 @@ def test_codes_are_stable_names() -> None:
 
 def test_21st_channel_is_one_problem() -> None:
     overlay = "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(21))
-    problems = check_spec(parse_spec(laid_over_base(overlay)), today=TODAY)
+    problems = find_problems(parse_spec(laid_over_base(overlay)), today=TODAY)
     assert [problem.code for problem in problems] == ["channels-at-most-20"]
     assert problems[0].path == ("channels", "c20")
 
@@ -117,7 +119,7 @@ def test_wrong_augmented_manifest_channel_has_one_remedy(keys: str, code: str, r
 def test_connector_channels_do_not_count() -> None:
     overlay = "channels:\n" + "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(20))
     overlay += "  images: {source: S3Connector, s3_uri: s3://bucket/images/}\n"
-    assert check_spec(parse_spec(laid_over_base(overlay)), today=TODAY) == []
+    assert find_problems(parse_spec(laid_over_base(overlay)), today=TODAY) == []
 
 
 VPC = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
@@ -292,7 +294,7 @@ AWS = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
 )
 def test_image_is_out_of_patch_from_the_day_after_its_date(image: str, last_day: date, instead: str) -> None:
     def messages(today: date | None) -> list[str]:
-        found = check_spec(parse_spec(laid_over_base(f"image: {image}")), today=today)
+        found = find_problems(parse_spec(laid_over_base(f"image: {image}")), today=today)
         return [problem.message for problem in found if problem.code == "image-out-of-patch"]
 
     assert messages(None) == messages(last_day) == []
@@ -302,7 +304,7 @@ def test_image_is_out_of_patch_from_the_day_after_its_date(image: str, last_day:
 
 @pytest.mark.parametrize("image", ["123456789012.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.8.0", "mine:1"])
 def test_other_peoples_images_have_no_end_of_patch(image: str) -> None:
-    found = check_spec(parse_spec(laid_over_base(f"image: {image}")), today=date(2100, 1, 1))
+    found = find_problems(parse_spec(laid_over_base(f"image: {image}")), today=date(2100, 1, 1))
     assert "image-out-of-patch" not in {problem.code for problem in found}
 
 
@@ -352,5 +354,5 @@ def test_advice_to_write_what_arrives_changes_no_variable(style: str, text: str)
 def test_changed_hyperparameter_is_named_without_its_variables_value() -> None:
     overlay = "code: {entry_point: train.py}\nhyperparameters: {key: '${KEY}'}"
     spec = parse_spec(laid_over_base(overlay), environ={"KEY": "123e4567"})
-    (message,) = [str(problem) for problem in check_spec(spec) if problem.code == "hyperparameter-changed"]
+    (message,) = [str(problem) for problem in find_problems(spec) if problem.code == "hyperparameter-changed"]
     assert "hyperparameters.key" in message and "123e4567" not in message and "inf" not in message
