@@ -7,7 +7,7 @@ Temporary errors of AWS and lost connections are retried for as long as they las
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
 _THROTTLED_SECONDS = 60.0  # without an answer, before throttling is reported
 _LONG_AGO_SECONDS = 180.0  # after its end, no more lines of a job appear
-COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
+_COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
 
 class View(NamedTuple):
@@ -98,10 +98,14 @@ class ReadLines:
         self.waits.note(line.message)
         self.count += 1
 
+    def print(self, host: str, messages: Sequence[str], state: str = "", *, verbose: bool = False) -> None:
+        """Print messages of a host, and the state of its progress bar; records of waits as sentences, unless `verbose`."""
+        colour = self._colours.setdefault(host, _COLOURS[len(self._colours) % len(_COLOURS)])
+        shown = messages if verbose else in_words(messages, self._reported)
+        self._console.log(f"{host} |", shown, colour, state)
+
     def _print(self, line: Line) -> None:
-        colour = self._colours.setdefault(line.host, COLOURS[len(self._colours) % len(COLOURS)])
-        message = last_state(line.message.encode("utf-8", "replace")).decode().rstrip("\n")
-        self._console.log(f"{line.host} |", in_words([message], self._reported), colour)
+        self.print(line.host, [last_state(line.message.encode("utf-8", "replace")).decode().rstrip("\n")])
 
 
 class _Following:

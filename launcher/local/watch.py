@@ -15,14 +15,14 @@ from typing import IO
 
 from launcher.console import last_state, shown_path
 from launcher.errors import StoppedError, TrainingFailedError
-from launcher.jobs.metrics import Metrics
-from launcher.jobs.waits import ChannelWaits, LoopWaits, in_words
+from launcher.jobs.follow import ReadLines
+from launcher.jobs.lines import Line
+from launcher.jobs.waits import ChannelWaits
 from launcher.local.workspace import HostProcess, LocalRun
 from sagemaker_channels import contract
 
 INTERRUPTED = "Interrupted"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 _ABANDONED_SECONDS = 10  # for other hosts after one has failed: they may wait in a barrier that no process will join
 _LOOK_SECONDS = 0.05  # between two looks at the hosts
 _CHUNK = 1 << 20  # bytes per read: lines are printed in batches if the job is faster than the terminal
@@ -105,14 +105,12 @@ class _Output:
     """The lines of all hosts: printed, logged, and searched for metrics and waits."""
 
     def __init__(self, run: LocalRun, interrupt_at: str | None) -> None:
-        definitions = run.plan.request.get("AlgorithmSpecification", {}).get("MetricDefinitions", ())
-        self.metrics, self.waits = Metrics(definitions, run.console.warn), LoopWaits()
+        self.read = ReadLines(run.plan.request, run.console)
         self.seen = threading.Event()  # whether a line had that text
         self._run, self._interrupt_at = run, interrupt_at
-        self._reported: set[str] = set()  # channels whose workers a line has reported
         self._unlogged: set[str] = set()  # hosts whose lines can no longer be logged
 
-    def follow(self, host: str, stream: IO[bytes], colour: str) -> None:
+    def follow(self, host: str, stream: IO[bytes]) -> None:
         """Print and log one stream of a host to its end: a job blocks if its pipe is not read.
 
         As in a container's log, lines of stdout and stderr stay whole: a printed line never continues a progress bar on stderr.
@@ -124,16 +122,15 @@ class _Output:
                 if len(rest) > _LONGEST_LINE:
                     rest = last_state(rest)
                     lines, rest = ([*lines, rest], b"") if len(rest) > _LONGEST_LINE else (lines, rest)
-                self._show(host, lines, colour, log, last_state(rest) if b"\r" in rest else b"")
-            self._show(host, [rest] if rest else [], colour, log)
+                self._show(host, lines, log, last_state(rest) if b"\r" in rest else b"")
+            self._show(host, [rest] if rest else [], log)
 
-    def _show(self, host: str, lines: list[bytes], colour: str, log: IO[bytes], state: bytes = b"") -> None:
+    def _show(self, host: str, lines: list[bytes], log: IO[bytes], state: bytes = b"") -> None:
         """Write whole lines to the terminal and the log; a progress bar's `state` to the terminal only."""
         shown = [last_state(line) if b"\r" in line else line for line in lines]
         texts = [line.decode("utf-8", "replace") for line in shown]
         for text in texts:
-            self.metrics.note(int(time.time() * 1000), host, text)
-            self.waits.note(text)
+            self.read.note(Line(int(time.time() * 1000), host, text))
             if self._interrupt_at is not None and self._interrupt_at in text:
                 self.seen.set()
         console = self._run.console
@@ -144,8 +141,7 @@ class _Output:
             self._unlogged.add(host)
             console.warn(f"{shown_path(log.name)}: cannot be written: {error.strerror}; free space there")
         with suppress(OSError):  # the terminal is closed
-            for_people = texts if self._run.options.verbose else in_words(texts, self._reported)
-            console.log(f"{host} |", for_people, colour, state.decode("utf-8", "replace"))
+            self.read.print(host, texts, state.decode("utf-8", "replace"), verbose=self._run.options.verbose)
 
 
 def watch(
@@ -158,11 +154,10 @@ def watch(
     threads: list[threading.Thread] = []
     begun = time.monotonic()
     try:
-        for index, host in enumerate(hosts):
+        for host in hosts:
             processes.append(run.runner.start(host))
             for stream in (processes[-1].stdout, processes[-1].stderr):
-                arguments = (host.name, stream, _COLOURS[index % len(_COLOURS)])
-                threads.append(threading.Thread(target=output.follow, args=arguments, daemon=True))
+                threads.append(threading.Thread(target=output.follow, args=(host.name, stream), daemon=True))
                 threads[-1].start()
         while _running(processes) and not (failures or stops.received or output.seen.is_set()):
             if time.monotonic() > begun + end.seconds or any(process.returncode for process in processes):
@@ -196,7 +191,9 @@ def watch(
         result = RunResult(planned.secondary, codes, StoppedError.exit_code, planned.reason, killed)
     else:
         result = RunResult("Completed", codes)
-    return replace(result, seconds=time.monotonic() - begun, metrics=output.metrics.last, waits=output.waits.worst())
+    return replace(
+        result, seconds=time.monotonic() - begun, metrics=output.read.metrics.last, waits=output.read.waits.worst()
+    )
 
 
 def _running(processes: Sequence[subprocess.Popen[bytes]]) -> list[subprocess.Popen[bytes]]:
