@@ -60,11 +60,11 @@ class _Patterns:
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
-        from pathspec import GitIgnoreSpec  # takes 20 ms
-
         self.wrong: list[str] = []  # the lines that are not patterns, which match nothing
         self._patterns = []
         for line in (line for line in map(str.rstrip, lines) if line and not line.startswith("#")):
+            from pathspec import GitIgnoreSpec  # takes 20 ms, and most folders have no patterns
+
             bare = line[:-1] if line.endswith("/") and line.strip("!/") else line
             try:
                 self._patterns.append((line, bare, GitIgnoreSpec.from_lines([bare]).patterns[0]))

@@ -72,7 +72,7 @@ class Call:
         """Return the headers of a write that are stored with the object; refuses a storage class of archives."""
         kept = {name: self.headers[name.lower()] for name in _KEPT if self.headers.get(name.lower())}
         codings = [part.strip() for part in kept.pop("Content-Encoding", "").split(",")]
-        if coding := ",".join(part for part in codings if part and part != "aws-chunked"):
+        if coding := ", ".join(part for part in codings if part and part != "aws-chunked"):
             kept["Content-Encoding"] = coding
         kept |= {name: self.headers[name] for name in (*KEPT_AMZ, *_CHECKSUMS) if name in self.headers}
         if kept.get(STORAGE_CLASS) in _ARCHIVES:
