@@ -20,31 +20,16 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from launcher.aws import answers, refusals
-from launcher.aws.masking import Mask
+from launcher.aws import refusals
 from launcher.aws.refusals import AwsError, CredentialsError, no_credentials, one_line, translated
 from launcher.aws.temporary_credentials import share_with_aws_cli
 from launcher.errors import RefusedError
+from launcher.masking import Mask
 
 __all__ = ["Account", "AwsError", "CredentialsError"]
 
 _MOST_RENEWALS = 3  # per call: a credential process may return new but expired credentials each time
 _EXPIRED_SECONDS = 10.0  # how long calls are refused after credentials have expired
-# Token members of services that page in their own way: (of the request, of the answer).
-_TOKENS = {
-    "s3": ("ContinuationToken", "NextContinuationToken"),
-    "efs": ("Marker", "NextMarker"),
-    "iam": ("Marker", "Marker"),
-    "logs": ("nextToken", "nextToken"),
-    "ecr": ("nextToken", "nextToken"),
-}
-_NEXT_TOKEN = ("NextToken", "NextToken")
-
-
-class _ThreadState(threading.local):
-    """What each thread knows of its current call, botocore's retries included."""
-
-    is_in_doubt = False  # whether an attempt may have taken effect although its answer is lost
 
 
 class Account:
@@ -70,12 +55,12 @@ class Account:
         """Whether there has been an answer other than that AWS does not accept the credentials."""
         self._requested_region, self._profile, self._on_expired = region, profile, on_expired
         self._lock = threading.RLock()
-        self._session: Any = None
+        self._session: Any = None  # boto3's
+        self._core: Any = None  # botocore's, below it
         self._clients: dict[str, Any] = {}
         self._generation = 0  # of credentials
         self._keys: tuple[str, str] | None = None
         self._expired: tuple[float, CredentialsError] | None = None  # since when calls are refused, and why
-        self._thread_state = _ThreadState()
 
     @property
     def region(self) -> str:
@@ -106,22 +91,20 @@ class Account:
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Return the answer of one call, such as `call("sts", "get_caller_identity")`. Raises AwsError."""
-        return dict(self.attempt(service, operation, lambda client: getattr(client, operation)(**parameters)))
+        answer = dict(self.attempt(service, operation, lambda client: getattr(client, operation)(**parameters)))
+        meta = self.client(service).meta
+        output = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
+        required = output.required_members if output is not None else []
+        if required and answer.keys().isdisjoint(required):  # such as a proxy's page, which botocore reads as an answer
+            raise refusals.foreign(_name(service, operation))
+        return answer
 
     def attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
         """Return what `do` returns for boto3's client: work of more than one call, such as a call and reading its body.
 
         It runs again from its beginning if the credentials had expired. `operation` is for messages. Raises AwsError.
         """
-        self._thread_state.is_in_doubt = False
-        try:
-            return self._attempt(service, operation, do)
-        except AwsError as error:
-            error.was_in_doubt = self._thread_state.is_in_doubt
-            raise
-
-    def _attempt(self, service: str, operation: str, do: Callable[[Any], Any]) -> Any:
-        call = f"{service}:{operation.title().replace('_', '')}"
+        call, was_retried = _name(service, operation), False
         for renewals in range(_MOST_RENEWALS + 1):
             self._refuse_if_expired()
             with self._lock:
@@ -129,24 +112,24 @@ class Account:
             try:
                 return translated(do, client, call, self.mask)
             except AwsError as error:
-                trouble = self._named(error) if error.is_nameless and renewals else error
-                may_be_expired = trouble.is_unauthenticated or (trouble.is_nameless and not renewals)
-                if not may_be_expired or trouble.code == "NoCredentials":
+                was_retried = error.was_retried = was_retried or error.was_retried
+                trouble = self._named(error) if error.is_nameless else error
+                if not trouble.is_unauthenticated or trouble.code == "NoCredentials":
                     raise
                 if not self._renew(generation, trouble, renewals):
-                    raise self._expire(trouble) from None
+                    raise self._expire(trouble, was_retried=was_retried) from None
         raise AssertionError("the last renewal is refused")
 
     def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
         """Yield the answers of an operation that returns pages. Raises AwsError."""
-        asked, answered = _TOKENS.get(service, _NEXT_TOKEN)
+        name = self.client(service).meta.method_to_api_mapping[operation]
+        model = self._core.get_paginator_model(service).get_paginator(name)
         while True:
             page = self.call(service, operation, **parameters)
             yield page
-            token = page.get(answered)
-            if not token:
+            if not (token := page.get(model["output_token"])):
                 return
-            parameters[asked] = token
+            parameters[model["input_token"]] = token
 
     def client(self, service: str) -> Any:
         """Return boto3's client. It raises boto3's own errors, so prefer `call` and `attempt`."""
@@ -170,7 +153,6 @@ class Account:
                     reason = one_line(self.mask.apply(str(error)))
                     message = f"{service} cannot be reached: {reason}; check the AWS environment variables"
                     raise RefusedError(message) from None
-                answers.refuse_foreign_answers(client)
                 client.meta.events.register("needs-retry", self._record_attempt)
                 if service == "s3":
                     client.meta.events.register("provide-client-params.s3", self._with_owner)
@@ -189,7 +171,7 @@ class Account:
         from botocore.exceptions import BotoCoreError
 
         region = self._requested_region or os.environ.get("AWS_REGION")
-        core = botocore.session.Session()
+        self._core = core = botocore.session.Session()
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_parse_timestamp)
         try:
             session = boto3.Session(profile_name=self._profile, region_name=region, botocore_session=core)
@@ -207,21 +189,17 @@ class Account:
 
     def _record_attempt(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
         """Record an attempt of a call; botocore calls this for each one before it returns or raises."""
-        is_answered = response is not None and not answers.is_foreign(response[1])
-        self._thread_state.is_in_doubt |= not is_answered or response[0].status_code >= 500
-        if is_answered:
-            details = response[1].get("Error") or {}
-            code = str(details.get("Code") or "")
-            if code in ("400", "403"):
-                return  # an answer to HEAD without details
-            trouble = refusals.credentials_trouble(code, str(details.get("Message")))
-            if not trouble:
-                self.answered, self.silence = True, ""
-            elif not self.answered:
-                self.silence = trouble
-        elif not self.answered:
-            reason = one_line(self.mask.apply(str(caught_exception or answers.FOREIGN)))
-            self.silence = f"AWS cannot be reached: {reason}; check the network, proxies and AWS_ENDPOINT_URL"
+        if response is None:
+            if not self.answered:
+                reason = one_line(self.mask.apply(str(caught_exception)))
+                self.silence = f"AWS cannot be reached: {reason}; check the network, proxies and AWS_ENDPOINT_URL"
+            return
+        details = response[1].get("Error", {})
+        trouble = refusals.credentials_trouble(str(details.get("Code")), str(details.get("Message")))
+        if not trouble and str(details.get("Code")) not in ("400", "403"):  # an answer to HEAD without details
+            self.answered, self.silence = True, ""
+        elif trouble and not self.answered:
+            self.silence = trouble
 
     def _named(self, error: AwsError) -> AwsError:
         """Return the real error if an answer to HEAD did not contain it, by a call whose answer has a body."""
@@ -232,33 +210,29 @@ class Account:
         return error
 
     def _renew(self, generation: int, error: AwsError, renewals: int) -> bool:
-        """Return whether to try again: there are other credentials, or it is the first time in this call."""
+        """Return whether to try again: another thread or the user has brought other credentials, or it is the first time."""
         with self._lock:
             self._refuse_if_expired()
             if renewals == _MOST_RENEWALS:
                 return False
             if generation != self._generation:
-                return True  # another thread has renewed them
-            fresh = self._new_session()
-            keys = self._keys
+                return True
+            fresh, keys = self._new_session(), self._keys
             with suppress(CredentialsError):
                 keys = _keys_of(fresh, self.mask)
             if keys == self._keys:
                 if renewals == 0 and not isinstance(error, CredentialsError):
                     return True
-                may_ask = threading.current_thread() is threading.main_thread()
-                if (
-                    not may_ask
-                    or self._on_expired is None
-                    or not self._on_expired(str(refusals.unauthenticated(error)))
-                ):
+                ask = self._on_expired if threading.current_thread() is threading.main_thread() else None
+                if ask is None or not ask(str(refusals.unauthenticated(error))):
                     return False
                 fresh = self._new_session()
             self._session, self._clients, self._generation = fresh, {}, self._generation + 1
             return True
 
-    def _expire(self, error: AwsError) -> CredentialsError:
+    def _expire(self, error: AwsError, *, was_retried: bool) -> CredentialsError:
         over = refusals.unauthenticated(error)
+        over.was_retried = was_retried
         with self._lock:
             if self._expired is None:
                 self._expired = time.monotonic(), over
@@ -270,6 +244,11 @@ class Account:
             if time.monotonic() - since < _EXPIRED_SECONDS:
                 raise CredentialsError(str(error), call=error.call, code=error.code, status=error.status)
             self._expired = None
+
+
+def _name(service: str, operation: str) -> str:
+    """Return a call's name as IAM writes it, such as `sts:GetCallerIdentity`."""
+    return f"{service}:{operation.title().replace('_', '')}"
 
 
 def _keys_of(session: Any, mask: Mask) -> tuple[str, str] | None:

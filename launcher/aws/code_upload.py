@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.bucket_owners import expect_owners
 from launcher.aws.threads import start
-from launcher.code.archive import CodeArchive
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
 from launcher.planning import Plan
-from launcher.s3.uri import parse_s3_uri
+from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels import contract
-
-_PIECE = 1 << 20  # bytes
 
 
 def upload_code(plan: Plan, account: Account, console: Console) -> None:
@@ -37,45 +33,20 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
     if plan.code is None or plan.code_uri is None:
         return
     expect_owners(plan, account)
-    place = parse_s3_uri(plan.code_uri)
-    with TemporaryDirectory() as folder:
-        files = [_written(plan.code, Path(folder, name)) for name in (contract.BOOT_FILE, contract.CODE_ARCHIVE)]
-        digests = {file: _sha256(file) for file in files}
-        missing = [
-            file for file in files if not _is_stored(account, place.bucket, place.key + file.name, digests[file])
-        ]
-        if not missing:
-            console.say(f"code      unchanged, at {plan.code_uri}")
-            return
-        total = sum(file.stat().st_size for file in missing)
-        with console.progress("uploading the code", total=total) as advance:
-            for file in missing:
-                checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": digests[file], **_encryption(plan)}
-                _put(account, place.bucket, place.key + file.name, file, checked, advance)
+    place, archive = parse_s3_uri(plan.code_uri), io.BytesIO()
+    plan.code.write_tar_gz(archive)
+    contents = {contract.BOOT_FILE: plan.code.boot(), contract.CODE_ARCHIVE: archive.getvalue()}
+    digests = {name: base64.b64encode(hashlib.sha256(each).digest()).decode() for name, each in contents.items()}
+    missing = [name for name in contents if not _is_stored(account, place.bucket, place.key + name, digests[name])]
+    if not missing:
+        console.say(f"code      unchanged, at {plan.code_uri}")
+        return
+    total = sum(len(contents[name]) for name in missing)
+    with console.progress("uploading the code", total=total) as advance:
+        for name in missing:
+            checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": digests[name], **_encryption(plan)}
+            _put(account, place._replace(key=place.key + name), contents[name], checked, advance)
     console.say(f"code      {human_bytes(total)} uploaded to {plan.code_uri}")
-
-
-def _written(code: CodeArchive, file: Path) -> Path:
-    """Write one of the two objects to a file. Raises RefusedError if the disk is full, or the code has changed."""
-    try:
-        with file.open("wb") as target:
-            if file.name == contract.BOOT_FILE:
-                target.write(code.boot())
-            else:
-                code.write_tar_gz(target)
-    except OSError as error:
-        message = f"{file.parent}: the code archive cannot be written: {error.strerror}; free some space, or set TMPDIR"
-        raise RefusedError(message) from None
-    return file
-
-
-def _sha256(file: Path) -> str:
-    """Return a file's SHA-256 in base64, as S3 shows it."""
-    sha = hashlib.sha256()
-    with file.open("rb") as content:
-        while piece := content.read(_PIECE):
-            sha.update(piece)
-    return base64.b64encode(sha.digest()).decode()
 
 
 def _is_stored(account: Account, bucket: str, key: str, sha256: str) -> bool:
@@ -90,12 +61,12 @@ def _is_stored(account: Account, bucket: str, key: str, sha256: str) -> bool:
 
 
 def _put(
-    account: Account, bucket: str, key: str, file: Path, settings: dict[str, str], advance: Callable[[int], None]
+    account: Account, place: S3Location, content: bytes, settings: dict[str, str], advance: Callable[[int], None]
 ) -> None:
     """Send one PUT, after which the object is complete or absent, in a thread that Ctrl-C need not wait for."""
     from boto3.s3.transfer import TransferConfig
 
-    in_one_put = TransferConfig(multipart_threshold=file.stat().st_size + 1, use_threads=False)
+    in_one_put = TransferConfig(multipart_threshold=len(content) + 1, use_threads=False)
     sent = 0
 
     def count(more: int) -> None:
@@ -105,13 +76,12 @@ def _put(
 
     def send(client: Any) -> None:
         count(-sent)  # An attempt with expired keys sent nothing.
-        with file.open("rb") as body:
-            client.upload_fileobj(body, bucket, key, settings, Callback=count, Config=in_one_put)
+        client.upload_fileobj(io.BytesIO(content), *place, settings, Callback=count, Config=in_one_put)
 
     try:
         start(lambda: account.attempt("s3", "put_object", send)).result()
     except AwsError as error:
-        raise _upload_refusal(error, bucket, account) from None
+        raise _upload_refusal(error, place.bucket, account) from None
 
 
 def _encryption(plan: Plan) -> dict[str, str]:

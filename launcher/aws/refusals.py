@@ -6,71 +6,75 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from launcher.aws.answers import FOREIGN
-from launcher.aws.masking import Mask
 from launcher.errors import RefusedError
+from launcher.masking import Mask
 
-_NO_ANSWER = 0
-# https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
-_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired", "InvalidToken")
-# An access key that AWS does not know, or a signature that is not its secret's; keys look so, too, in a region that the account
-# has not enabled. The codes are those of STS and IAM; SageMaker and others with JSON; S3; EC2; and all of them.
-_REJECTED = (
-    *("InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException", "InvalidSignatureException"),
-    *("InvalidAccessKeyId", "AuthFailure", "IncompleteSignature", "MissingAuthenticationToken"),
+_FOREIGN = "the answer is not from AWS; check the endpoint and proxies"
+_KINDS = (  # of refusals, with the codes of each
+    # https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
+    ("expired", "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired InvalidToken"),
+    # An access key that AWS does not know, or a signature that is not its secret's; keys look so, too, in a region that the account
+    # has not enabled. The codes are those of STS and IAM; SageMaker and others with JSON; S3; EC2; and all of them.
+    ("rejected", "InvalidClientTokenId SignatureDoesNotMatch UnrecognizedClientException InvalidSignatureException"),
+    ("rejected", "InvalidAccessKeyId AuthFailure IncompleteSignature MissingAuthenticationToken"),
+    ("skewed", "RequestTimeTooSkewed RequestInTheFuture"),
+    ("denied", "AccessDenied AccessDeniedException UnauthorizedOperation 403"),
+    ("throttled", "Throttling ThrottlingException TooManyRequestsException RequestLimitExceeded SlowDown"),
+    ("missing", "ResourceNotFound ResourceNotFoundException NotFoundException"),  # SageMaker, CloudWatch Logs, KMS
+    ("missing", "NoSuchEntity FileSystemNotFound PolicyNotFound NoSuchBucket NoSuchBucketPolicy"),  # IAM, EFS, FSx, S3
 )
-_SKEWED = ("RequestTimeTooSkewed", "RequestInTheFuture")
+_KIND_OF = {code: kind for kind, codes in _KINDS for code in codes.split()}
 _SKEW_TEXT = re.compile(r"Signature (expired|not yet current)")  # AWS has no code of its own for it
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
-_THROTTLED = ("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded", "SlowDown")
-_MISSING = (
-    *("ResourceNotFound", "ResourceNotFoundException", "NotFoundException"),  # SageMaker, CloudWatch Logs, KMS
-    *("NoSuchEntity", "FileSystemNotFound", "PolicyNotFound"),  # IAM, EFS and FSx
-    *("NoSuchBucket", "NoSuchBucketPolicy"),  # S3
-)
 _OF_CREDENTIALS = (  # botocore's exceptions, which have others derived from them
     *("NoCredentialsError", "PartialCredentialsError", "SSOError", "CredentialRetrievalError"),
     *("TokenRetrievalError", "RefreshWithMFAUnsupportedError", "MetadataRetrievalError", "LoginError"),
 )
 _RENEW = "renew them (`aws sso login`, or however you obtained them)"
 _HAVE_EXPIRED = f"the AWS credentials have expired; {_RENEW}"
-_ARE_REJECTED = (
-    "AWS does not accept the credentials; check the access key, its secret and its token (`aws sts get-caller-identity` shows"
-    " whether they work), and whether the account has enabled the region"
-)
-_CLOCK_IS_WRONG = "this machine's clock differs from AWS's by minutes; set it, for example with NTP"
+_TROUBLES = {  # kind of refusal -> what is wrong with the credentials, and what to do
+    "expired": _HAVE_EXPIRED,
+    "rejected": "AWS does not accept the credentials; check the access key, its secret and its token (`aws sts get-caller-identity`"
+    " shows whether they work), and whether the account has enabled the region",
+    "skewed": "this machine's clock differs from AWS's by minutes; set it, for example with NTP",
+}
 
 
 def credentials_trouble(code: str, message: str = "") -> str:
     """Return what is wrong, and what to do, if AWS's code means that it accepts no call signed so; else an empty text."""
-    if code in _SKEWED or (code in _REJECTED and _SKEW_TEXT.search(message)):
-        return _CLOCK_IS_WRONG
-    return _HAVE_EXPIRED if code in _EXPIRED else _ARE_REJECTED if code in _REJECTED else ""
+    kind = _KIND_OF.get(code, "")
+    return _TROUBLES.get("skewed" if kind == "rejected" and _SKEW_TEXT.search(message) else kind, "")
 
 
 class AwsError(RefusedError):
-    """AWS refused a call, or did not answer."""
+    """AWS refused a call, or did not answer.
 
-    def __init__(self, message: str, *, call: str, code: str = "", status: int = _NO_ANSWER) -> None:
+    Args:
+        message: One line.
+        call: The call as IAM writes it: `sagemaker:CreateTrainingJob`.
+        code: AWS's own: `ResourceInUse`; empty if there was no answer.
+        status: HTTP status; 0 if there was no answer.
+        was_retried: Whether it was the answer to another attempt than the first.
+    """
+
+    def __init__(self, message: str, *, call: str, code: str = "", status: int = 0, was_retried: bool = False) -> None:
         super().__init__(message)
-        self.call = call  # as IAM writes it: `sagemaker:CreateTrainingJob`
-        self.code = code  # AWS's own: `ResourceInUse`; empty if there was no answer
-        self.status = status  # HTTP status; 0 if there was no answer
-        self.was_in_doubt = False  # whether an earlier attempt of this call may have taken effect
-        self.is_denied = code in _DENIED  # the caller lacks the permission
+        self.call, self.code, self.status = call, code, status
+        kind = _KIND_OF.get(code)
+        self.is_denied = kind == "denied"  # the caller lacks the permission
         # Expired or invalid credentials, none at all, or a wrong clock: no other call will be answered either.
-        self.is_unauthenticated = bool(credentials_trouble(code, message))
+        self.is_unauthenticated = kind in _TROUBLES
         # DescribeTrainingJob reports a missing job as a ValidationException.
-        self.is_missing = code in _MISSING or (code == "ValidationException" and "not found" in message)
+        self.is_missing = kind == "missing" or (code == "ValidationException" and "not found" in message)
         # An answer to HEAD has no body and leaves the cause open; expired credentials look so, too.
         self.is_nameless = status == 400 and code == "400"
-        self.is_throttled = code in _THROTTLED  # the same call may succeed later
-        self.is_unanswered = status == _NO_ANSWER or status >= 500  # or the answer is not from the service
+        self.is_throttled = kind == "throttled"  # the same call may succeed later
+        self.is_unanswered = status == 0 or status >= 500  # or the answer is not from the service
+        self.was_retried = was_retried
 
     @property
     def may_have_happened(self) -> bool:
         """Whether the call may have taken effect, now or in an earlier attempt whose answer was lost."""
-        return self.is_unanswered or self.was_in_doubt
+        return self.is_unanswered or self.was_retried
 
     @property
     def is_passing(self) -> bool:
@@ -81,7 +85,7 @@ class AwsError(RefusedError):
 class CredentialsError(AwsError):
     """No call can be made: AWS does not accept the credentials, or there are none."""
 
-    def __init__(self, message: str, *, call: str, code: str = "", status: int = _NO_ANSWER) -> None:
+    def __init__(self, message: str, *, call: str, code: str = "", status: int = 0) -> None:
         super().__init__(message, call=call, code=code, status=status)
         self.is_unauthenticated, self.is_unanswered = True, False
 
@@ -107,13 +111,17 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
     try:
         return do(client)
     except ClientError as error:
-        details = error.response.get("Error", {})
-        code, status = details.get("Code") or "", error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        details, about = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
+        code, status, attempts = (
+            details.get("Code") or "",
+            about.get("HTTPStatusCode", 0),
+            about.get("RetryAttempts", 0),
+        )
         text = mask.apply(str(details.get("Message") or code))
-        if not text or "<?xml" in text or text.lstrip().startswith("<"):
-            text, code = f"{FOREIGN} (HTTP {status})", ""
-        suffix = f" [{one_line(code)}]" if code else ""
-        raise AwsError(f"{call}: {one_line(text)}{suffix}", call=call, code=code, status=status) from None
+        if not text or text.lstrip().startswith("<"):
+            text, code = f"{_FOREIGN} (HTTP {status})", ""
+        text = f"{call}: {one_line(text)}" + (f" [{one_line(code)}]" if code else "")
+        raise AwsError(text, call=call, code=code, status=status, was_retried=attempts > 0) from None
     except ParamValidationError as error:  # it was not sent
         text = one_line(mask.apply(str(error)))
         raise AwsError(f"{call}: {text}", call=call, code="ParamValidation", status=400) from None
@@ -122,7 +130,12 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
             raise no_credentials(error, mask) from None
         raise AwsError(f"{call}: no answer: {one_line(mask.apply(str(error)))}", call=call) from None
     except ResponseParserError:
-        raise AwsError(f"{call}: {FOREIGN}", call=call) from None
+        raise foreign(call) from None
+
+
+def foreign(call: str) -> AwsError:
+    """Return the error for an answer that is not from the service."""
+    return AwsError(f"{call}: {_FOREIGN}", call=call)
 
 
 def is_credentials_error(error: Exception) -> bool:

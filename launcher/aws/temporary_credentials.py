@@ -26,14 +26,7 @@ def _cache() -> Any:
     from botocore.utils import JSONFileCache
 
     class Cache(JSONFileCache):
-        """The CLI's cache; a folder that cannot be written, or a damaged file in it, is as if it were empty."""
-
-        def __contains__(self, key: str) -> bool:
-            try:
-                self[key]
-            except KeyError:
-                return False
-            return True
+        """The CLI's cache. Its folder need not be writable, such as one that is mounted into a container."""
 
         def __setitem__(self, key: str, value: Any) -> None:
             with suppress(OSError):

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import launcher
-from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.commands import options
 from launcher.console import counted, json_text, print_line, say
 from launcher.errors import SpecPath, dotted
 from launcher.jobs.lookup import describe, tags_of
+from launcher.masking import HIDDEN, settings_to_hide
 from launcher.request.forms import find_request
 from launcher.request.masking import with_members
 from launcher.spec.aws_model import shapes

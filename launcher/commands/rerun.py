@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 import launcher
-from launcher.aws.masking import HIDDEN, settings_to_hide
 from launcher.commands import options
 from launcher.commands.submit import Submission, carry_out, submit_options
 from launcher.console import say
 from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
+from launcher.masking import HIDDEN, settings_to_hide
 from launcher.spec.variables import Variables
 
 _GENERATED = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.spec.names appends to a base name

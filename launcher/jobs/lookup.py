@@ -8,9 +8,9 @@ from itertools import chain, islice
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.aws.masking import is_secret, settings_to_hide
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.jobs.outcome import ENDED
+from launcher.masking import is_secret, settings_to_hide
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in the service model
 

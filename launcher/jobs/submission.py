@@ -19,10 +19,10 @@ from typing import Any
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.code_upload import upload_code
-from launcher.aws.masking import HIDDEN, is_secret_name
 from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError, SpecPath
 from launcher.jobs.lookup import name_taken
+from launcher.masking import HIDDEN, is_secret_name
 from launcher.planning import Plan
 from launcher.spec.aws_model import shapes
 from launcher.spec.names import place_of_name

@@ -6,9 +6,7 @@ have millions of lines: it is copied to disk once, checked to its end, and then 
 
 from __future__ import annotations
 
-import codecs
 import json
-import re
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -21,27 +19,32 @@ from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels.fetching.items import evenly_spaced
 
 REFERENCE = "-ref"  # ends the names of attributes whose value is the S3 URI of an object to send
-_LONGEST = 1 << 16  # minimum characters that an element may have: a key has up to 1,024 bytes
 _FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'
 
 
 def read_manifest(read: Callable[[S3Location], Stream], uri: str) -> tuple[S3Location, Iterator[str]]:
     """Return the prefix of a ManifestFile, and an iterator over the entries that continue it to whole keys.
 
-    The manifest is read and checked while the entries are taken; it is never in memory as a whole.
-
     Raises:
         RefusedError: The object cannot be read or is not of the form `[{"prefix": "s3://..."}, "key", ...]`. The iterator
-            raises it as well.
+            raises it as well, for a wrong entry.
     """
-    elements = _elements(read(parse_s3_uri(uri)), uri)
-    head = next(elements, None)
+    content = b"".join(read(parse_s3_uri(uri)))
+    try:
+        text = content.decode("utf-8-sig")
+        elements = json.loads(text) if text.lstrip().startswith("[") else []
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg}, at character {error.pos}"
+        raise RefusedError(f"{uri}: this manifest is not JSON ({reason}); write {_FORM}") from error
+    head = elements[0] if elements else None
     if not isinstance(head, dict) or not isinstance(head.get("prefix"), str):
         raise RefusedError(f'{uri}: a manifest is a JSON list that begins with {{"prefix": "s3://..."}}; write {_FORM}')
-    return _place(head["prefix"], f"{uri}: prefix"), _entries(elements, head["prefix"], uri)
+    return _place(head["prefix"], f"{uri}: prefix"), _entries(elements[1:], head["prefix"], uri)
 
 
-def _entries(elements: Iterator[Any], prefix: str, uri: str) -> Iterator[str]:
+def _entries(elements: Sequence[Any], prefix: str, uri: str) -> Iterator[str]:
     for index, entry in enumerate(elements, 1):
         if not isinstance(entry, str) or not entry:
             shown = json.dumps(entry)
@@ -51,43 +54,6 @@ def _entries(elements: Iterator[Any], prefix: str, uri: str) -> Iterator[str]:
             what = f"entry {index}, {entry!r}, is a whole URI, but every entry continues the prefix {prefix!r}"
             raise RefusedError(f"{uri}: {what} (one bucket per manifest); write only what follows the prefix")
         yield entry
-
-
-def _elements(chunks: Stream, uri: str) -> Iterator[Any]:
-    """Yield the elements of a JSON list, none if it is something else. Raises RefusedError if it is not JSON."""
-    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-    scan, blanks = json.JSONDecoder().raw_decode, re.compile(r"[ \t\r\n]*").match
-    text, at, before, ended = "", 0, 0, False
-    opening = "["
-    try:
-        while True:
-            while len(text) - at < _LONGEST and not ended:
-                chunk = next(chunks, b"")
-                ended = not chunk
-                before, text, at = before + at, text[at:] + decode(chunk, ended), 0
-            at = _end(blanks(text, at))
-            if opening == "[" and not text.startswith("[", at):
-                return
-            if text.startswith("]", at):
-                break
-            if not text.startswith(opening, at):
-                raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
-            at = _end(blanks(text, at + 1))
-            if opening == "," or not text.startswith("]", at):
-                value, at = scan(text, at)
-                yield value
-            opening = ","
-        if text[at + 1 :].strip() or any(chunk.strip() for chunk in chunks):
-            raise json.JSONDecodeError("Extra data", text, at + 1)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg}, at character {before + error.pos}"
-        raise RefusedError(f"{uri}: this manifest is not JSON ({reason}); write {_FORM}") from error
-
-
-def _end(match: re.Match[str] | None) -> int:
-    return match.end() if match else 0
 
 
 def _place(value: object, where: str) -> S3Location:

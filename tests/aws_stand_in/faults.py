@@ -3,8 +3,8 @@
 Kinds without effect: `reset` (the connection is reset), `html` (the answer is a login page with status 200), `throttle`, `500`,
 `expired`, `invalid` (keys), `signature`, `skewed` (clock), `denied` (each refused in the protocol's own form), and `refuse` (with
 a `code`, a `message` and a `status` of the test's choice). Kinds in which the call takes effect:
-`reset-after` (the connection is reset without an answer), `hang` (the answer is sent after `seconds`), `500-after` (the answer is
-a 500), and `truncated` (half of the answer's body is sent).
+`reset-after` (the connection is reset without an answer), `hang` (the answer is sent after `seconds`), and `500-after` (the answer
+is a 500).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ KINDS = (
     "reset-after",
     "hang",
     "500-after",
-    "truncated",
     "html",
     "throttle",
     "500",

@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 import threading
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -98,8 +97,6 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault is not None and fault.kind == "hang":
             state.faults.hang(fault.seconds)
-        if fault is not None and fault.kind == "truncated":
-            answer = replace(answer, body=answer.body[: len(answer.body) // 2])
         self._send(answer)
 
     def _body(self) -> bytes:

@@ -138,36 +138,6 @@ def test_refusal_that_is_not_from_aws_is_reported_as_such(aws: StandIn) -> None:
             Account().call("sts", "get_caller_identity")
 
 
-@pytest.mark.parametrize("kind", ["html", "truncated"])
-@pytest.mark.parametrize("service", ASKED)
-def test_foreign_answer_is_retried_and_then_refused(aws: StandIn, service: str, kind: str) -> None:
-    operation, parameters = ASKED[service]
-    account = Account()
-    whole = account.call(service, operation, **parameters)
-    aws.fault(kind, f"{service}:*", count=4)
-    again = account.call(service, operation, **parameters)
-    assert {**again, "ResponseMetadata": None} == {**whole, "ResponseMetadata": None}
-    aws.fault(kind, f"{service}:*", count=-1)
-    # botocore itself recognises half of an XML document, and only of S3's.
-    with pytest.raises(AwsError, match=r"the answer is not from AWS; check the endpoint|\[500\]") as caught:
-        account.call(service, operation, **parameters)
-    assert caught.value.is_passing
-
-
-@pytest.mark.parametrize("operation", ["head_object", "put_object", "get_object"])
-def test_login_page_in_place_of_an_object_is_refused(aws: StandIn, operation: str) -> None:
-    aws.client("s3").create_bucket(Bucket="data")
-    aws.fault("html", "s3:*", count=-1)
-    with pytest.raises(AwsError, match="the answer is not from AWS"):
-        Account().call("s3", operation, Bucket="data", Key="a", **({"Body": b"b"} if "put" in operation else {}))
-
-
-def test_login_page_in_place_of_every_answer_means_unreachable(aws: StandIn) -> None:
-    aws.fault("html", "*", count=-1)
-    with pytest.raises(RefusedError, match="AWS cannot be reached: the answer is not from AWS"):
-        checked(CHANNELS, checks=CHECKS)
-
-
 def test_missing_profile_has_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     message = "profile: 'nosuch' is not in the AWS configuration; write one of `aws configure list-profiles`"
     spec = launcher.parse_spec(SPEC + "profile: nosuch\n")

@@ -13,10 +13,10 @@ import pytest
 import launcher
 from aws_stand_in import StandIn
 from launcher.aws.account import Account, AwsError
-from launcher.aws.masking import Mask, is_secret_name, settings_to_hide
 from launcher.console import Console
 from launcher.errors import LaunchError
 from launcher.jobs.submission import submit
+from launcher.masking import Mask, is_secret_name, settings_to_hide
 from launching import launch
 from submitted_spec import SPEC
 

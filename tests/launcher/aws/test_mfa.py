@@ -77,17 +77,6 @@ def _cli_finds_credentials(kept: Path) -> bool:
     return bool(session.get_credentials().get_frozen_credentials().token)
 
 
-def test_damaged_cache_is_ignored(aws: StandIn, home: Path) -> None:
-    for _ in range(2):
-        with on_terminal(LIST, home) as terminal:
-            terminal.wait_for(CODE)
-            terminal.type("123456\n")
-            terminal.end()
-        assert "Traceback" not in terminal.shown
-        (kept,) = (home / ".aws/cli/cache").iterdir()
-        kept.write_text("{")
-
-
 def test_wrong_code_ends_with_one_line(aws: StandIn, home: Path) -> None:
     aws.refuse(
         "sts:AssumeRole", "AccessDenied", "MultiFactorAuthentication failed with invalid MFA one time pass code."

@@ -190,25 +190,6 @@ def test_lost_connection_is_retried_until_it_works(
     assert err.count("AWS responds again") == 1
 
 
-@pytest.mark.usefixtures("quick_sleep")
-@pytest.mark.parametrize("kind", ["truncated", "html"])
-def test_follow_retries_after_malformed_answers(
-    aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    job(aws)
-    lines = [f"line {number}" for number in range(3000)]
-    aws.log("cats-1", lines)
-    aws.job("cats-1", "Completed")
-    for operation in ("GetLogEvents", "DescribeLogStreams"):
-        aws.fault(kind, f"logs:{operation}", nth=2, count=10)
-    aws.fault(kind, "sagemaker:DescribeTrainingJob", count=6)
-    assert followed().exit_code == 0
-    out, err = capsys.readouterr()
-    assert out.splitlines() == [f"algo-1 | {line}" for line in lines]
-    assert "The job is not affected; after Ctrl-C, `launch logs cats-1 --follow` resumes" in err
-
-
 def test_long_throttling_of_lines_is_reported(
     aws: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

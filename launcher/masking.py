@@ -2,17 +2,19 @@
 
 AWS repeats what it was sent: whole, cut, folded into one line, or escaped as JSON, HTML or a URL. So texts and values are
 compared without white space and escapes, before our own code cuts or folds the text, and parts of long values are masked too.
-Every answer of AWS that users see passes through here: refusals in `account`, the failure reasons of jobs in `jobs.lookup`.
-Lines that a job printed belong to its user and are shown unchanged.
+Every text that may repeat a secret passes through here: problems of a spec, refusals of AWS, the failure reasons of jobs. Lines
+that a job printed belong to its user and are shown unchanged.
 """
 
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
+from urllib.parse import unquote
 
 HIDDEN = "***"
 _SECRET_WORDS = (
@@ -22,10 +24,10 @@ _SECRET_WORDS = (
 _WHOLE_WORDS = ("pass", "pat", "pgpass")  # ends of other words: bypass, spat
 _URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]*:[^/?#\s]+@", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
-_ONE_UNIT = re.compile(
-    r"\s+|\\u[0-9a-fA-F]{4}|\\[nrt\"'\\/]|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+);|(?:%[0-9a-fA-F]{2})+|.", re.DOTALL
-)
-_ESCAPES = {"n": "", "r": "", "t": ""}  # white space is dropped; other escaped characters are kept
+_CHARACTER = re.compile(r"\S")
+_UNIT = re.compile(
+    r"\\u[0-9a-f]{4}|\\[nrt\"'\\/]|&#?\w+;|(?:%[0-9a-f]{2})+|\S", re.IGNORECASE
+)  # escaped for JSON, HTML or a URL
 _PART = 12  # characters; such parts of a long value are masked too
 _LONG = 16  # characters of a long value
 _SHORT = 4  # characters; a shorter value is masked only as a whole word, since it occurs in others by chance
@@ -68,72 +70,42 @@ class Mask:
         """Return the text with all secrets masked."""
         if not text or not self._known:
             return text
-        found: list[tuple[int, int, str]] = []
-        views = [_view(text, decode=False), _view(text, decode=True)]
+        views = [_view(text, _CHARACTER), _view(text, _UNIT)]
+        spans: list[tuple[int, int, str]] = []
         for value, shown in self._known.items():
             if len(value) < _SHORT:
                 words = re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", text)
-                found += [(*word.span(), shown) for word in words]
+                spans += [(*word.span(), shown) for word in words]
                 continue
-            escaped = (value, html.escape(value), json.dumps(value)[1:-1])
-            forms = {_view(value, decode=True)[0], *(_view(each, decode=False)[0] for each in escaped)} - {""}
-            for squeezed, spans in views:
-                for form in forms:
-                    found += [(spans[a][0], spans[b - 1][1], shown) for a, b in _places(squeezed, form)]
-        return _replaced(text, found)
+            forms = {_view(value, units)[0] for units in (_CHARACTER, _UNIT)} - {""}
+            for squeezed, places in views:
+                found = [span for form in forms for span in _spans(squeezed, form)]
+                spans += [(places[begin][0], places[end - 1][1], shown) for begin, end in found]
+        masks = [""] * len(text)
+        for begin, end, shown in sorted(spans, key=lambda span: span[1] - span[0]):  # the longest is last
+            masks[begin:end] = [shown] * (end - begin)
+        runs = groupby(zip(text, masks, strict=True), key=itemgetter(1))
+        return "".join(mask or "".join(letter for letter, _ in run) for mask, run in runs)
 
 
-def _view(text: str, *, decode: bool) -> tuple[str, list[tuple[int, int]]]:
-    """Return the text without white space, and the span in it that each remaining character came from."""
-    characters: list[str] = []
-    spans: list[tuple[int, int]] = []
-    for unit in _ONE_UNIT.finditer(text) if decode else re.finditer(r"\S", text):
-        for character in _decoded(unit[0]) if decode else unit[0]:
-            characters.append(character)
-            spans.append(unit.span())
-    return "".join(characters), spans
+def _view(text: str, units: re.Pattern[str]) -> tuple[str, list[tuple[int, int]]]:
+    """Return the text without white space and with its units decoded, and the span that each character came from."""
+    characters = [(character, unit.span()) for unit in units.finditer(text) for character in _decoded(unit[0])]
+    return "".join(character for character, _ in characters), [span for _, span in characters]
 
 
 def _decoded(unit: str) -> str:
-    if len(unit) == 1 and not unit.isspace():
+    if len(unit) == 1:
         return unit
     if unit.startswith("\\"):
-        meant = chr(int(unit[2:], 16)) if unit[1] == "u" else _ESCAPES.get(unit[1], unit[1])
-    elif unit.startswith("%"):
-        meant = bytes.fromhex(unit.replace("%", "")).decode("utf-8", "replace")
-    else:
-        meant = html.unescape(unit)
-    return "".join(meant.split())
+        return chr(int(unit[2:], 16)) if len(unit) > 2 else unit[1].strip("nrt")  # escaped white space is dropped, too
+    return "".join((unquote(unit) if unit.startswith("%") else html.unescape(unit)).split())
 
 
-def _places(text: str, value: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of a value in the text; of a long value also those of its parts."""
-    at = text.find(value)
-    while at >= 0:
-        yield at, at + len(value)
-        at = text.find(value, at + 1)
-    if len(value) < _LONG:
-        return
-    parts = {value[start : start + _PART] for start in range(len(value) - _PART + 1)}
-    for start in range(len(text) - _PART + 1):
-        if text[start : start + _PART] in parts:
-            yield start, start + _PART
-
-
-def _replaced(text: str, found: list[tuple[int, int, str]]) -> str:
-    """Replace each run of overlapping or touching spans by the text for its longest part."""
-    pieces, done = [], 0
-    found.sort(key=lambda each: (each[0], -each[1]))
-    index = 0
-    while index < len(found):
-        begin, end, shown = found[index]
-        longest = end - begin
-        index += 1
-        while index < len(found) and found[index][0] < end:
-            if found[index][1] - found[index][0] > longest:
-                longest, shown = found[index][1] - found[index][0], found[index][2]
-            end = max(end, found[index][1])
-            index += 1
-        pieces += [text[done:begin], shown]
-        done = end
-    return "".join([*pieces, text[done:]])
+def _spans(text: str, value: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a value in the text; of a long value those of its parts."""
+    size = len(value) if len(value) < _LONG else _PART
+    parts = {value[start : start + size] for start in range(len(value) - size + 1)}
+    for start in range(len(text) - size + 1):
+        if text[start : start + size] in parts:
+            yield start, start + size
