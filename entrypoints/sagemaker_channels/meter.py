@@ -147,10 +147,11 @@ class Meter:
 
     def turn_to(self, channel: int, samples: int) -> None:
         """Count for another channel, of which so many samples are read."""
-        self._charge()
+        if self.weight:
+            self._charge()
+            if len(self.works) > 1:  # `end` counts those of one channel
+                self.works[channel].samples += self.weight * samples
         self.work = self.works[channel]
-        if len(self.works) > 1:  # `end` counts those of one channel
-            self.work.samples += self.weight * samples
 
     def read_block(self, read: Callable[[], T]) -> T:
         """Read the samples of many items, and count it once, also if the present item stands for others or is not timed."""
