@@ -61,7 +61,7 @@ class Engine:
 
     def ask(self, *arguments: str, data: bytes | None = None) -> str:
         """Return what a command prints; fail with its errors."""
-        environ = {**os.environ, **self.environ}
+        environ = {**os.environ, "TMPDIR": str(self.folder), **self.environ}  # `podman cp` leaves a folder there
         done = subprocess.run(
             [self.name, *arguments], env=environ, input=data, capture_output=True, check=False, timeout=PATIENCE
         )
