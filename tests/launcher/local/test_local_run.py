@@ -170,8 +170,7 @@ except OSError as error:
     assert "refused Read-only file system" in output
 
 
-@pytest.mark.parametrize("options", [[], ["--no-namespaces"]])
-def test_torchrun_connects_the_ranks_of_two_hosts(here: Path, options: list[str]) -> None:
+def test_torchrun_connects_the_ranks_of_two_hosts(here: Path) -> None:
     script = """
 import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -182,11 +181,28 @@ dist.barrier()
 dist.destroy_process_group()
 os._exit(0)  # gloo's threads abort one exit in some ten
 """
-    overlay = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}"
-    write_job(here, script, overlay, code=", launcher: torchrun")
-    output = launch(here, *options)
+    output = launch_on_two_hosts(here, script)
     assert "algo-1 | rank 0 of 2 sums 2" in output
     assert "algo-2 | rank 1 of 2 sums 2" in output
+
+
+def test_torchrun_connects_two_hosts_without_names(here: Path) -> None:
+    """Its ranks wait for each other's store; here they only reach it, without an import of torch."""
+    script = """
+import os, socket
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+socket.create_connection(address, 60).close()
+print(f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} reaches {address[0]}", flush=True)
+"""
+    output = launch_on_two_hosts(here, script, "--no-namespaces")
+    assert "algo-1 | rank 0 of 2 reaches 127.0.0.1" in output
+    assert "algo-2 | rank 1 of 2 reaches 127.0.0.1" in output
+
+
+def launch_on_two_hosts(here: Path, script: str, *options: str) -> str:
+    overlay = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}"
+    write_job(here, script, overlay, code=", launcher: torchrun")
+    return launch(here, *options)
 
 
 def test_hosts_get_their_shards_and_the_channels_of_their_group(here: Path) -> None:
