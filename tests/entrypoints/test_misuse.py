@@ -88,10 +88,12 @@ def test_shard_that_is_a_pair_is_refused(environment: Environment) -> None:
         open_channel("lines", environment=environment, shard=(0, 2))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [0, 1.5, "4", None, True, float("nan")])
-@pytest.mark.parametrize("name", ["batch_size", "num_workers", "readers"])
-def test_thread_loader_number_that_is_not_whole_is_refused(environment: Environment, name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"^{name} is .*; give a whole number from 1 on"):
+@pytest.mark.parametrize("value", [-1, 1.5, "4", None, True, float("nan")])
+@pytest.mark.parametrize(("name", "least"), [("batch_size", 1), ("num_workers", 0), ("readers", 1)])
+def test_thread_loader_number_that_is_not_whole_is_refused(
+    environment: Environment, name: str, least: int, value: Any
+) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is .*; give a whole number from {least} on"):
         ThreadLoader(ChannelDataset("lines", environment=environment), **{name: value})
 
 
