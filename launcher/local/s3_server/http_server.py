@@ -8,7 +8,7 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any, BinaryIO, TypeAlias
@@ -185,17 +185,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, response: Response) -> None:
         body = response.body
-        self.send_response_only(response.status)
-        self.send_header("Date", self.date_time_string())
-        for name, value in response.headers.items():
-            self.send_header(name, value)
-        if response.status not in (204, 304):
-            self.send_header("Content-Length", str(len(body) if isinstance(body, bytes) else body.count))
-        self.end_headers()
-        if isinstance(body, bytes):
-            self.wfile.write(body if self.command != "HEAD" else b"")
-            return
-        with body.file:
-            count = body.count if self.command != "HEAD" else 0
-            if count and self.connection.sendfile(body.file, body.offset, count) != count:
+        with nullcontext() if isinstance(body, bytes) else body.file:  # closed even if the client has gone
+            self.send_response_only(response.status)
+            self.send_header("Date", self.date_time_string())
+            for name, value in response.headers.items():
+                self.send_header(name, value)
+            if response.status not in (204, 304):
+                self.send_header("Content-Length", str(len(body) if isinstance(body, bytes) else body.count))
+            self.end_headers()
+            if self.command == "HEAD":
+                return
+            if isinstance(body, bytes):
+                self.wfile.write(body)
+            elif body.count and self.connection.sendfile(body.file, body.offset, body.count) != body.count:
                 raise ConnectionError("the file became shorter while it was sent")
