@@ -230,7 +230,12 @@ class RingStream:
         """Wait until the slowest reader has read something, or the ring has room; find out why it reads nothing."""
         slot, begin, check_at, warn_at = self._slowest(), time.monotonic(), _CHECK_SECONDS, WARN_SECONDS
         position = self._numbers[slot]
-        while slot == self._slowest() and self._numbers[slot] == position and not self._room():
+        while (
+            self._read
+            == self._numbers[_WRITTEN]  # else another one has filled the ring, and this reader is the slowest now
+            and (slot, position) == (self._slowest(), self._numbers[slot])
+            and not self._room()
+        ):
             time.sleep(_GIVE_WAY_SECONDS)
             seconds = time.monotonic() - begin
             if seconds > check_at:

@@ -229,6 +229,37 @@ def test_reader_that_may_need_more_than_another_gets_it(
     assert b"".join(found) == content(0)
 
 
+def test_reader_for_which_another_fills_the_ring_reads_on(
+    root: Path, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a reader begins to wait for the slowest one, that one may read on and fill the ring; it waited for itself then."""
+    feeder = Feeder(root, "lines", lambda _: bytes(3 * ring.RING_BYTES), piece=300_000)
+    with ThreadPoolExecutor(2) as threads:
+        streams: list[Any] = list(threads.map(lambda number: tee.open_stream(channel, 0, 2, reader=number), range(2)))
+        quick, slow = streams
+        give_way = quick._give_way
+
+        def be_late() -> None:
+            assert read(slow, 2 * ring.RING_BYTES) == 2 * ring.RING_BYTES
+            give_way()
+
+        monkeypatch.setattr(quick, "_give_way", be_late)
+        assert read(quick, ring.RING_BYTES) == ring.RING_BYTES
+        try:
+            assert threads.submit(read, quick, 100).result(timeout=PATIENCE) == 100
+        finally:
+            for stream in streams:
+                stream.close()
+    feeder.stop()
+
+
+def read(stream: Any, size: int) -> int:
+    count = 0
+    while count < size:
+        count += len(stream.read(min(size - count, 1 << 20)))
+    return count
+
+
 def test_second_request_for_an_epoch_is_refused(channel: Channel, feeder: Feeder) -> None:
     assert side_by_side(channel, 0, 2) == [whole(0)] * 2
     for number, error in enumerate(side_by_side(channel, 0, 2)):
