@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from rounds import Peer, Row, interleaved, raw
+from rounds import Peer, Row, interleaved, raw, row
 
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.recordio import recordio, recordio_protobuf
@@ -39,10 +39,10 @@ def measure(records: int = 20_000, batch: int = 256) -> list[Row]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = Path(folder) / "file.pbr"
         with path.open("wb") as stream:
-            for row, label in zip(
+            for values, label in zip(
                 random.random((records, 784)).astype("f4"), random.integers(0, 10, records), strict=True
             ):
-                sample = {"features": {"values": row}, "label": {"values": np.array([label], "f4")}}
+                sample = {"features": {"values": values}, "label": {"values": np.array([label], "f4")}}
                 recordio.write(stream, [recordio_protobuf.encode_record(sample)])
 
         def ours() -> None:

@@ -19,7 +19,7 @@ def main() -> None:
     from sagemaker_channels import load_environment, open_channel
 
     environment = load_environment(root, dict(os.environ))
-    reading = {"seed": 7} if way == "shuffled" else None
+    reading = {"seed": 7} if way == "shuffled" else {}
     if way == "threads":
         from sagemaker_channels.torch_data.dataset import ChannelDataset
         from sagemaker_channels.torch_data.loader import ThreadLoader
