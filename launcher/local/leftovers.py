@@ -27,7 +27,7 @@ def at_the_end(script: str, *arguments: str | Path) -> Iterator[None]:
         try:
             yield
         finally:
-            shell.communicate()
+            shell.communicate(b"\n")  # not only the end of its input, which a forked process may hold open
 
 
 def is_mounted(directory: Path) -> bool:
