@@ -90,9 +90,11 @@ class Engine:
     def make_image(self, name: str, *changes: str, files: Mapping[str, str] | None = None) -> None:
         """Make an image of IMAGE and these programs; each change is a line of a Dockerfile."""
         container = self.ask("create", IMAGE, "none").strip()
-        self.ask("cp", "-", f"{container}:/", data=_programs(files or {}))
-        self.ask("commit", *(word for change in changes for word in ("--change", change)), container, name)
-        self.ask("rm", container)
+        try:
+            self.ask("cp", "-", f"{container}:/", data=_programs(files or {}))
+            self.ask("commit", *(word for change in changes for word in ("--change", change)), container, name)
+        finally:
+            self.ask("rm", container)
 
 
 class Docker(Engine):
