@@ -41,7 +41,8 @@ _COPIED_BY_FILE = ("have an empty folder name ('//')",)  # odd keys that File co
 
 def prefixes(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Problem]:
     """Is there data below every prefix, only the intended data, and in a form that the input mode can serve?"""
-    entry = subject.draft.entry(str(path[1]))  # None if the script reads the channel itself
+    # None if the script reads the channel itself.
+    entry = next((each for each in subject.draft.entries if each.whole == path[: len(each.whole)]), None)
     found = listing(subject, place)
     if found.count == 0 and found.folders:
         wrong = f"{place} holds empty folders but no object; upload the data first"
