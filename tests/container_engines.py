@@ -91,7 +91,8 @@ class Engine:
         """Make an image of IMAGE and these programs; each change is a line of a Dockerfile."""
         container = self.ask("create", IMAGE, "none").strip()
         try:
-            self.ask("cp", "-", f"{container}:/", data=_programs(files or {}))
+            if files:  # podman takes no empty archive
+                self.ask("cp", "-", f"{container}:/", data=_programs(files))
             self.ask("commit", *(word for change in changes for word in ("--change", change)), container, name)
         finally:
             self.ask("rm", container)

@@ -73,8 +73,9 @@ def _first_failure(processes: Sequence[Forked]) -> int:
             raise TimeoutError(f"the ranks of {left[0].args} hang")
         for process in ended:
             left.remove(process)
-            if process.wait() and not code:
-                code = process.wait()
+            if code := process.wait():
                 for other in left:
                     other.kill()
+                    other.wait(PATIENCE)
+                return code
     return code
