@@ -21,7 +21,7 @@ _IRREGULAR = {"gb": "GB"}  # the only word of the request that is not just capit
 class Section(BaseModel):
     """One mapping of a spec."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
