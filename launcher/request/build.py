@@ -30,6 +30,7 @@ def build_request(spec: JobSpec, job_name: str) -> Built:
     """Build the request that the spec states, without its code."""
     request: dict[str, Any] = {}
     origin, image_error, written = Origin(), None, dict(spec)
+    entries = _entries(spec, origin)
     for key, place in members().items():
         value = written[key]
         if key == "training_job_name":
@@ -41,13 +42,13 @@ def build_request(spec: JobSpec, job_name: str) -> Built:
         elif key == "training_input_mode" and key not in spec.model_fields_set and written["serverless_job_config"]:
             value = None  # serverless jobs have no AlgorithmSpecification
         elif key == "channels":
-            value = _entries(spec, origin)
+            value = entries or None
         elif key == "tags" and value is not None:
             for at, name in enumerate(value):
                 origin.written["Tags", at, "Key"] = origin.written["Tags", at, "Value"] = (key, name)
             value = [{"Key": name, "Value": text} for name, text in value.items()]
         elif key == "environment":
-            value = {**(value or {}), **_variables(spec, origin)} or value
+            value = {**(value or {}), **_variables(spec, entries, origin)} or value
         if value is not None:
             *above, member = place
             level = request
@@ -126,8 +127,8 @@ def _resources(spec: JobSpec) -> dict[str, Any]:
     return dict(as_request(dict(spec)["resource_config"]) or {})
 
 
-def _entries(spec: JobSpec, origin: Origin) -> list[dict[str, Any]] | None:
-    """Return the entries of the channels that SageMaker delivers; None if there are none."""
+def _entries(spec: JobSpec, origin: Origin) -> list[dict[str, Any]]:
+    """Return the entries of the channels that SageMaker delivers."""
     entries: list[dict[str, Any]] = []
     for name, channel in spec.all_channels.items():
         entry = channel.input_data_config(name, spec.training_input_mode)
@@ -137,13 +138,12 @@ def _entries(spec: JobSpec, origin: Origin) -> list[dict[str, Any]] | None:
             for place in (at, (*at, "ChannelName"), data, *((*data, source) for source in entry["DataSource"])):
                 origin.written[place] = ("channels", name)
             entries.append(entry)
-    return entries or None
+    return entries
 
 
-def _variables(spec: JobSpec, origin: Origin) -> dict[str, str]:
+def _variables(spec: JobSpec, entries: list[dict[str, Any]], origin: Origin) -> dict[str, str]:
     """Return the variables that tell the container what SageMaker's config files lack."""
     channels = spec.all_channels
-    entries = [each for name in channels if (each := channels[name].input_data_config(name, spec.training_input_mode))]
     groups = {each.get("InstanceGroupName") for each in _resources(spec).get("InstanceGroups", ())}
     some_groups = {
         each["ChannelName"]: names for each in entries if (names := groups_of(each)) and set(names) != groups

@@ -25,8 +25,12 @@ class Origin:
     def place(self, path: SpecPath) -> SpecPath:
         """Return where a member is written, or would be if it is missing; for a key of the spec, itself or what replaces it."""
         if is_of_spec(path):
-            places = map(self.place, self.set_by(path))
+            places = map(self.place_of_member, self.set_by(path))
             return next((place for place in places if place[0] == "request"), path)
+        return self.place_of_member(path)
+
+    def place_of_member(self, path: SpecPath) -> SpecPath:
+        """Return where a member is written, whatever its name: one that `request:` misspells may begin like a key."""
         end = next((end for end in range(len(path), 0, -1) if path[:end] in self.written), 0)
         known, rest = self.written.get(path[:end], ()), path[end:]
         if known[:1] in (("channels",), ("tags",)) and rest[:1] and isinstance(rest[0], int):

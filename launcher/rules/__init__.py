@@ -64,7 +64,7 @@ def find_problems(
     for violation in broken:
         by_a_rule = violation.path == ("InputDataConfig",) and violation.code == "aws-max"
         if not by_a_rule and not _is_the_jobs_mode(violation, request, spec):
-            path = origin.place(violation.path)
+            path = origin.place_of_member(violation.path)
             message = violation.message + remedy(violation, request, str(path[-1]))
             location = spec.locate(path)
             if given is not None and violation.path == ("TrainingJobName",) and path[0] != "request":
@@ -72,11 +72,13 @@ def find_problems(
             problems.append(Problem(path, message, violation.code, location=location))
     if image_error is not None:
         key = image_error.key
-        path = ("image", key) if key in IMAGE_KEYS else _IMAGE_PLACES.get(key, IMAGE)
+        path = ("image", key) if key in IMAGE_KEYS else origin.place(_IMAGE_PLACES.get(key, IMAGE))
         problems.append(Problem(path, str(image_error), "image-unknown", location=spec.locate(path)))
     right = without(request, [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")])
     wrong = {member: path for path in unknown for member in origin.set_by(path)}
-    wrong |= {each.path: origin.place(each.path) for each in broken if each.path and each.code != "aws-required"}
+    wrong |= {
+        each.path: origin.place_of_member(each.path) for each in broken if each.path and each.code != "aws-required"
+    }
     draft, read = Draft(spec, right, given is not None, today), set[SpecPath]()
     for rule in RULES:
         if wrong:  # a draft caches what it has read, so each rule gets its own
