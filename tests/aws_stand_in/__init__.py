@@ -1,10 +1,10 @@
-"""A stand-in for AWS for tests and recordings: an HTTP server that speaks AWS's wire protocols, in front of a real moto server.
+"""A stand-in for AWS for tests and recordings: an HTTP server that speaks AWS's wire protocols, in front of moto.
 
-    with aws_stand_in.running() as aws:            # two processes: this package's server, and moto's behind it
+    with aws_stand_in.running() as aws:            # a process of its own
         aws.client("s3").create_bucket(Bucket="data")
         subprocess.run([...], env={**os.environ, **aws.environ})
 
-By hand: `python -m aws_stand_in --port 0`, from `tests`. Every request that is not named below goes to moto byte for byte.
+By hand: `python -m aws_stand_in --port 0`, from `tests`. Every request that is not named below goes to moto as it is.
 
 It answers itself, as the AWS API reference and the developer guides describe it (each module names its pages):
 

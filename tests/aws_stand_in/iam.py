@@ -24,7 +24,12 @@ from typing import Any
 from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from moto.core.botocore_stubber import MockRawResponse
+
 from aws_stand_in.errors import Answer, Refusal
+from aws_stand_in.moto_app import Moto
 from aws_stand_in.wire import Call
 
 _NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
@@ -37,7 +42,7 @@ Judged = tuple[str, list[str], list[str]]  # the decision, the policies that mad
 class Simulator:
     """Reads a principal's policies from moto and evaluates them."""
 
-    def __init__(self, moto: str) -> None:
+    def __init__(self, moto: Moto) -> None:
         self._moto = moto
         self.clear()
 
@@ -101,7 +106,20 @@ class Simulator:
 
         make: Any = boto3.client
         keys = {"aws_access_key_id": "stand-in", "aws_secret_access_key": "stand-in"}
-        return make("iam", endpoint_url=self._moto, region_name="us-east-1", **keys)
+        client = make("iam", region_name="us-east-1", **keys)
+        client.meta.events.register("before-send.iam", self._ask_moto)
+        return client
+
+    def _ask_moto(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
+        """Answer a call of the client, which is not sent."""
+        headers = [
+            (name, str(value, "ascii") if isinstance(value, bytes) else value)
+            for name, value in request.headers.items()
+        ]
+        answer = self._moto.answer("POST", "/", headers, request.body.encode())
+        return AWSResponse(
+            request.url, answer.status, HTTPHeaders.from_dict(answer.headers), MockRawResponse(answer.body)
+        )
 
     def _policies(self, arn: str) -> tuple[list[tuple[str, Any]], Any]:
         """Return a role's or user's policies, each under the name that the simulator gives it, and its permissions boundary."""

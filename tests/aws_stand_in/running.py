@@ -177,7 +177,7 @@ class StandIn:
 
 @contextmanager
 def running(port: int = 0) -> Iterator[StandIn]:
-    """Start a stand-in and its moto in their own processes, which end with the block and with this process."""
+    """Start a stand-in in a process of its own, which ends with the block and with this process."""
     command = [sys.executable, "-m", "aws_stand_in", "--port", str(port), "--with-stdin"]
     process = subprocess.Popen(command, cwd=_FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

@@ -1,8 +1,7 @@
-"""The HTTP server: reads a call, applies a fault, answers it or forwards it to moto, and records it."""
+"""The HTTP server: reads a call, applies a fault, answers it or has moto answer it, and records it."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
@@ -13,25 +12,24 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from aws_stand_in.errors import Answer, Refusal, written
+from aws_stand_in.moto_app import Moto
 from aws_stand_in.state import State
 from aws_stand_in.wire import Call, read_call
-from patience import PATIENCE
 
 _BEFORE = ("throttle", "500", "expired", "invalid", "signature", "skewed", "denied", "refuse")
 _LOGIN = Answer(200, b"<html><body>Please log in.</body></html>", {"Content-Type": "text/html", "ETag": '"1"'})
-_OF_ONE_HOP = ("connection", "transfer-encoding", "keep-alive", "date", "server", "content-length")
 
 
 class Server(ThreadingHTTPServer):
-    """Listens on loopback, one thread per connection, in front of moto on `moto_port`."""
+    """Listens on loopback, one thread per connection."""
 
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, port: int, moto_port: int) -> None:
+    def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
-        self.moto_port, self.moto_is_clean = moto_port, True
-        self.state = State(f"http://127.0.0.1:{moto_port}")
+        self.moto, self.moto_is_clean = Moto(), True
+        self.state = State(self.moto)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that have disconnected; show any other error."""
@@ -111,29 +109,17 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def _moto(self, body: bytes) -> Answer:
-        """Return moto's answer to this request."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=PATIENCE)
-        try:
-            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in self.headers.items():
-                if name.lower() not in ("connection", "expect", "transfer-encoding", "content-length"):
-                    connection.putheader(name, value)
-            connection.putheader("Content-Length", str(len(body)))
-            connection.endheaders(body)
-            answer = connection.getresponse()
-            headers = {name: value for name, value in answer.getheaders() if name.lower() not in _OF_ONE_HOP}
-            if self.command == "HEAD" and (length := answer.getheader("Content-Length")):
-                headers["Content-Length"] = length
-            return Answer(answer.status, answer.read(), headers)
-        finally:
-            connection.close()
+        return self.server.moto.answer(self.command, self.path, self.headers.items(), body)
 
     def _control(self, name: str, body: bytes) -> Answer:
         headers = {"Content-Type": "application/json"}
         try:
             result = self.server.state.control(name, json.loads(body or b"{}"))
-            if name == "reset" and not self.server.moto_is_clean:
-                self._reset_moto()
+            if (
+                name == "reset" and not self.server.moto_is_clean
+            ):  # a test that wrote nothing there need not wait for it
+                self.server.moto.reset()
+                self.server.moto_is_clean = True
         except Refusal as refusal:
             return Answer(
                 refusal.status, json.dumps({"code": refusal.code, "message": refusal.message}).encode(), headers
@@ -142,16 +128,6 @@ class _Handler(BaseHTTPRequestHandler):
             message = f"/_stand_in/{name}: {type(error).__name__}: {error}"
             return Answer(400, json.dumps({"code": "BadControl", "message": message}).encode(), headers)
         return Answer(200, json.dumps(result).encode(), headers)
-
-    def _reset_moto(self) -> None:
-        """Reset moto, which takes half a second; a test that wrote nothing there need not wait for it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.moto_port, timeout=PATIENCE)
-        try:
-            connection.request("POST", "/moto-api/reset", b"")
-            connection.getresponse().read()
-        finally:
-            connection.close()
-        self.server.moto_is_clean = True
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)

@@ -21,6 +21,7 @@ from aws_stand_in.fsx import FileSystems
 from aws_stand_in.iam import Simulator
 from aws_stand_in.kms import Keys
 from aws_stand_in.logs import Logs
+from aws_stand_in.moto_app import Moto
 from aws_stand_in.pricing import Prices
 from aws_stand_in.quotas import Quotas
 from aws_stand_in.s3 import Buckets
@@ -56,7 +57,7 @@ class Clock:
 class State:
     """One account, with one lock for everything, since an answer takes milliseconds."""
 
-    def __init__(self, moto: str) -> None:
+    def __init__(self, moto: Moto) -> None:
         self.clock, self.faults, self._lock = Clock(), Faults(), threading.RLock()
         self._calls: list[dict[str, Any]] = []
         self._services: dict[str, Service] = {
