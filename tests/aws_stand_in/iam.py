@@ -49,6 +49,9 @@ class Simulator:
     def clear(self) -> None:
         """Detach AWS's own policies from all roles."""
         self._attached: dict[str, dict[str, Any]] = {}  # role -> the ARN and document of each of AWS's own policies
+        self._known: dict[
+            str, tuple[list[tuple[str, Any]], Any]
+        ] = {}  # what moto holds for an ARN, until something is written
 
     def control(self, name: str, parameters: dict[str, Any]) -> Any:
         """Refuse every order: add policies to a role through IAM."""
@@ -57,6 +60,8 @@ class Simulator:
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
         """Return SimulatePrincipalPolicy's answer; None leaves the call to moto. Raises NoSuchEntity, InvalidInput."""
         parameters = call.parameters
+        if call.writes:
+            self._known.clear()
         if call.operation in ("AttachRolePolicy", "DetachRolePolicy") and parameters.get("PolicyArn", "").startswith(
             _OF_AWS
         ):
@@ -65,10 +70,12 @@ class Simulator:
             )
         if call.operation != "SimulatePrincipalPolicy":
             return None
-        policies, boundary = self._policies(parameters.get("PolicySourceArn", ""))
-        policies += [
-            (f"PolicyInputList.{number}", text) for number, text in enumerate(parameters.get("PolicyInputList", []), 1)
-        ]
+        arn = parameters.get("PolicySourceArn", "")
+        if arn not in self._known:
+            self._known[arn] = self._policies(arn)
+        policies, boundary = self._known[arn]
+        inputs = enumerate(parameters.get("PolicyInputList", []), 1)
+        policies = [*policies, *((f"PolicyInputList.{number}", text) for number, text in inputs)]
         statements = [one for source, text in policies for one in _statements(source, text)]
         bounds = None if boundary is None else _statements("PermissionsBoundary", boundary)
         context = _context(parameters)

@@ -83,7 +83,7 @@ def spoiled(request: Any, chance: Random) -> Any:
 
 CODE = CodeArchive((CodeFile("train.py", "src/train.py", False, 7, 64 * "0"),))
 SEEDS = {"seed": st.integers(0, 2**32), "odds": st.sampled_from([0.2, 0.5, 0.8, 1])}
-MANY = settings(max_examples=150, deadline=None, derandomize=True)
+MANY = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 @given(**SEEDS)
