@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from delivered_channels import feed, job, recordio_of
 from sagemaker_channels import contract
-from sagemaker_channels.formats import format_of
-from sagemaker_channels.formats.recordio import image_recordio
+from sagemaker_channels.formats import format_of, image_recordio
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import Sample
 

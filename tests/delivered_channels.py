@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sagemaker_channels import contract
-from sagemaker_channels.formats.recordio import recordio
+from sagemaker_channels.formats import recordio
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.samples.digest import Tally

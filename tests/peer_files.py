@@ -22,7 +22,7 @@ from tfrecord.writer import TFRecordWriter
 from webdataset import ShardWriter
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
-from sagemaker_channels.formats.recordio import recordio
+from sagemaker_channels.formats import recordio
 from sagemaker_channels.sample import Sample
 
 Made = tuple[str, bytes, list[Sample]]  # format, a file, and its samples without the object's key

@@ -22,7 +22,7 @@ from pipe_feeder import in_threads
 from sagemaker_channels import ChannelDataset, ThreadLoader, WorkerLoader
 from sagemaker_channels.checkpointing.checkpoints import load_position
 from sagemaker_channels.formats import SHORT_NAMES
-from sagemaker_channels.formats.recordio.protobuf_record import Blob
+from sagemaker_channels.formats.protobuf_record import Blob
 from sagemaker_channels.formats.shards import write_shards
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import Sample

@@ -9,8 +9,7 @@ from typing import Any
 
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.formats.archives import tar_write
-from sagemaker_channels.formats.recordio import recordio
+from sagemaker_channels.formats import recordio, tar
 from sagemaker_channels.job.environment import Environment, load_environment
 
 SHUFFLED: dict[str, Any] = {"seed": 7, "block": 10}
@@ -35,7 +34,7 @@ def make_environment(root: Path) -> Environment:
         texts = [f"{shard}-{number}".encode() for number in range(10)]
         data = root / "input/data"
         with (data / f"tar/{shard}.tar").open("wb") as file:
-            tar_write.write(file, [{"__key__": text.decode(), "txt": text} for text in texts])
+            tar.write(file, [{"__key__": text.decode(), "txt": text} for text in texts])
         (data / f"lines/{shard}.txt").write_bytes(b"".join(text + b"\n" for text in texts))
         with (data / f"records/{shard}.rec").open("wb") as file:
             recordio.write(file, texts)

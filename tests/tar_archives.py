@@ -7,7 +7,7 @@ import random
 import tarfile
 from collections.abc import Iterable
 
-from sagemaker_channels.formats.archives import tar, tar_write
+from sagemaker_channels.formats import tar
 from sagemaker_channels.sample import Sample
 
 BLOCK = 512
@@ -63,7 +63,7 @@ def timed_archive(count: int) -> bytes:
 
 def written(samples: Iterable[Sample]) -> bytes:
     stream = io.BytesIO()
-    tar_write.write(stream, samples)
+    tar.write(stream, samples)
     return stream.getvalue()
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -27,7 +28,8 @@ VARIABLE = "LAUNCH_MAX_COST"
 _DEFAULT = Decimal(100)
 
 
-class Limit(NamedTuple):
+@dataclass(frozen=True)
+class Limit:
     """The highest cost of a job that needs no agreement; if the user has set it, only an answer on a terminal exceeds it."""
 
     usd: Decimal

@@ -20,10 +20,8 @@ from launcher.lists.files import ending_of
 from launcher.local.data.object_stores import Objects
 from launcher.s3.uri import S3Location
 from sagemaker_channels import contract
-from sagemaker_channels.formats import gunzip
-from sagemaker_channels.formats.parquet import parquet_table
-from sagemaker_channels.formats.recordio import recordio
-from sagemaker_channels.formats.tfrecord.tfrecord import masked
+from sagemaker_channels.formats import gunzip, recordio
+from sagemaker_channels.formats.tfrecord import masked
 
 MAX_KEYS = 200_000  # 200 requests
 _SAMPLE = 10_000  # objects whose sizes give the quantiles
@@ -36,7 +34,7 @@ _BEGINNINGS = {
     b"GIF8": "gif",
     b"RIFF": "riff",  # WebP, WAV
     b"PK\x03\x04": "zip",
-    parquet_table.MAGIC: "parquet",
+    b"PAR1": "parquet",
     gunzip.MAGIC: "gzip",
     b"\x93NUMPY": "npy",
     b"\x89HDF": "hdf5",

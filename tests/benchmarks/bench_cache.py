@@ -15,7 +15,7 @@ from local_job import mounted_job, train_folder
 from rounds import Row, exhaust, interleaved, row
 
 from sagemaker_channels import open_channel
-from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats import tar
 from sagemaker_channels.job.environment import Environment
 
 SHARDS, MEMBERS, OBJECTS, SIZE = 6, 1000, 4000, 100_000
@@ -31,7 +31,7 @@ def measure(folder: Path) -> list[Row]:
     for number in range(SHARDS):
         with (shards / f"{number}.tar").open("wb") as stream:
             samples = ({"__key__": f"{number}-{member:04d}", "bin": payload} for member in range(MEMBERS))
-            tar_write.write(stream, samples)
+            tar.write(stream, samples)
     rows = []
     with far_store(folder, 0.02):
         for prefix, content_type, count in (

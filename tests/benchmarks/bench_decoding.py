@@ -22,7 +22,7 @@ from rounds import Row, exhaust, interleaved, row
 from torch.utils.data import DataLoader, Dataset
 
 from sagemaker_channels.epoch.channel import open_channel
-from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats import tar
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
@@ -38,7 +38,7 @@ def measure(folder: Path) -> list[Row]:
     for shard in range(SHARDS):
         with (train_folder(folder / "job") / f"{shard}.tar").open("wb") as stream:
             keys = (f"{shard}-{number:06d}" for number in range(IMAGES))
-            tar_write.write(stream, ({"__key__": key, "jpg": images[n % len(images)]} for n, key in enumerate(keys)))
+            tar.write(stream, ({"__key__": key, "jpg": images[n % len(images)]} for n, key in enumerate(keys)))
     samples = list(open_channel("train", environment=environment))
     rows = []
     for kind, transform in {"uint8": decode, "float32": decode_floats}.items():

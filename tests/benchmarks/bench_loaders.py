@@ -18,7 +18,7 @@ from loaders import SAMPLES, SHARD_SAMPLES, SIZE, sample_bytes
 from local_job import mounted_job, train_folder
 from rounds import Peer, Row, interleaved, row
 
-from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats import tar
 
 SCRIPT = Path(__file__).with_name("loaders.py")
 TARGETS = {"webdataset": (1.3, 3), "litdata": (1.3, 3), "mosaicml-streaming": (4, 3)}  # of a DataLoader, of threads
@@ -31,7 +31,7 @@ def measure(folder: Path) -> list[Row]:
     for start in range(0, SAMPLES, SHARD_SAMPLES):
         numbers = range(start, start + SHARD_SAMPLES)
         with (train_folder(folder / "job") / f"{start:06d}.tar").open("wb") as stream:
-            tar_write.write(stream, ({"__key__": f"{number:06d}", "bin": sample_bytes(number)} for number in numbers))
+            tar.write(stream, ({"__key__": f"{number:06d}", "bin": sample_bytes(number)} for number in numbers))
     pythons = dict.fromkeys(("ours", "threads", "queue", "raw", "webdataset"), sys.executable)
     if python is not None:
         subprocess.run(

@@ -21,10 +21,7 @@ from local_job import mounted_job, train_folder
 from rounds import Row
 
 from sagemaker_channels import contract
-from sagemaker_channels.formats.archives import tar_write, zip_archive
-from sagemaker_channels.formats.recordio import recordio, recordio_protobuf
-from sagemaker_channels.formats.text import json_lines
-from sagemaker_channels.formats.tfrecord import tfrecord
+from sagemaker_channels.formats import json_lines, protobuf_record, recordio, tar, tfrecord, zip_archive
 
 SCRIPT = Path(__file__).with_name("streams.py")
 ALLOWED = 300.0  # MB
@@ -129,14 +126,14 @@ def _parquet(stream: BinaryIO) -> None:
 
 # Content type, whether objects can be joined in a Pipe, and who writes one object of MEMBERS samples.
 FORMATS: dict[str, tuple[str, bool, Callable[[BinaryIO], Any]]] = {
-    "tar": ("application/x-tar", True, lambda stream: tar_write.write(stream, _samples())),
+    "tar": ("application/x-tar", True, lambda stream: tar.write(stream, _samples())),
     "zip": ("application/zip", False, lambda stream: zip_archive.write(stream, _samples())),
     "RecordIO": ("application/x-recordio", True, lambda stream: recordio.write(stream, _payloads())),
     "RecordIO-protobuf": (
         "application/x-recordio-protobuf",
         True,
         lambda stream: recordio.write(
-            stream, [recordio_protobuf.encode_record({"features": {"values": np.zeros(SIZE // 4, "f4")}})] * MEMBERS
+            stream, [protobuf_record.encode_record({"features": {"values": np.zeros(SIZE // 4, "f4")}})] * MEMBERS
         ),
     ),
     "TFRecord": (

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats import tar
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset
@@ -47,7 +47,7 @@ def measure(megabytes: int = 512) -> list[Row]:
         shard = folder / "shard.tar"
         with shard.open("wb") as stream:
             payload = os.urandom(SIZE)
-            tar_write.write(stream, ({"__key__": f"{n:06d}", "bin": payload} for n in range(10 * megabytes)))
+            tar.write(stream, ({"__key__": f"{n:06d}", "bin": payload} for n in range(10 * megabytes)))
         sizes = interleaved(
             {
                 "ours": lambda: _loaded(folder, shard, 2, _size),
@@ -110,7 +110,7 @@ def _loaded(folder: Path, shard: Path, workers: int, transform: Callable[[Sample
     )
     few = folder / "few.tar"
     with few.open("wb") as stream:
-        tar_write.write(stream, ({"__key__": f"{n}", "bin": b"x"} for n in range(4)))
+        tar.write(stream, ({"__key__": f"{n}", "bin": b"x"} for n in range(4)))
     with _feed(environment, 0, few):
         assert sum(len(batch) for batch in loader) == 4
     dataset.set_epoch(1)

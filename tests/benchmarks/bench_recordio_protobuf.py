@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 from rounds import Peer, Row, interleaved, raw, row
 
-from sagemaker_channels.formats import format_of
-from sagemaker_channels.formats.recordio import recordio, recordio_protobuf
-from sagemaker_channels.formats.recordio.recordio_protobuf_batches import as_tensors
+from sagemaker_channels.formats import format_of, protobuf_record, recordio
+from sagemaker_channels.formats.recordio_protobuf import as_tensors
 
 SDK_PATH = """
 import sys, time
@@ -43,7 +42,7 @@ def measure(records: int = 20_000, batch: int = 256) -> list[Row]:
                 random.random((records, 784)).astype("f4"), random.integers(0, 10, records), strict=True
             ):
                 sample = {"features": {"values": values}, "label": {"values": np.array([label], "f4")}}
-                recordio.write(stream, [recordio_protobuf.encode_record(sample)])
+                recordio.write(stream, [protobuf_record.encode_record(sample)])
 
         def ours() -> None:
             with path.open("rb", buffering=0) as stream:

@@ -15,9 +15,7 @@ from local_job import mounted_job, train_folder
 from rounds import Row, interleaved, row
 
 from sagemaker_channels import open_channel
-from sagemaker_channels.formats.archives import tar_write
-from sagemaker_channels.formats.recordio import recordio
-from sagemaker_channels.formats.tfrecord import tfrecord
+from sagemaker_channels.formats import recordio, tar, tfrecord
 from sagemaker_channels.job.environment import Environment
 
 FAR, MORE = 1_000_000, 1000
@@ -73,7 +71,7 @@ def _payloads() -> Iterable[bytes]:
 
 
 def _tar(stream: BinaryIO) -> None:
-    tar_write.write(stream, ({"__key__": f"{n:07d}", "txt": data} for n, data in enumerate(_payloads())))
+    tar.write(stream, ({"__key__": f"{n:07d}", "txt": data} for n, data in enumerate(_payloads())))
 
 
 def _lines(stream: BinaryIO) -> None:

@@ -16,8 +16,7 @@ from typing import Any
 from rounds import Peer, Row, exhaust, interleaved, raw, row, through_fifo
 from webdataset import TarWriter, WebDataset
 
-from sagemaker_channels.formats.archives import tar, tar_write
-from sagemaker_channels.formats.recordio import recordio
+from sagemaker_channels.formats import recordio, tar
 
 SDK_LOOP = """
 import sys, time
@@ -43,7 +42,7 @@ def measure(megabytes: int = 256) -> list[Row]:
         payload = os.urandom(100_000)
         shard = folder / "shard.tar"
         with shard.open("wb") as stream:
-            tar_write.write(stream, ({"__key__": f"{n:06d}", "bin": payload} for n in range(10 * megabytes)))
+            tar.write(stream, ({"__key__": f"{n:06d}", "bin": payload} for n in range(10 * megabytes)))
         rows += _tar(folder, "tar of 100 KB members, FIFO", shard)
         for size, count in ((1000, 250 * megabytes // 4), (10_000, 100 * megabytes // 4), (100_000, 10 * megabytes)):
             with TarWriter(str(shard), encoder=False) as writer:

@@ -12,7 +12,7 @@ from rounds import Row, exhaust, interleaved, raw, row
 from tfrecord.reader import example_loader, tfrecord_iterator
 from tfrecord.writer import TFRecordWriter
 
-from sagemaker_channels.formats.tfrecord import example, tfrecord
+from sagemaker_channels.formats import example, tfrecord
 
 RECORDS = 20_000
 

@@ -20,7 +20,7 @@ SHARDS, MEMBERS, SIZE = 4, 1000, 100_000
 
 def measure(folder: Path) -> list[Row]:
     """Return one row, or none without the command `aws`; `folder` needs 400 MB."""
-    from sagemaker_channels.formats.archives.tar_write import write
+    from sagemaker_channels.formats.tar import write
 
     aws = os.environ.get("AWS_COMMAND") or shutil.which("aws")
     if aws is None:

@@ -10,14 +10,23 @@ import difflib
 from collections.abc import Mapping
 
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.formats import objects
-from sagemaker_channels.formats.archives import tar, zip_archive
+from sagemaker_channels.formats import (
+    augmented,
+    csv_rows,
+    example,
+    image_recordio,
+    json_lines,
+    lines,
+    objects,
+    parquet,
+    recordio,
+    recordio_protobuf,
+    tar,
+    tfrecord,
+    zip_archive,
+)
 from sagemaker_channels.formats.format import Format as Format
 from sagemaker_channels.formats.format import with_options
-from sagemaker_channels.formats.parquet import parquet
-from sagemaker_channels.formats.recordio import image_recordio, recordio, recordio_protobuf
-from sagemaker_channels.formats.text import augmented, csv_rows, json_lines, lines
-from sagemaker_channels.formats.tfrecord import example, tfrecord
 
 FORMATS: tuple[Format, ...] = (
     tar.FORMAT,

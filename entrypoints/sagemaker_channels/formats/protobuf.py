@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+FIRST, SECOND = 1 << 3 | BYTES, 2 << 3 | BYTES  # tags
 _FEW_BYTES = 128  # up to which plain Python decodes numbers faster than numpy
 _MASK = (1 << 64) - 1
 _CONTINUED = bytes(range(128, 256))  # bytes of a varint that are not its last
@@ -71,6 +72,28 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
     except IndexError:
         pass
     raise ValueError(_CUT)
+
+
+def entry(data: bytes, start: int, stop: int) -> tuple[str, int, list[tuple[int, int, int]]]:
+    """Return an entry of a map to messages of which each has a list in one of its fields, the last if there are several.
+
+    Returns:
+        The key, the tag of that field, 0 if there is none, and the fields of the list.
+    """
+    name, kind, regions = b"", 0, list[tuple[int, int, int]]()
+    for tag, begin, end in fields(data, start, stop):
+        if tag == FIRST:
+            name = data[begin:end]
+        elif tag == SECOND:
+            for inner, first, last in fields(data, begin, end):
+                if inner & 7 != BYTES:
+                    raise ValueError(f"value {name!r} is of wire type {inner & 7}")
+                if inner != kind:
+                    kind, regions = inner, []
+                regions += fields(data, first, last)
+        else:
+            raise ValueError(f"its entry has the unknown field {tag >> 3}")
+    return name.decode(), kind, regions
 
 
 def content(data: bytes, place: int, tag: int) -> tuple[int, int]:

@@ -14,8 +14,7 @@ from typing import BinaryIO
 
 from sagemaker_channels.formats import SHORT_NAMES
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.sizes import size_of
-from sagemaker_channels.formats.writing import SampleError, refusal
+from sagemaker_channels.formats.writing import SampleError, refusal, size_of
 from sagemaker_channels.sample import Sample
 
 SHARD_BYTES = 128 << 20

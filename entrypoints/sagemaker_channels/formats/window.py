@@ -8,14 +8,19 @@ into one buffer, which is reused, and pieces are copied out of it. Formats with 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from io import BytesIO
 
+from sagemaker_channels.contract import MAX_SAMPLE_VARIABLE
+from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
 from sagemaker_channels.sample import ByteStream
 
 CHUNK = 1 << 20  # bytes: the largest pipe buffer without privileges, and small enough for the CPU's cache
 _SKIPPING_CHUNK = 1 << 15
 _LEAST_SKIP = 1 << 13  # bytes: of smaller records, reading all is faster than skipping most
+MAX_TEXT_BYTES = 64 << 20  # a line or a row, whose length is unknown until its end
+MAX_SAMPLE_BYTES = 1 << 30  # in the other formats
 
 
 class Window:
@@ -98,3 +103,26 @@ class Window:
             if is_next():
                 return
             self.position += step
+
+
+def max_sample_bytes(default: int = MAX_SAMPLE_BYTES) -> int:
+    """Return the limit of a sample's bytes: that of the environment, else the default.
+
+    A damaged length, a quote that is not closed or a small object that unpacks to gigabytes must not use all memory. So a format
+    refuses a sample beyond the limit before it has read more than that. Whole objects have no limit: their size is known.
+
+    Raises:
+        ChannelError: The variable is not a number of bytes, or is less than formats read at a time.
+    """
+    text = os.environ.get(MAX_SAMPLE_VARIABLE)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and int(text) >= CHUNK):
+        raise ChannelError(f"{MAX_SAMPLE_VARIABLE} is {text!r}; write a whole number of bytes, {CHUNK:,} or more")
+    return int(text)
+
+
+def too_large(key: str | None, offset: int, what: str, most: int) -> CorruptError:
+    """Return the error of a sample beyond the limit `most`; `what` states its size."""
+    remedy = f"if it is not damaged, set {MAX_SAMPLE_VARIABLE} to more bytes"
+    return corrupt(key, offset, f"{what}, and a sample may have {most:,}; {remedy}")

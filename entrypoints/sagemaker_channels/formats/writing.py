@@ -66,3 +66,15 @@ def data_of(sample: Sample) -> bytes:
     data = content(sample, DATA)
     refuse_others(sample, (DATA,))
     return data
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes a field or a sample takes when it is written: one for a character, 8 for a number."""
+    if isinstance(value, (bytes, bytearray, memoryview, str)):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(size_of, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(size_of, value))
+    size = getattr(value, "nbytes", 8)
+    return size if isinstance(size, int) else 8

@@ -24,7 +24,7 @@ from launcher.rules.channels.content_types import LINES
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.reading import CHUNK, Stream
 from launcher.s3.uri import S3Location
-from sagemaker_channels.formats.recordio.recordio import MAX_LENGTH, encode
+from sagemaker_channels.formats.recordio import MAX_LENGTH, encode
 
 Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its streams, in order
 

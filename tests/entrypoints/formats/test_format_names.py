@@ -6,8 +6,7 @@ import pytest
 
 from launcher.rules.channels.content_types import BOUNDED, MIME_TYPES, READ_FROM_END
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.formats import CONTENT_TYPES, SHORT_NAMES, format_of, objects
-from sagemaker_channels.formats.archives import tar
+from sagemaker_channels.formats import CONTENT_TYPES, SHORT_NAMES, format_of, objects, tar
 
 
 @pytest.mark.parametrize("name", CONTENT_TYPES)

@@ -13,7 +13,7 @@ import pytest
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.formats import CONTENT_TYPES, FORMATS, SHORT_NAMES, Format, format_of, objects
 from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.formats.recordio.protobuf_record import Blob
+from sagemaker_channels.formats.protobuf_record import Blob
 from sagemaker_channels.sample import Sample
 
 ATTRIBUTES = format_of("augmented; attributes=x")  # the format augmented needs names

@@ -14,8 +14,8 @@ from format_channels import job, piped
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError, CorruptError
-from sagemaker_channels.formats.recordio import recordio
-from sagemaker_channels.formats.recordio.protobuf_record import Blob
+from sagemaker_channels.formats import recordio
+from sagemaker_channels.formats.protobuf_record import Blob
 from sagemaker_channels.formats.shards import write_shards
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sample import Sample

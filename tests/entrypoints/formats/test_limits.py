@@ -14,10 +14,7 @@ import pytest
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError, CorruptError
-from sagemaker_channels.formats import format_of
-from sagemaker_channels.formats.archives import tar_write
-from sagemaker_channels.formats.recordio import recordio
-from sagemaker_channels.formats.tfrecord import tfrecord
+from sagemaker_channels.formats import format_of, recordio, tar, tfrecord
 from sagemaker_channels.formats.window import CHUNK
 
 MOST = 2 << 20
@@ -47,7 +44,7 @@ def zipped(data: bytes) -> bytes:
 
 def tarred(*sizes: int) -> bytes:
     stream = io.BytesIO()
-    tar_write.write(stream, [{"__key__": "a", **{f"x{number}": bytes(size) for number, size in enumerate(sizes)}}])
+    tar.write(stream, [{"__key__": "a", **{f"x{number}": bytes(size) for number, size in enumerate(sizes)}}])
     return stream.getvalue()
 
 

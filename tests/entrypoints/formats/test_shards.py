@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagemaker_channels.formats import SHORT_NAMES, format_of, gunzip
-from sagemaker_channels.formats.recordio.protobuf_record import Blob
+from sagemaker_channels.formats.protobuf_record import Blob
 from sagemaker_channels.formats.shards import write_shards
 from sagemaker_channels.sample import Sample
 

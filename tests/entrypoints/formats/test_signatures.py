@@ -16,8 +16,7 @@ from PIL import Image
 from delivered_channels import feed, job, recordio_of, tar_of
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import CorruptError
-from sagemaker_channels.formats import FORMATS, format_of, signatures
-from sagemaker_channels.formats.parquet import parquet
+from sagemaker_channels.formats import FORMATS, format_of, parquet, signatures
 
 
 def image(kind: str) -> bytes:

@@ -22,9 +22,9 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Placement
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.formats.recordio import recordio
+from sagemaker_channels.formats import recordio
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.sources import ring
+from sagemaker_channels.readers import ring
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 

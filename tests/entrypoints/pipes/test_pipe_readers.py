@@ -18,10 +18,8 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import CorruptError
-from sagemaker_channels.formats import SHORT_NAMES
-from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats import SHORT_NAMES, image_recordio, recordio, tar
 from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.formats.recordio import image_recordio, recordio
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import KEY
 from torch_ranks import torch_ranks
@@ -99,7 +97,7 @@ def test_loop_that_is_left_with_its_workers_alive_does_not_hold_the_fifo(
 
 def test_shards_of_every_format_equal_a_single_readers_samples(environment: Environment, feed: Feed) -> None:
     stream = BytesIO()
-    tar_write.write(stream, ({"__key__": f"{n:03d}", "bin": os.urandom(n * 900), "cls": b"%d" % n} for n in range(60)))
+    tar.write(stream, ({"__key__": f"{n:03d}", "bin": os.urandom(n * 900), "cls": b"%d" % n} for n in range(60)))
     records = BytesIO()
     recordio.write(records, [image_recordio.encode(os.urandom(30_000 * (n % 2) + 5), float(n)) for n in range(41)])
     for name, data, form in (("tar", stream, None), ("images", records, "image-recordio"), ("wrapped", records, None)):
@@ -195,7 +193,7 @@ def test_formats_with_options_and_arrays_have_shards(environment: Environment, f
 
 def test_damaged_stream_raises_in_every_reader_after_its_good_samples(environment: Environment, feed: Feed) -> None:
     stream = BytesIO()
-    tar_write.write(stream, ({"__key__": f"{n:03d}", "bin": bytes(100)} for n in range(10)))
+    tar.write(stream, ({"__key__": f"{n:03d}", "bin": bytes(100)} for n in range(10)))
     feed("tar", lambda epoch: stream.getvalue()[: 6 * 1024 + 700])
     for error in side_by_side(environment, "tar", 3):
         assert isinstance(error, CorruptError)

@@ -21,7 +21,7 @@ from patience import PATIENCE
 from pipe_feeder import Feeder, in_threads, make_root
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.formats.recordio import recordio
+from sagemaker_channels.formats import recordio
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader

@@ -15,7 +15,7 @@ from PIL import Image
 from patience import wait_for
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats import tar
 from sagemaker_channels.job.environment import Environment, load_environment
 from train_parts import Form, ImageChannel, read_lines
 
@@ -52,7 +52,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
         (environment.channels[channel].path / "a.lst").write_text(lines)
     with (environment.channels["tar"].path / "a.tar").open("wb") as file:
         samples = ({"__key__": f"{n:02}", "png": png("L", 255), "mask.png": png("L", n)} for n in range(COUNT))
-        tar_write.write(file, samples)
+        tar.write(file, samples)
     return environment
 
 

@@ -20,7 +20,7 @@ import launcher
 from launcher.code.archive import SCRIPTS
 from patience import PATIENCE
 from sagemaker_channels import Checkpoints, contract
-from sagemaker_channels.formats.archives import tar_write
+from sagemaker_channels.formats import tar
 from torch_ranks import torch_processes
 from train_parts import small_cnn
 from train_runs import REPOSITORY, assert_same, result, run
@@ -157,7 +157,7 @@ def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
     with tarfile.open(fileobj=io.BytesIO(shard)) as archive:
         members = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
     other = io.BytesIO()  # the same samples in another order
-    tar_write.write(other, [{"__key__": name.rpartition(".")[0], "png": members[name]} for name in reversed(members)])
+    tar.write(other, [{"__key__": name.rpartition(".")[0], "png": members[name]} for name in reversed(members)])
     monkeypatch.setenv(f"{contract.SHUFFLED_CHANNELS_VARIABLE}0", '["train"]')
     root = make_root("ml", train=TAR)
     thread = feed(root, "train", 2, shard)

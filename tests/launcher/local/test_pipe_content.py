@@ -20,7 +20,7 @@ from launcher.errors import RefusedError
 from launcher.local.providers.pipe_content import as_record, chunks_of, gunzip
 from launcher.s3.reading import CHUNK, Stream
 from patience import PATIENCE
-from sagemaker_channels.formats.recordio.recordio import MAGIC_BYTES as MAGIC
+from sagemaker_channels.formats.recordio import MAGIC_BYTES as MAGIC
 
 
 def stream(data: bytes, size: int = CHUNK) -> Stream:

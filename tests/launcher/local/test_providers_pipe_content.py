@@ -14,7 +14,7 @@ import pytest
 from launcher.errors import RefusedError
 from launcher.local.providers.fifo import provide
 from pipe_deliveries import Deliver, epochs
-from sagemaker_channels.formats.text.augmented import of_attributes
+from sagemaker_channels.formats.augmented import of_attributes
 
 
 @pytest.mark.parametrize(

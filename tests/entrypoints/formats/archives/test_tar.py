@@ -18,7 +18,7 @@ from webdataset import TarWriter
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
 from sagemaker_channels.errors import CorruptError
-from sagemaker_channels.formats.archives import tar
+from sagemaker_channels.formats import tar
 from sagemaker_channels.sample import Sample
 from tar_archives import BLOCK, FILES, SAMPLES, Dribble, archive, patched, read, timed_archive, written
 
@@ -124,7 +124,7 @@ def test_first_link_is_logged_once(kind: bytes, tmp_path: Path) -> None:
             info.type, info.linkname = kind, "1.jpg"
             output.addfile(info)
     script = (
-        "import io, sys; from sagemaker_channels.formats.archives import tar; data = open(sys.argv[1], 'rb').read()\n"
+        "import io, sys; from sagemaker_channels.formats import tar; data = open(sys.argv[1], 'rb').read()\n"
         "for _ in range(2): print(*tar.FORMAT.split(io.BytesIO(data), 'shard.tar'))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "shard.tar")]

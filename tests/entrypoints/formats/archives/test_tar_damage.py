@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagemaker_channels.errors import CorruptError
-from sagemaker_channels.formats.archives import tar
+from sagemaker_channels.formats import tar
 from sagemaker_channels.sample import Sample
 from tar_archives import BLOCK, FILES, Dribble, archive, patched, read
 

@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 from sagemaker_channels.errors import CorruptError
-from sagemaker_channels.formats.archives import tar
+from sagemaker_channels.formats import tar
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.sample import Sample
 from tar_archives import BLOCK, FILES, SAMPLES, archive, read

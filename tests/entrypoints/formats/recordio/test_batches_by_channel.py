@@ -16,9 +16,8 @@ from pipe_feeder import Feeder
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.formats import format_of
-from sagemaker_channels.formats.recordio import recordio, recordio_protobuf
-from sagemaker_channels.formats.recordio.recordio_protobuf_batches import as_tensors
+from sagemaker_channels.formats import format_of, recordio, recordio_protobuf
+from sagemaker_channels.formats.recordio_protobuf import as_tensors
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 

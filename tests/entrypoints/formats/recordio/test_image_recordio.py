@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_channels.errors import CorruptError
-from sagemaker_channels.formats import format_of
-from sagemaker_channels.formats.recordio import image_recordio, recordio
+from sagemaker_channels.formats import format_of, image_recordio, recordio
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.formats import recordio
 from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.formats.recordio import recordio
 from stream_pieces import Pieces
 
 MAGIC = struct.pack("<I", 0xCED7230A)

@@ -17,12 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagemaker_channels.errors import CorruptError
-from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats import format_of, protobuf_record, recordio, recordio_protobuf
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.protobuf import encode, encode_varint
-from sagemaker_channels.formats.recordio import recordio, recordio_protobuf
-from sagemaker_channels.formats.recordio.protobuf_record import Blob, Sparse
-from sagemaker_channels.formats.recordio.recordio_protobuf_batches import SparseRows, as_tensors
+from sagemaker_channels.formats.protobuf_record import Blob, Sparse
+from sagemaker_channels.formats.recordio_protobuf import SparseRows, as_tensors
 from sagemaker_channels.sample import Sample
 
 CASES = json.loads((Path(__file__).parents[3] / "data/sdk_records.json").read_text())
@@ -179,7 +178,7 @@ def files(draw: st.DrawFn) -> bytes:
             row = random.integers(0, top, columns).astype(dtype)
             tensor = Sparse(row, np.arange(columns, dtype="u8") * 3, (40,)) if sparse else row
             sample = {"features": {"x": tensor}, "label": {"values": random.integers(0, top, 1).astype("i4")}}
-            payloads.append(recordio_protobuf.encode_record(sample))
+            payloads.append(protobuf_record.encode_record(sample))
     return recordio_bytes(*payloads)
 
 
@@ -262,8 +261,8 @@ def test_inconsistent_sparse_tensor_is_refused(sparse: Sparse, message: str) -> 
         tensor = encode(3, encode_varint(0) + encode_varint(1 << 63))
         record = encode(1, encode(1, b"x") + encode(2, encode(2, tensor)))
     else:
-        record = recordio_protobuf.encode_record({"features": {"x": sparse}})
-    data = recordio_bytes(recordio_protobuf.encode_record({}), record)
+        record = protobuf_record.encode_record({"features": {"x": sparse}})
+    data = recordio_bytes(protobuf_record.encode_record({}), record)
     with pytest.raises(CorruptError, match=f"object 'o', byte 8: .*{message}"):
         list(recordio_protobuf.FORMAT.split(io.BytesIO(data), "o"))
     with pytest.raises(CorruptError, match=f"object 'o', byte .*({message})"):
@@ -280,7 +279,7 @@ def test_damaged_tag_is_an_error() -> None:
         encode(1, encode(1, b"x") + encode(2, encode(2, encode(9, bytes(8))))),
         encode(1, encode(1, b"x") + encode(2, encode(9, inner + encode(5, b"")))),
     ):
-        data = recordio_bytes(recordio_protobuf.encode_record({}), encode(1, encode(1, b"x") + value), record)
+        data = recordio_bytes(protobuf_record.encode_record({}), encode(1, encode(1, b"x") + value), record)
         for form in (recordio_protobuf.FORMAT.split, lambda stream, key: batches(stream, 1, key)):
             with pytest.raises(
                 CorruptError, match=r"object 'o', byte \d+: not a record of recordio-protobuf, or damaged: "

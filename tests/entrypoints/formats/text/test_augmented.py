@@ -19,10 +19,9 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError, CorruptError
-from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats import format_of, recordio
+from sagemaker_channels.formats.augmented import of_attributes
 from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.formats.recordio import recordio
-from sagemaker_channels.formats.text.augmented import of_attributes
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset

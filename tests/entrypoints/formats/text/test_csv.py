@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.formats import format_of
+from sagemaker_channels.formats.csv_rows import FORMAT
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format
-from sagemaker_channels.formats.text.csv_rows import FORMAT
 from sagemaker_channels.sample import Sample
 from stream_pieces import Pieces
 

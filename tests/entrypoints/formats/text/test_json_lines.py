@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.formats import json_lines
 from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.formats.text import json_lines
 from sagemaker_channels.sample import Sample
 from stream_pieces import Pieces
 

@@ -8,8 +8,7 @@ import json
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sagemaker_channels.formats import signatures
-from sagemaker_channels.formats.text import lines
+from sagemaker_channels.formats import lines, signatures
 from stream_pieces import Pieces
 
 

@@ -17,8 +17,8 @@ from tfrecord.reader import example_loader, tfrecord_iterator
 from tfrecord.writer import TFRecordWriter
 
 from sagemaker_channels.errors import CorruptError
+from sagemaker_channels.formats import example, tfrecord
 from sagemaker_channels.formats.protobuf import encode, encode_varint, encode_varints, varint, varints
-from sagemaker_channels.formats.tfrecord import example, tfrecord
 from stream_pieces import Pieces
 
 

@@ -1,0 +1,1 @@
+"""Objects kept on a local disk for later epochs and later jobs."""

@@ -1,1 +1,0 @@
-"""MXNet's RecordIO and the content of its records: bytes, images with labels, and SageMaker's protobuf tensors."""

@@ -1,0 +1,158 @@
+"""TFRecord, TensorFlow's record format, with both checksums checked.
+
+A record is its length (8 bytes, little endian), a masked CRC32C of the length, the payload and a masked CRC32C of the
+payload. Files may be gzip-compressed, in several members. TensorFlow ends quietly where a file is cut inside of a
+length, and other readers check nothing; here both are errors that name the offset.
+
+A sample is a record's payload (`data`); most hold a `tf.train.Example`, which `example.py` decodes. The checksums
+need the package crc32c: in Python they would take a hundred times as long as reading.
+
+Source: TensorFlow's `lib/io/record_writer.h` and its guide, "TFRecord and tf.train.Example".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from sagemaker_channels.errors import CorruptError, corrupt
+from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
+from sagemaker_channels.formats.format import Format
+from sagemaker_channels.formats.gunzip import unzipped
+from sagemaker_channels.formats.window import CHUNK, Window, max_sample_bytes, too_large
+from sagemaker_channels.formats.writing import data_of, write_each
+from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
+
+_HEADER = struct.Struct("<QI")
+_FOOTER = struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
+_KNOWN = 1 << 12  # headers that are remembered
+
+
+def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
+    """Yield the samples of an uncompressed stream; positions are bytes."""
+    crc32c = _crc32c()
+    go_to(stream, cursor.start, key)
+    left, others = cursor.turns[0], cursor.turns[1] - 1  # `left` records are not needed, before the next one that is
+    window = Window(stream, cursor.start, skips=others > 2)
+    view = window.view
+    unpack, unpack_footer = _HEADER.unpack_from, _FOOTER.unpack_from
+    known: set[tuple[int, int]] = set()  # headers whose checksum was right: lengths repeat
+    while True:
+        # Whole records in the window: nearly all of them, so without a call for each.
+        place, end = window.position, window.end
+        while place + 12 <= end:
+            header = unpack(view, place)
+            if header not in known:
+                if masked(crc32c(view[place : place + 8])) != header[1]:
+                    break
+                if len(known) == _KNOWN:
+                    known.clear()
+                known.add(header)
+            stop = place + 12 + header[0]
+            if stop + 4 > end:
+                break
+            if left:
+                left -= 1
+                window.position = place = stop + 4
+                cursor.position = window.before + place
+                yield OTHER
+                continue
+            piece = view[place + 12 : stop]
+            crc = crc32c(piece)
+            if unpack_footer(view, stop)[0] != ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF:
+                break
+            window.position = place = stop + 4
+            cursor.position = window.before + place
+            left = others
+            data = piece.tobytes()  # faster than bytes()
+            yield {DATA: data} if key is None else {KEY: key, DATA: data}
+        # One record that spans windows or is damaged.
+        whole = _record(window, key, cursor, skips=left > 0)
+        if whole is None:
+            return
+        cursor.position = window.offset
+        if left:
+            left -= 1
+            yield OTHER
+        else:
+            left = others
+            yield {DATA: whole} if key is None else {KEY: key, DATA: whole}
+
+
+def _record(window: Window, key: str | None, cursor: Cursor, *, skips: bool) -> bytes | None:
+    """Return the next record's payload, that after the damage if the cursor skips it; None at the stream's end."""
+    while True:
+        try:
+            return _next(window, key, skips=skips)
+        except CorruptError as error:
+            cursor.skip(error)
+            window.scan(lambda: _is_header(window.view[window.position : window.position + 12]), 12, 1)
+
+
+def _next(window: Window, key: str | None, *, skips: bool) -> bytes | None:
+    """Return the next record's payload, or skip it; None at the stream's end."""
+    offset = window.offset
+    header = window.take(12)
+    if not header:
+        return None
+    if len(header) < 12:
+        raise _corrupt(key, offset, f"the stream ends {12 - len(header)} bytes before the end of a record's header")
+    if not _is_header(header):
+        raise _corrupt(key, offset, "the checksum of the length is wrong")
+    length: int = _HEADER.unpack(header)[0]
+    if length > CHUNK and length > (most := max_sample_bytes()):
+        raise too_large(key, offset, f"a record of {length:,} bytes", most)
+    payload = b"" if skips else window.take(length)
+    skipped = window.skip(length) if skips else 0
+    footer = window.take(4)
+    missing = length + 4 - len(payload) - skipped - len(footer)
+    if missing:
+        raise _corrupt(key, offset, f"the stream ends {missing} bytes before the end of this record")
+    if not skips and masked(_crc32c()(payload)) != _FOOTER.unpack(footer)[0]:
+        raise _corrupt(key, offset, "the checksum of the payload is wrong")
+    return payload
+
+
+def encode(record: bytes) -> list[bytes]:
+    """Return the pieces of one record. Raises ImportError if the package crc32c is not installed."""
+    length = _LENGTH.pack(len(record))
+    crc32c = _crc32c()
+    return [length, _FOOTER.pack(masked(crc32c(length))), record, _FOOTER.pack(masked(crc32c(record)))]
+
+
+def masked(crc: int) -> int:
+    """Return a CRC as it is stored: rotated and offset, since CRCs of data that holds CRCs are weak."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _is_header(header: bytes | memoryview) -> bool:
+    return len(header) == 12 and masked(_crc32c()(header[:8])) == _HEADER.unpack(header)[1]
+
+
+def _crc32c() -> Callable[[bytes | memoryview], int]:
+    """Return the function. Raises ImportError, with what to install, if the package is not installed."""
+    try:
+        from crc32c import crc32c
+    except ImportError as error:
+        raise ImportError(
+            "TFRecord's checksums need crc32c: pip install 'sagemaker-launch[formats]', or crc32c"
+        ) from error
+    return crc32c
+
+
+def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:
+    return corrupt(key, offset, f"not TFRecord, or damaged: {reason}")
+
+
+FORMAT = Format(
+    name="tfrecord",
+    content_types=("application/x-tfrecord",),
+    sample="a record's bytes in `data`; both checksums are verified",
+    # A record of 35,615 bytes begins like gzip, except for the checksum.
+    read=unzipped(_read, lambda head: _is_header(head[:12])),
+    write=partial(write_each, lambda sample: encode(data_of(sample))),
+    ending=".tfrecord",
+    after_damage="the next record with a right checksum",
+)

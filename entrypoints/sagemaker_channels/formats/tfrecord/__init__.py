@@ -1,1 +1,0 @@
-"""TFRecord and the content of its records: bytes, and `tf.train.Example`."""
