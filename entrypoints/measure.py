@@ -31,7 +31,7 @@ from sagemaker_channels.contract import WAITS_VARIABLE
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.formats import SHORT_NAMES, format_of
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.readers import mounted, s3
+from sagemaker_channels.sources import mounted, s3
 from sagemaker_channels.tools.results import FILE, Results, mark_different, table
 from sagemaker_channels.tools.ways import ARRIVALS, WAYS, Source, Way, ways_of
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.readers import connector_client
+from sagemaker_channels.sources import connector_client
 from sagemaker_channels.tools.fitting import FORMATS
 from sagemaker_channels.tools.reshard_channel import reason, reshard
 

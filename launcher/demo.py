@@ -13,8 +13,6 @@ into train, validation and test, and stored in the folders that a local run read
     DIR/s3/my-bucket/digits/lists/test/               test.lst: index, label, path
     DIR/efs/fs-0123456789abcdef0/digits/              train/ again, lists/train/train.lst, lists/validation/validation.lst;
                                                       and likewise for each file system that a bundled spec reads
-
-Like `launch toy-data`, it uses the writers of `sagemaker_channels` besides its contract.
 """
 
 from __future__ import annotations
@@ -23,11 +21,12 @@ import gzip
 import json
 import random
 import shutil
-import sys
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
+
+import click
 
 import channel_specs
 from launcher.console import say
@@ -47,13 +46,8 @@ _NOTE = "README.txt"  # written last: if it exists, the data is complete
 class _Digit(NamedTuple):
     number: int  # in scikit-learn's set
     label: int  # 0 to 9
-    pixels: tuple[int, ...]  # 64, row by row, 0 (paper) to 16 (ink)
+    pixels: list[int]  # 64, row by row, 0 (paper) to 16 (ink)
     png: bytes  # 8 x 8 grey pixels
-
-    @property
-    def name(self) -> str:
-        """The key without the extension."""
-        return f"{self.number:05d}"
 
 
 def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
@@ -68,20 +62,18 @@ def make_demo(directory: Path, split: tuple[int, int, int] = SPLIT) -> bool:
             return False
         raise RefusedError(f"{directory} contains files other than this demo data; use another folder, or delete it")
     rest = iter(_digits())
-    parts = {
-        name: [next(rest) for _ in range(n)] for name, n in zip(("train", "validation", "test"), split, strict=True)
-    }
+    train, validation, test = ([next(rest) for _ in range(count)] for count in split)
     unfinished = directory.with_name(f".{directory.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     root = unfinished / "s3" / BUCKET / "digits"
-    for name, digits in parts.items():
+    for name, digits in {"train": train, "validation": validation, "test": test}.items():
         _write_images(root / name, digits)
-    _write_list(root, "test", parts["test"])
-    _write_other_forms(root, parts["train"])
+    _write_list(root, "test", test)
+    _write_other_forms(root, train)
     for folder in _file_system_folders():
-        _write_images(unfinished / folder / "train", parts["train"])
-        for name in ("train", "validation"):
-            _write_list(unfinished / folder, name, parts[name])
+        _write_images(unfinished / folder / "train", train)
+        _write_list(unfinished / folder, "train", train)
+        _write_list(unfinished / folder, "validation", validation)
     (unfinished / _NOTE).write_text(note, encoding="utf-8")
     if directory.exists():
         directory.rmdir()
@@ -99,7 +91,7 @@ def _digits() -> list[_Digit]:
         raise RefusedError(f"{error.name} is not installed, and the demo data needs it: {remedy}") from error
     digits = []
     for index, (row, label) in enumerate(zip(*load_digits(return_X_y=True), strict=True)):
-        pixels, file = tuple(map(int, row)), BytesIO()
+        pixels, file = list(map(int, row)), BytesIO()
         Image.frombytes("L", (8, 8), bytes(round(pixel * 255 / 16) for pixel in pixels)).save(file, "PNG")
         digits.append(_Digit(index, int(label), pixels, file.getvalue()))
     random.Random(0).shuffle(digits)
@@ -117,15 +109,19 @@ def _file_system_folders() -> set[str]:
     return found
 
 
+def _name(digit: _Digit) -> str:
+    return f"{digit.number:05d}.png"
+
+
 def _write_images(folder: Path, digits: Sequence[_Digit]) -> None:
     folder.mkdir(parents=True)
     for digit in digits:
-        (folder / f"{digit.name}.png").write_bytes(digit.png)
+        (folder / _name(digit)).write_bytes(digit.png)
 
 
 def _write_list(root: Path, name: str, digits: Sequence[_Digit]) -> None:
     (root / "lists" / name).mkdir(parents=True)
-    lines = (Line(digit.number, (float(digit.label),), f"{digit.name}.png") for digit in digits)
+    lines = (Line(digit.number, (float(digit.label),), _name(digit)) for digit in digits)
     write_lst(root / "lists" / name / f"{name}.lst", lines)
 
 
@@ -136,7 +132,7 @@ def _write_other_forms(root: Path, train: Sequence[_Digit]) -> None:
     for number, start in enumerate(range(0, len(train), SHARD)):
         shard, name = train[start : start + SHARD], f"train-{number:03d}"
         with (root / "train-tar" / f"{name}.tar").open("wb") as file:
-            tar.write(file, ({KEY: digit.name, "png": digit.png} for digit in shard))
+            tar.write(file, ({KEY: Path(_name(digit)).stem, "png": digit.png} for digit in shard))
         with (root / "train-recordio" / f"{name}.rec").open("wb") as file:
             recordio.write(file, (digit.png for digit in shard))
         lines = "".join(json.dumps({"index": d.number, "class": d.label, "pixels": d.pixels}) + "\n" for d in shard)
@@ -144,27 +140,25 @@ def _write_other_forms(root: Path, train: Sequence[_Digit]) -> None:
         rows = "".join(",".join(map(str, (d.label, *d.pixels))) + "\n" for d in shard)
         (root / "train-csv" / f"{name}.csv").write_text(rows, encoding="utf-8", newline="\n")
     prefix = f"s3://{BUCKET}/digits/train/"
-    manifest = [{"prefix": prefix}, *(f"{digit.name}.png" for digit in train)]
-    (root / "train.manifest").write_text(json.dumps(manifest, indent=0) + "\n", encoding="utf-8")
-    augmented = [json.dumps({"source-ref": f"{prefix}{digit.name}.png", "class": digit.label}) for digit in train]
+    manifest = json.dumps([{"prefix": prefix}, *map(_name, train)], indent=0)
+    (root / "train.manifest").write_text(f"{manifest}\n", encoding="utf-8")
+    augmented = [json.dumps({"source-ref": f"{prefix}{_name(digit)}", "class": digit.label}) for digit in train]
     (root / "train.augmented-manifest").write_text("\n".join(augmented) + "\n", encoding="utf-8")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the command; return its exit code."""
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        say("usage: python -m launcher.demo DIR")
-        return 2
-    directory = Path(arguments[0])
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.pass_context
+def main(context: click.Context, directory: Path) -> None:
+    """Make the demo data in DIRECTORY."""
     try:
         made = make_demo(directory)
     except LaunchError as error:
         say(str(error))
-        return error.exit_code
+        context.exit(error.exit_code)
     say(f"{directory}: {sum(SPLIT):,} handwritten digits, {'made' if made else 'made earlier'}; read them with")
     say(f"  launch channel_specs/image-classification.yaml --local --data {directory}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

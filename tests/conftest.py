@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, settings
 import account_world
 import aws_stand_in
 from sagemaker_channels import contract
-from sagemaker_channels.fetching import listing
 from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.sources import listing
 from served_bucket import serve
 
 # A busy machine, or one that measures coverage, makes examples slowly; that is no failure.

@@ -14,9 +14,9 @@ import pytest
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from patience import PATIENCE
 from sagemaker_channels import contract
-from sagemaker_channels.fetching.pace import pace_of
 from sagemaker_channels.job.environment import Channel, Environment, load_environment
-from sagemaker_channels.readers.s3 import numbers_of
+from sagemaker_channels.sources.pace import pace_of
+from sagemaker_channels.sources.s3 import numbers_of
 from served_bucket import serve
 
 RESET = 0  # in place of a status: the connection is cut

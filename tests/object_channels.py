@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.readers import reader_of
 from sagemaker_channels.sample import ByteStream
+from sagemaker_channels.sources.readers import reader_of
 
 WHOLE = Shard()
 

@@ -19,7 +19,7 @@ from patience import PATIENCE, wait_for
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.readers import host_readers, tee
+from sagemaker_channels.sources import host_readers, tee
 
 DATA = random.Random(1).randbytes(20_000_003)
 
@@ -79,7 +79,7 @@ SCRIPT = """
     import json, os, sys
     from contextlib import closing
     from pathlib import Path
-    from sagemaker_channels.readers.tee import open_stream
+    from sagemaker_channels.sources.tee import open_stream
     from tee_readers import digest, pipe
 
     root, readers, number, how, *epochs = json.loads(sys.argv[1])

@@ -22,7 +22,7 @@ from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean
 from launcher.request.view import Entry
 from launcher.s3.manifests import REFERENCE, read_manifest
 from launcher.s3.uri import S3Location
-from sagemaker_channels.fetching.items import evenly_spaced
+from sagemaker_channels.sources.items import evenly_spaced
 
 _LARGEST = 8_000_000  # bytes; larger manifests are read only with --full
 _BEGINNING = 256 * 1024  # bytes read of an augmented manifest

@@ -14,7 +14,7 @@ COMMANDS: Mapping[str, str] = {
     "logs": "launcher.commands.logs:logs",
     "list": "launcher.commands.jobs:list_jobs",
     "clean": "launcher.commands.local:clean",
-    "stop": "launcher.commands.stop:stop",
+    "stop": "launcher.commands.jobs:stop",
     "rerun": "launcher.commands.rerun:rerun",
     "diff": "launcher.commands.diff:diff",
     "cost": "launcher.commands.cost:cost",

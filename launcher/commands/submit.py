@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import termios
+import textwrap
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,13 +13,19 @@ import click
 
 import launcher
 from launcher.commands import options
-from launcher.console import Console, counted, print_line, say, show_problems
-from launcher.errors import AccountError, LaunchError, RefusedError, dotted
+from launcher.console import Console, counted, duration, print_line, say, show_problems
+from launcher.cost.estimate import estimate, why_not
+from launcher.cost.limit import limit_of, objection, refuse_above_limit
+from launcher.cost.show import cost_in_one_line, limit, machines
+from launcher.errors import AccountError, LaunchError, RefusedError, StoppedError, dotted
 from launcher.request.serialization import as_json as request_as_json
 from launcher.request.serialization import as_yaml
+from sagemaker_channels import contract
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
+
+_MOST_CHANNELS = 4  # that the question before a submission lists by name
 
 
 class Submission(NamedTuple):
@@ -129,8 +137,6 @@ def _show(report: launcher.Report, reading: options.SpecOptions) -> None:
 def _submit(
     plan: launcher.Plan, account: Account, console: Console, report: launcher.Report | None, doing: Submission
 ) -> int:
-    # With the prices, it takes 10 ms that a dry run need not wait.
-    from launcher.commands.agreement import require_agreement
     from launcher.jobs.submission import submit
 
     show_code(plan)
@@ -179,3 +185,58 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     else:
         print_line(job.name)
     return 0
+
+
+def require_agreement(
+    plan: launcher.Plan, region: str, console: Console, report: launcher.Report | None, *, yes: bool = False
+) -> None:
+    """Show what the job can cost. On a terminal and without `yes`, ask if that exceeds `max_cost`, or if there are warnings.
+
+    Raises:
+        RefusedError: No question is asked, and the job may cost more than `max_cost`; with `yes`, than one that the user has set.
+        StoppedError: The answer is no.
+        KeyboardInterrupt: There is no answer.
+    """
+    lines, asks = list(_lines(plan, region, report)), sys.stdin.isatty() and not yes
+    reason = objection(plan.request, region, limit_of(plan.spec)) if asks else None
+    is_doubtful = bool(plan.warnings or (report and report.problems))
+    if not asks or not (reason or is_doubtful):
+        console.say(lines[-1])
+        if not asks:
+            refuse_above_limit(plan, region, agree="--yes", agreed=yes)
+        return
+    for line in lines:
+        console.say(line)
+    if reason:
+        console.say(f"this needs your agreement: {reason}", "yellow")
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignore keys pressed during the checks
+    try:
+        answer = click.confirm("Submit it?" if reason else "Submit anyway?", err=True)
+    except click.Abort:
+        raise KeyboardInterrupt("interrupted; nothing was created") from None
+    if not answer:
+        raise StoppedError("not submitted; nothing was created")
+
+
+def _lines(plan: launcher.Plan, region: str, report: launcher.Report | None) -> Iterator[str]:
+    """Yield what runs, where, on which data, for how long at most, and at what price."""
+    spec, request = plan.spec, plan.request
+    algorithm = request.get("AlgorithmSpecification", {})
+    image = algorithm.get("TrainingImage") or algorithm.get("AlgorithmName") or "a container that SageMaker chooses"
+    words = [*algorithm.get("ContainerEntrypoint", ()), *algorithm.get("ContainerArguments", ())]
+    program = spec.code.entry_point if spec.code else textwrap.shorten(" ".join(words), 80, placeholder=" ...")
+    yield f"runs      {f'{program} in ' if program else ''}{image}"
+    found, notes = estimate(request, region), report.notes if report else ()
+    where = next((text for path, text in notes if not path), f"region {region}")
+    yield f"on        {f'{machines(found)}; ' if found else ''}{where}"
+    sizes = {path[1]: f" ({text})" for path, text in notes if path[:1] == ("channels",)}
+    data = [
+        f"{name}: {channel.described(spec.training_input_mode)}{sizes.get(name, '')}"
+        for name, channel in spec.all_channels.items()
+        if name != contract.CODE_CHANNEL
+    ]
+    rest = [f"{len(data) - _MOST_CHANNELS} more"] if len(data) > _MOST_CHANNELS else []
+    yield f"data      {'; '.join([*data[:_MOST_CHANNELS], *rest]) or 'none'}"
+    warm = f", then kept warm for {duration(found.keep_alive_seconds)}" if found and found.keep_alive_seconds else ""
+    yield f"time      {f'at most {limit(found)}{warm}' if found else 'as the spec says'}"
+    yield f"cost      {cost_in_one_line(found) if found else f'unknown: {why_not(request)}'}"

@@ -37,6 +37,14 @@ class Instances:
     volume_gb: int  # billed per instance: 0 for types with their own disks
     price: Price | None
 
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "instance_type": self.instance_type,
+            "instance_count": self.count,
+            "volume_size_in_gb": self.volume_gb,
+            "price": self.price.as_data() if self.price else None,
+        }
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -47,7 +55,6 @@ class Cluster:
 
     @property
     def volume_gb(self) -> int:
-        """The billed storage of all instances together."""
         return sum(each.count * each.volume_gb for each in self.instances)
 
     @property
@@ -61,11 +68,9 @@ class Cluster:
         return None if self.unknown else sum(prices, Decimal(0)) * seconds / _HOUR
 
     def for_volumes(self, seconds: int) -> Decimal:
-        """Return dollars for the volumes of all instances."""
         return self.volume.usd * self.volume_gb * seconds / _MONTH
 
     def altogether(self, seconds: int) -> Decimal | None:
-        """Return dollars for instances and volumes; None if a price is unknown."""
         usd = self.for_instances(seconds)
         return None if usd is None else usd + self.for_volumes(seconds)
 
@@ -87,12 +92,10 @@ class Estimate:
 
     @property
     def instances(self) -> tuple[Instances, ...]:
-        """The instances of all clusters, in the request's order."""
         return tuple(each for cluster in self.clusters for each in cluster.instances)
 
     @property
     def instance_types(self) -> tuple[str, ...]:
-        """Every type once."""
         return tuple(dict.fromkeys(each.instance_type for each in self.instances))
 
     @property
@@ -103,7 +106,6 @@ class Estimate:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The types whose price is unknown."""
         return tuple(dict.fromkeys(name for cluster in self.clusters for name in cluster.unknown))
 
 
@@ -171,7 +173,7 @@ def _choices(resources: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
 def _cluster(
     parts: list[Mapping[str, Any]], resources: Mapping[str, Any], region: str | None, lookup: Lookup
 ) -> Cluster:
-    """Return the cluster with its prices; instances with their own disks have no billed storage."""
+    """Return the cluster with its prices; storage that is a part of the instance is not billed."""
     instances = []
     for part in parts:
         if name := part.get("InstanceType"):

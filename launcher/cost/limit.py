@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -28,8 +27,7 @@ VARIABLE = "LAUNCH_MAX_COST"
 _DEFAULT = Decimal(100)
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """The highest cost of a job that needs no agreement; if the user has set it, only an answer on a terminal exceeds it."""
 
     usd: Decimal

@@ -7,9 +7,8 @@ saving is in the seconds, not in the price (DescribeTrainingJob in the service m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.console import duration
 from launcher.cost.estimate import Cluster, Estimate, Instances, Range, cluster_of
@@ -85,19 +84,33 @@ def cost_in_one_line(found: Estimate) -> str:
 
 def as_data(found: Estimate) -> dict[str, Any]:
     """Return the estimate for `--json`; amounts in US dollars, null if a price is unknown."""
+    usd = {
+        what: each and dict(zip(("least", "most"), map(float, each), strict=True)) for what, each in found.usd.items()
+    }
+    per_hour = usd.pop("per_hour")
     return {
         "is_estimate": True,
         "region": found.region,
-        "clusters": [_cluster_data(cluster) for cluster in found.clusters],
+        "clusters": [
+            {
+                "instances": [each.as_data() for each in cluster.instances],
+                "usd_per_hour": _float(cluster.for_instances(3600)),
+            }
+            for cluster in found.clusters
+        ],
         "volume_price": found.clusters[0].volume.as_data(),
         "max_runtime_in_seconds": found.max_seconds,
         "keep_alive_period_in_seconds": found.keep_alive_seconds,
         "is_spot": found.is_spot,
-        "usd_per_hour": _range_data(found.usd["per_hour"]),
-        "usd_at_most": {what: _range_data(usd) for what, usd in found.usd.items() if what != "per_hour"},
+        "usd_per_hour": per_hour,
+        "usd_at_most": usd,
         "unknown_instance_types": list(found.unknown),
         "left_out": list(found.left_out),
     }
+
+
+def _float(usd: Decimal | None) -> float | None:
+    return None if usd is None else float(usd)
 
 
 def _what_and_price(each: Instances, region: str | None) -> str:
@@ -115,27 +128,11 @@ def _place(price: Price, region: str | None) -> str:
     return f"{other}{price.source} of {price.date}"
 
 
-def _cluster_data(cluster: Cluster) -> dict[str, Any]:
-    rows = [
-        {
-            "instance_type": each.instance_type,
-            "instance_count": each.count,
-            "volume_size_in_gb": each.volume_gb,
-            "price": each.price.as_data() if each.price else None,
-        }
-        for each in cluster.instances
-    ]
-    per_hour = cluster.for_instances(3600)
-    return {"instances": rows, "usd_per_hour": None if per_hour is None else float(per_hour)}
-
-
-def _range_data(amounts: Range | None) -> dict[str, float] | None:
-    return None if amounts is None else {"least": float(amounts[0]), "most": float(amounts[1])}
-
-
-def dollars(usd: Decimal) -> str:
+def dollars(usd: Decimal, rounding: str = ROUND_HALF_UP) -> str:
     """Return `$1,234.50`; an amount below a cent is `less than $0.01`."""
-    return _amount(usd, ROUND_HALF_UP)
+    if 0 < usd < Decimal("0.01"):
+        return "less than $0.01"
+    return f"${usd.quantize(Decimal('0.01'), rounding):,}"
 
 
 def rate(usd: Decimal) -> str:
@@ -146,20 +143,13 @@ def rate(usd: Decimal) -> str:
 
 def at_most(amounts: Range) -> str:
     """Return `at most $3.00`, `at most $3.00 to $4.20` or `less than $0.01`, rounded up so that it is true."""
-    low, high = (_amount(amount, ROUND_CEILING) for amount in amounts)
+    low, high = (dollars(amount, ROUND_CEILING) for amount in amounts)
     if low == high:
         return low if low.startswith("less") else f"at most {low}"
     return f"at most {low} to {high}"
 
 
-def _amount(usd: Decimal, rounding: str) -> str:
-    if 0 < usd < Decimal("0.01"):
-        return "less than $0.01"
-    return f"${usd.quantize(Decimal('0.01'), rounding):,}"
-
-
-@dataclass(frozen=True)
-class JobCost:
+class JobCost(NamedTuple):
     """The estimated cost of a job that ended."""
 
     usd: Decimal | None  # None if a price is unknown
@@ -167,8 +157,7 @@ class JobCost:
     """One line, as printed after the word `cost`."""
 
     def as_data(self) -> dict[str, Any]:
-        """Return the cost for `--json`."""
-        return {"usd": None if self.usd is None else float(self.usd), "is_estimate": True, "text": self.text}
+        return {"usd": _float(self.usd), "is_estimate": True, "text": self.text}
 
 
 def estimate_of_job(
@@ -182,8 +171,7 @@ def estimate_of_job(
     kept = (description.get("WarmPoolStatus") or {}).get("ResourceRetainedBillableTimeInSeconds") or 0
     usd = cluster.altogether(seconds + kept)
     if usd is None:
-        text = f"{_unknown(cluster)}; {seconds:,} s were billed per instance"
-        return JobCost(None, text)
+        return JobCost(None, f"{_unknown(cluster)}; {seconds:,} s were billed per instance")
     rows = [
         f"{each.count} {each.instance_type} at {rate(each.price.usd)}/h ({each.price})"
         for each in cluster.instances

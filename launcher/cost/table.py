@@ -35,7 +35,6 @@ class Price:
         return f"{self.region}, {self.source} of {self.date}"
 
     def as_data(self) -> dict[str, Any]:
-        """Return the price for `--json`."""
         about = {"region": self.region, "date": self.date, "source": self.source, "url": self.url}
         return {"usd": float(self.usd), **about, **({"read_in": self.read_in} if self.read_in else {})}
 

@@ -201,10 +201,9 @@ class _Following:
             time.sleep(self._view.settling)  # until the last lines, which explain a failure, can be read
         try:
             while self._lines is not None:
-                self._lines.look_back()
                 is_read, lines = self._round(), self._lines
                 quiet = time.monotonic() - max(begun, lines.last_new if lines else 0.0)
-                if is_read and (is_old or quiet >= 1.5 * self._view.settling):
+                if is_read and (is_old or quiet >= self._view.settling):
                     break
                 time.sleep(min(_ROUND_SECONDS, self._view.settling / 2))
         except AwsError as error:  # the job's result is known, and matters more

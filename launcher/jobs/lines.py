@@ -1,22 +1,20 @@
 """The lines of a job's hosts, each once and in the order of their times.
 
-A line becomes visible some seconds after it was printed, and later for one host than for another. So a line is held until every
-stream has been read after the settling time. GetLogEvents has a higher quota than FilterLogEvents (10 to 25 calls a second by
-region, shared by all callers), and AmazonSageMakerFullAccess allows it. About its forward token:
-
-* A page may be empty although more follows: the end is where AWS returns the token that was sent.
-* It expires after 24 hours, and a host may be silent for longer.
-* It skips lines that become visible late, with times before the token's. So from time to time, a stream's last minute is read
-  again, without the lines that were returned already.
+A line becomes visible some seconds after it was printed, and later for one host than for another. So a line is held until it is
+older than the settling time, and each read begins a while before the stream's newest line, without the lines that were returned
+already. GetLogEvents has a higher quota than FilterLogEvents (10 to 25 calls a second by region, shared by all callers), and
+AmazonSageMakerFullAccess allows it. A page may be empty although more follows: the end is where AWS returns the token sent.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from heapq import merge
 from typing import Any, NamedTuple
 
@@ -24,14 +22,11 @@ from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError, did_you_mean
 
-SETTLING_SECONDS = 4.0
+SETTLING_SECONDS = 8.0
 _GROUP = "/aws/sagemaker/TrainingJobs"
 _PACE = 0.1  # seconds between two calls
-_OLD_MILLISECONDS = 120_000  # all lines of that age are visible
-_LATE_MILLISECONDS = 60_000  # how much later than its neighbours a line may become visible and still be found
-_LOOK_BACK_SECONDS = 30.0
+_LATE_MILLISECONDS = 20_000  # how much later than its neighbours a line may become visible and still be found
 _FORGET_EVERY = 100_000  # lines
-_FOREVER = 1 << 62
 _SEARCHED_CHARACTERS = 4096
 _HOST = re.compile(r"^(?P<host>.+?)(-(?P<began>\d{6,}))?$")  # SageMaker's stream is <job>/algo-1-<epoch seconds>
 # Of a host, and of all hosts: ranks print dozens of lines about one that died.
@@ -105,51 +100,44 @@ class _Stream:
     """One host's log stream, of which each line is returned once, also if a read was not finished."""
 
     def __init__(self, call: Callable[..., dict[str, Any]], name: str, selection: Selection) -> None:
-        self.newest = self._since = selection.since or 0  # the time of the newest line read
         self.count = 0  # lines read
-        self.look_back_at = 0.0
-        self._call, self._name, self._host = call, name, host_of(name)
-        self._until: dict[str, Any] = {"endTime": selection.until} if selection.until else {}
-        self._token: str | None = None  # the end of the last read; None if that was not finished
-        self._seen: Counter[tuple[int, int]] = Counter()  # the lines of the last minute: (time, hash of the message)
+        self._newest = self._since = selection.since or 0  # the time of the newest line read
+        until: dict[str, Any] = {"endTime": selection.until} if selection.until else {}
+        self._call = partial(call, logGroupName=_GROUP, logStreamName=name, startFromHead=True, **until)
+        self._host = host_of(name)
+        self._seen: Counter[tuple[int, int]] = Counter()  # the latest lines: (time, hash of the message)
 
     def read(self) -> Iterator[Line]:
         """Yield the lines that have become visible since the last read. Raises AwsError."""
-        self._forget()
-        token, self._token = self._token, None
-        if time.monotonic() >= self.look_back_at:
-            token, self.look_back_at = None, time.monotonic() + _LOOK_BACK_SECONDS
-        start, again = max(self._since, self.newest - _LATE_MILLISECONDS), Counter[tuple[int, int]]()
-        is_looking_back = token is None
+        asked: dict[str, Any] = {"startTime": self._forget()}
+        again: Counter[tuple[int, int]] = Counter()
         while True:
-            asked: dict[str, Any] = {"nextToken": token} if token else {"startTime": start}
             try:
-                page = self._call(
-                    logGroupName=_GROUP, logStreamName=self._name, startFromHead=True, **asked, **self._until
-                )
+                page = self._call(**asked)
             except AwsError as error:
-                if error.code == "ResourceNotFoundException" or (error.code == "InvalidParameterException" and token):
-                    return  # there is no such stream yet, or the token has expired
+                if error.code == "ResourceNotFoundException":
+                    return  # there is no such stream yet
                 raise
             for event in page["events"]:
                 key = (event["timestamp"], hash(event["message"]))
                 again[key] += 1
-                if is_looking_back and again[key] <= self._seen[key]:
+                if again[key] <= self._seen[key]:
                     continue
                 yield Line(event["timestamp"], self._host, event["message"])
                 # Only now, since a caller that stops before has not taken the line.
                 self._seen[key] += 1
-                self.newest, self.count = max(self.newest, event["timestamp"]), self.count + 1
+                self._newest, self.count = max(self._newest, event["timestamp"]), self.count + 1
                 if self.count % _FORGET_EVERY == 0:
                     self._forget()
-            if page["nextForwardToken"] == token:
-                break
-            token = page["nextForwardToken"]
-        self._token = token
+            if page["nextForwardToken"] == asked.get("nextToken"):
+                return
+            asked = {"nextToken": page["nextForwardToken"]}
 
-    def _forget(self) -> None:
-        start = self.newest - _LATE_MILLISECONDS
+    def _forget(self) -> int:
+        """Forget the lines before those that may still be followed by late ones, and return the time of these."""
+        start = max(self._since, self._newest - _LATE_MILLISECONDS)
         self._seen = Counter({key: count for key, count in self._seen.items() if key[0] >= start})
+        return start
 
 
 class JobLines:
@@ -160,15 +148,14 @@ class JobLines:
         self._account, self._job, self._selection, self._settling = account, job, selection, settling
         self._streams: dict[str, _Stream] = {}  # by name
         self._held: deque[Line] = deque()
-        self._marks: deque[tuple[float, int]] = deque()  # (when, the newest time read by then)
-        self._settled = -1
         self._count = 0
         self._next_call = 0.0
 
     def new(self) -> Iterator[Line]:
         """Yield the lines that no other can precede, oldest first, and hold the others. Raises AwsError."""
         self._find_streams()
-        bound, later = self._bound(), list[Line]()
+        bound = (time.time() - self._settling) * 1000 if self._settling else math.inf
+        later: list[Line] = []
         try:
             reads = (stream.read() for stream in self._streams.values())
             for line in merge(self.remaining(), *reads, key=_time):
@@ -180,7 +167,6 @@ class JobLines:
             self._held = deque(merge(self._held, later, key=_time))
             if self._count != (count := sum(stream.count for stream in self._streams.values())):
                 self._count, self.last_new = count, time.monotonic()
-                self._marks.append((self.last_new, max(stream.newest for stream in self._streams.values())))
 
     def remaining(self) -> Iterator[Line]:
         """Yield the held lines, oldest first; each is held until the next one is asked for."""
@@ -188,16 +174,10 @@ class JobLines:
             yield self._held[0]
             self._held.popleft()
 
-    def look_back(self) -> None:
-        """Let the next round read the last minute of each stream again."""
-        for stream in self._streams.values():
-            stream.look_back_at = 0.0
-
     def _find_streams(self) -> None:
         host = self._selection.host
-        for name in _streams(
-            self._account, f"{self._job}/{host}-" if host else f"{self._job}/", self._selection.created
-        ):
+        prefix = f"{self._job}/{host}-" if host else f"{self._job}/"
+        for name in _streams(self._account, prefix, self._selection.created):
             if name not in self._streams:
                 self._streams[name] = _Stream(self._page, name, self._selection)
 
@@ -205,15 +185,6 @@ class JobLines:
         time.sleep(max(0.0, self._next_call - time.monotonic()))
         self._next_call = time.monotonic() + _PACE
         return self._account.call("logs", "get_log_events", **parameters)
-
-    def _bound(self) -> int:
-        """Return the time up to which all lines are visible, judged by AWS's clock unless they are old."""
-        if not self._settling:
-            return _FOREVER
-        until = time.monotonic() - self._settling
-        while self._marks and self._marks[0][0] <= until:
-            self._settled = max(self._settled, self._marks.popleft()[1])
-        return max(self._settled, int(time.time() * 1000) - _OLD_MILLISECONDS)
 
 
 def _time(line: Line) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from launcher.console import Console, counted, duration
 from launcher.cost.show import estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
-from launcher.jobs.failures.reasons import Cause, headline, likely_cause
+from launcher.jobs.causes import Cause, headline, likely_cause
 from launcher.jobs.lines import Line, hosts_of
 from launcher.jobs.waits import ChannelWaits, as_data
 from sagemaker_channels.start.failure import own_frame

@@ -163,7 +163,7 @@ def described(skipped: Counter[str]) -> str:
 
 
 def _files(folder: str) -> Iterator[str]:
-    from sagemaker_channels.readers.mounted import walk  # imports all readers, which `launch --help` need not wait for
+    from sagemaker_channels.sources.mounted import walk  # imports all readers, which `launch --help` need not wait for
 
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: there is no such folder{did_you_mean_path(folder, Path.is_dir)}")

@@ -16,7 +16,7 @@ from typing import Any
 
 from launcher.console import Console, counted, human_bytes, print_line, shown_path
 from launcher.errors import TrainingFailedError
-from launcher.jobs.failures.reasons import SCRIPT_FAILED, Cause, likely_cause
+from launcher.jobs.causes import SCRIPT_FAILED, Cause, likely_cause
 from launcher.jobs.lines import Line
 from launcher.jobs.outcome import Outcome
 from launcher.jobs.waits import as_data

@@ -24,7 +24,7 @@ def account_codes() -> Mapping[str, tuple[str, str]]:
 
 def all_codes() -> tuple[str, ...]:
     """Return every code that `--explain` knows."""
-    from launcher.jobs.failures.reasons import SCRIPT_FAILED, rows
+    from launcher.jobs.causes import SCRIPT_FAILED, rows
 
     return (*offline_codes(), *account_codes(), *dict.fromkeys(row.code for row in rows()), SCRIPT_FAILED)
 
@@ -60,7 +60,7 @@ def explanation(code: str) -> str | None:
             " `launch SPEC --check` repeats it and changes nothing.\n"
             f"`--ignore {code}` suppresses it, for anything that will be right by the time the job runs.\n"
         )
-    from launcher.jobs.failures.reasons import explained
+    from launcher.jobs.causes import explained
 
     return explained(code)
 

@@ -16,7 +16,7 @@ from typing import Any
 from launcher.errors import RefusedError
 from launcher.s3.reading import Stream
 from launcher.s3.uri import S3Location, parse_s3_uri
-from sagemaker_channels.fetching.items import evenly_spaced
+from sagemaker_channels.sources.items import evenly_spaced
 
 REFERENCE = "-ref"  # ends the names of attributes whose value is the S3 URI of an object to send
 _FORM = '[{"prefix": "s3://bucket/folder/"}, "key1", "key2"]'

@@ -98,7 +98,7 @@ def _iterable(prefix: str, count: int) -> tuple[int, int]:
 
 def client_alone(prefix: str, ending: str, count: int, size: int | None) -> tuple[int, int]:
     """What the client gives threads that only fetch, whole objects or, with a size, ranges: nothing in order, nothing kept."""
-    from sagemaker_channels.readers import s3_client
+    from sagemaker_channels.sources import s3_client
 
     piece = 8 << 20
     ranges = [(None, None)] if size is None else [(start, min(start + piece, size)) for start in range(0, size, piece)]
@@ -149,7 +149,7 @@ class _ClientAlone:
     _threads: ThreadPoolExecutor | None = None
 
     def __getitems__(self, indices: list[int]) -> list[int]:
-        from sagemaker_channels.readers import s3_client
+        from sagemaker_channels.sources import s3_client
 
         self._threads = self._threads or ThreadPoolExecutor(64)
         keys = [f"small/{index:06d}.bin" for index in indices]
@@ -184,7 +184,7 @@ def _connection() -> dict[str, Any]:
     """The arguments of the connector's own datasets for this store."""
     from s3torchconnector import S3ClientConfig
 
-    from sagemaker_channels.readers.connector_client import place
+    from sagemaker_channels.sources.connector_client import place
 
     endpoint, region = place(_environ())
     return {"region": region, "endpoint": endpoint, "s3client_config": S3ClientConfig(force_path_style=True)}

@@ -56,7 +56,7 @@ def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
 def _ours(directory: Path, count: int) -> int:
     from sagemaker_channels.formats import objects
     from sagemaker_channels.job.environment import Channel
-    from sagemaker_channels.readers import mounted
+    from sagemaker_channels.sources import mounted
 
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", directory)
     found = 0

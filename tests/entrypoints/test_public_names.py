@@ -22,7 +22,7 @@ def run(code: str) -> str:
 
 
 def test_missing_name_raises_and_modules_are_found() -> None:
-    assert run("from sagemaker_channels import readers, sample; print(sample.__name__)") == "sagemaker_channels.sample"
+    assert run("from sagemaker_channels import sample, sources; print(sample.__name__)") == "sagemaker_channels.sample"
     code = "import sagemaker_channels as ours\ntry: ours.get_nothing\nexcept AttributeError as error: print(error)"
     assert run(code) == "module 'sagemaker_channels' has no attribute 'get_nothing'"
 

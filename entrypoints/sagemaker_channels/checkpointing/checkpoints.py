@@ -12,8 +12,8 @@ from sagemaker_channels.checkpointing.place import Folder, place_of
 from sagemaker_channels.checkpointing.writer import Writer
 from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError, CorruptError, expect, whole_number
-from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.sources.silence import warn
 
 LOADER = "loader"  # the part of which each rank's own state is saved
 FORMAT = 2

@@ -23,7 +23,7 @@ from typing import Any
 
 from sagemaker_channels.checkpointing.place import Bucket, Folder
 from sagemaker_channels.errors import ChannelError, CorruptError
-from sagemaker_channels.fetching.silence import warn, warn_once
+from sagemaker_channels.sources.silence import warn, warn_once
 
 HEAD = Struct("<QQ")  # of a record: length and CRC-32
 _ALIGNMENT = 64  # bytes; of each record

@@ -15,7 +15,7 @@ from typing import Any
 
 from sagemaker_channels.errors import ChannelError, MissingError, check_path
 from sagemaker_channels.formats.seeking import SeekableFile
-from sagemaker_channels.readers import connector_client, s3, s3_client
+from sagemaker_channels.sources import connector_client, s3, s3_client
 
 _UPLOAD_GBPS = 4.0  # of a rank; a higher target buffers more in memory
 

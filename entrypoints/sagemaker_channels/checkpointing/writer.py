@@ -21,7 +21,7 @@ from typing import Any
 from sagemaker_channels.checkpointing import files
 from sagemaker_channels.checkpointing.place import place_of
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching.silence import warn
+from sagemaker_channels.sources.silence import warn
 
 _PIECE_BYTES = 8 << 20  # the S3 client copies each piece
 

@@ -1,6 +1,6 @@
 """`open_channel`: one call from a channel's name to its samples, in any input mode.
 
-The input mode selects the reader of objects (`readers`), the content type the format (`records`), the shard this process's part
+The input mode selects the reader of objects (`sources`), the content type the format (`formats`), the shard this process's part
 (`placement`), the Reading the order.
 """
 
@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.cache import warm_pool
-from sagemaker_channels.cache.object_cache import ObjectCache
 from sagemaker_channels.epoch.objects import ObjectSource
 from sagemaker_channels.epoch.placement import Shard, default_shard, placement_of
 from sagemaker_channels.epoch.reading import Reading
@@ -22,12 +20,14 @@ from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.stream import StreamSource
 from sagemaker_channels.errors import ChannelError, check_path, expect, whole_number
-from sagemaker_channels.fetching.listing import keep_in
 from sagemaker_channels.formats import Format, augmented, format_of, objects
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import S3_CONNECTOR, Channel, Environment, load_environment
-from sagemaker_channels.readers import mounted, reader_of
-from sagemaker_channels.readers.remote_file import is_remote
+from sagemaker_channels.sources import mounted, warm_pool
+from sagemaker_channels.sources.listing import keep_in
+from sagemaker_channels.sources.object_cache import ObjectCache
+from sagemaker_channels.sources.readers import reader_of
+from sagemaker_channels.sources.remote_file import is_remote
 
 
 def open_channel(

@@ -10,17 +10,17 @@ from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
-from sagemaker_channels.cache.object_cache import ObjectCache
 from sagemaker_channels.epoch.deals import Deal, Position
 from sagemaker_channels.epoch.reader import Reader
 from sagemaker_channels.epoch.reading import Source, changed
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import ChannelError, CorruptError
-from sagemaker_channels.fetching.items import Items
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.meter import waited
-from sagemaker_channels.readers import Reader as ObjectReader
 from sagemaker_channels.sample import ByteStream, Sample
+from sagemaker_channels.sources.items import Items
+from sagemaker_channels.sources.object_cache import ObjectCache
+from sagemaker_channels.sources.readers import Reader as ObjectReader
 
 
 class ObjectSource(Source):

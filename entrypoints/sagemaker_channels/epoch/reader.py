@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, Rest, items, reach
 from sagemaker_channels.epoch.reading import changed
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.meter import read_block
 from sagemaker_channels.sample import Sample, weight
+from sagemaker_channels.sources.silence import warn_once
 
 if TYPE_CHECKING:
     from sagemaker_channels.epoch.objects import ObjectSource

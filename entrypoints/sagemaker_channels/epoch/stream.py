@@ -1,6 +1,6 @@
 """A Pipe's samples: one stream that cannot go back, so its items are samples, and the deals are filters of the stream.
 
-Every reader of a host gets the whole stream (readers/tee.py) and keeps its own samples, as every host does whose objects are the
+Every reader of a host gets the whole stream (sources/tee.py) and keeps its own samples, as every host does whose objects are the
 same. Blocks end at the same sample for all readers, so that none waits for samples that another does not take.
 """
 
@@ -20,8 +20,8 @@ from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.meter import read_block
-from sagemaker_channels.readers import tee
 from sagemaker_channels.sample import Sample, weight
+from sagemaker_channels.sources import tee
 
 
 class StreamSource(Source):

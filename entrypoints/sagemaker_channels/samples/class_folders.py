@@ -16,8 +16,9 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import find_channel, known_environment
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel, Environment
-from sagemaker_channels.readers import Reader, mounted, reader_of
 from sagemaker_channels.sample import KEY, Sample
+from sagemaker_channels.sources import mounted
+from sagemaker_channels.sources.readers import Reader, reader_of
 
 _NAMED = (
     "if its samples' keys have the folders, as members of a tar may have, name the classes: "

@@ -21,12 +21,13 @@ from sagemaker_channels.epoch.placement import Placement, default_shard, placeme
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import RESTART, ChannelError
-from sagemaker_channels.fetching.listing import Listed
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import Channel, Environment
-from sagemaker_channels.readers import mounted, reader_of, s3
 from sagemaker_channels.samples.lst import read_lists
+from sagemaker_channels.sources import mounted, s3
+from sagemaker_channels.sources.listing import Listed
+from sagemaker_channels.sources.readers import reader_of
 from sagemaker_channels.tools.fitting import LABELLED, NAMED
 from sagemaker_channels.tools.resharding import Target, finish, write_host
 from sagemaker_channels.tools.sidecars import FORMAT, Sidecars

@@ -27,14 +27,14 @@ from typing import Any
 from sagemaker_channels.checkpointing.place import Bucket, Folder
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import ChannelError, no_room
-from sagemaker_channels.fetching.background import in_background
-from sagemaker_channels.fetching.listing import Listed
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.shards import write_shard, writer_of
 from sagemaker_channels.formats.writing import SampleError, refusal
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.samples.digest import MODULUS, Tally
 from sagemaker_channels.samples.lst import Line, line_of
+from sagemaker_channels.sources.background import in_background
+from sagemaker_channels.sources.listing import Listed
 from sagemaker_channels.tools.fitting import fitted
 
 _REPORT_SECONDS = 30.0  # between lines about an incomplete shard

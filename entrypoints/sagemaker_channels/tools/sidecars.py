@@ -14,12 +14,12 @@ from itertools import chain, groupby
 from typing import Any
 
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching.items import Items
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.readers import s3
 from sagemaker_channels.sample import DATA, KEY, Sample
+from sagemaker_channels.sources import s3
+from sagemaker_channels.sources.items import Items
 
 
 def split(key: str) -> tuple[str, str]:

@@ -21,9 +21,9 @@ from typing import Any
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.formats import SHORT_NAMES, objects
 from sagemaker_channels.job.environment import Channel, Environment
-from sagemaker_channels.readers import mounted, s3
-from sagemaker_channels.readers.connector_client import place
 from sagemaker_channels.sample import DATA, Sample
+from sagemaker_channels.sources import mounted, s3
+from sagemaker_channels.sources.connector_client import place
 
 Opener = Callable[[str], Any]  # from a path or URL to a file object
 

@@ -25,8 +25,8 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.sources.silence import warn_once
 
 DISPATCHER = "DataLoaderDispatcher"  # rank 0 reads for all ranks
 _DIVIDERS = (DISPATCHER, "IterableDatasetShard")

@@ -32,8 +32,8 @@ from torch.utils.data._utils.pin_memory import pin_memory as pinned
 from sagemaker_channels.epoch.samples import Mark, Samples, place_of
 from sagemaker_channels.epoch.transformed import NOTHING
 from sagemaker_channels.errors import whole_number
-from sagemaker_channels.fetching.background import exit_deadline
-from sagemaker_channels.fetching.prefetch import end_all
+from sagemaker_channels.sources.background import exit_deadline
+from sagemaker_channels.sources.prefetch import end_all
 from sagemaker_channels.torch_data.batch_memory import keep_memory
 from sagemaker_channels.torch_data.positions import PositionedLoader
 from sagemaker_channels.torch_data.shared_tensors import collating

@@ -23,13 +23,14 @@ from sagemaker_channels.epoch.channel import find_channel, known_environment
 from sagemaker_channels.epoch.placement import placement_of
 from sagemaker_channels.epoch.transformed import add_key_note
 from sagemaker_channels.errors import ChannelError, expect
-from sagemaker_channels.fetching.agreement import compare_by
-from sagemaker_channels.fetching.items import Keys
-from sagemaker_channels.fetching.listing import keep_in
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter
-from sagemaker_channels.readers import mounted, reader_of
 from sagemaker_channels.sample import KEY, Sample, sample_of
+from sagemaker_channels.sources import mounted
+from sagemaker_channels.sources.agreement import compare_by
+from sagemaker_channels.sources.items import Keys
+from sagemaker_channels.sources.listing import keep_in
+from sagemaker_channels.sources.readers import reader_of
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.ranks import exchange, group_placement
 from sagemaker_channels.torch_data.shared_memory import shared

@@ -22,9 +22,9 @@ from torch.utils.data import get_worker_info
 from sagemaker_channels.epoch.placement import Placement, placement_of
 from sagemaker_channels.epoch.states import State, merge_states
 from sagemaker_channels.errors import ChannelError, expect
-from sagemaker_channels.fetching.background import in_background
-from sagemaker_channels.fetching.silence import warn
 from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.sources.background import in_background
+from sagemaker_channels.sources.silence import warn
 from sagemaker_channels.torch_data import frameworks
 
 T = TypeVar("T")

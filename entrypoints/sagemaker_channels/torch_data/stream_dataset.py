@@ -20,9 +20,9 @@ from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
 from sagemaker_channels.epoch.transformed import Make, finished
 from sagemaker_channels.errors import ChannelError, expect, whole_number
-from sagemaker_channels.fetching.agreement import compare_by
-from sagemaker_channels.fetching.listing import job, join_job
-from sagemaker_channels.fetching.silence import warn_once
+from sagemaker_channels.sources.agreement import compare_by
+from sagemaker_channels.sources.listing import job, join_job
+from sagemaker_channels.sources.silence import warn_once
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.epochs import Epochs, Loop
 from sagemaker_channels.torch_data.ranks import exchange, group_placement

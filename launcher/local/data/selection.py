@@ -22,7 +22,7 @@ from launcher.local.data.object_stores import Objects
 from launcher.request.view import s3_source
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location, parse_s3_uri
-from sagemaker_channels.fetching.items import evenly_spaced
+from sagemaker_channels.sources.items import evenly_spaced
 
 T = TypeVar("T")
 

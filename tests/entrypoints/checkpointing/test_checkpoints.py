@@ -20,7 +20,7 @@ from sagemaker_channels import Checkpoints, contract
 from sagemaker_channels.checkpointing.files import HEAD, complete
 from sagemaker_channels.checkpointing.place import place_of
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.readers import s3_client
+from sagemaker_channels.sources import s3_client
 from torch_ranks import torch_processes
 from training_parts import losses, parts
 

@@ -25,7 +25,7 @@ from resume_matrix import EPOCHS, FORMATS, NAMES, READINGS, Job, any_layout, wri
 from sagemaker_channels import contract
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.readers import mounted
+from sagemaker_channels.sources import mounted
 from served_bucket import serve
 
 pytestmark = [

@@ -21,7 +21,7 @@ from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.job.process_identity import Processes
-from sagemaker_channels.readers import fifo, fifo_numbers
+from sagemaker_channels.sources import fifo, fifo_numbers
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 pytestmark = [

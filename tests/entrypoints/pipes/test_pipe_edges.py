@@ -24,7 +24,7 @@ from sagemaker_channels.epoch.placement import Placement
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import recordio
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.readers import ring
+from sagemaker_channels.sources import ring
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 

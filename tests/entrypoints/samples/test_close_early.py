@@ -25,9 +25,9 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.fetching.prefetch import read_ahead
-from sagemaker_channels.fetching.schedule import Limits
 from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.sources.prefetch import read_ahead
+from sagemaker_channels.sources.schedule import Limits
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
@@ -189,8 +189,8 @@ def test_ctrl_c_while_a_thread_starts_leaves_no_error_at_exit() -> None:
     """Thread.start can be interrupted before the thread runs; the exit handler then joined a thread that was never started."""
     program = """
         import threading
-        from sagemaker_channels.fetching.prefetch import read_ahead
-        from sagemaker_channels.fetching.schedule import Limits
+        from sagemaker_channels.sources.prefetch import read_ahead
+        from sagemaker_channels.sources.schedule import Limits
 
         class Source:
             key, size, ranges = "a", 1, True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.jobs.failures.reasons import headline
+from launcher.jobs.causes import headline
 from sagemaker_channels import contract
 from sagemaker_channels.start.failure import failure_text, fit_to_limit, how_it_ended, own_frame, write_failure
 

@@ -18,7 +18,7 @@ from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.readers import mounted
+from sagemaker_channels.sources import mounted
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader

@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[3]
 # Exit handlers run in reverse order: that of the loader, the one below, that of prefetch.
 READ = """
 import atexit, threading
-from sagemaker_channels.fetching import prefetch
+from sagemaker_channels.sources import prefetch
 atexit.register(lambda: print("left:", sum(thread.name == "loader" for thread in threading.enumerate())))
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from sagemaker_channels import ChannelMapDataset
-from sagemaker_channels.fetching.silence import warn_once
 from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.sources.silence import warn_once
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader

@@ -10,8 +10,8 @@ import pytest
 
 from job_failure_lines import LINES
 from job_failure_reasons import JOB, REASONS
-from launcher.jobs.failures.reasons import Cause, headline, rows
-from launcher.jobs.failures.reasons import likely_cause as cause_of
+from launcher.jobs.causes import Cause, headline, rows
+from launcher.jobs.causes import likely_cause as cause_of
 from launcher.jobs.lines import Line
 from rank_failures import host_logs
 

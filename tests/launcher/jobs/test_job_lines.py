@@ -58,41 +58,26 @@ def test_each_round_yields_only_new_lines(aws: StandIn) -> None:
     assert new(lines) == ["one", "two", "two"]
     aws.log("cats-1", ["two", "three"], timestamps=[1000, 1000])
     assert new(lines) == ["two", "three"]
-    lines.look_back()
     assert new(lines) == []
 
 
-def test_looking_back_finds_late_line_once(aws: StandIn) -> None:
+def test_late_line_is_found_once(aws: StandIn) -> None:
     aws.log("cats-1", ["same"] * 3, timestamps=[50_000] * 3)
     lines = job_so_far()
     new(lines)
     aws.log("cats-1", ["late", "same"], timestamps=[40_000, 50_000])
-    assert "late" not in new(lines)  # the token has passed it: this is what looking back is for
-    lines.look_back()
-    assert new(lines) == ["late"]
-    lines.look_back()
+    assert new(lines) == ["late", "same"]
     assert new(lines) == []
 
 
-def test_looking_back_repeats_no_line_of_a_long_page(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_of_a_long_page_is_repeated(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_lines, "_FORGET_EVERY", 100)
     aws.log("cats-1", [f"{n}" for n in range(1000)], timestamps=[n * 200 for n in range(1000)])
     lines = job_so_far()
     assert len(new(lines)) == 1000
-    lines.look_back()
     assert new(lines) == []
     aws.log("cats-1", ["new"], timestamps=[200_000])
-    lines.look_back()
     assert new(lines) == ["new"]
-
-
-def test_expired_token_loses_and_repeats_no_line(aws: StandIn) -> None:
-    aws.log("cats-1", ["one", "one", "two"])
-    lines = job_so_far()
-    assert new(lines) == ["one", "one", "two"]
-    aws.refuse("logs:GetLogEvents", "InvalidParameterException", "The specified nextToken is invalid.")
-    aws.log("cats-1", ["three"])
-    assert new(lines) + new(lines) == ["three"]
 
 
 def test_round_that_fails_in_the_middle_loses_and_repeats_no_line(

@@ -13,7 +13,7 @@ SCRIPT = """
 import os
 from pathlib import Path
 from sagemaker_channels import open_channel
-from sagemaker_channels.readers import s3_client
+from sagemaker_channels.sources import s3_client
 
 fetch, fetched = s3_client.fetch, []
 s3_client.fetch = lambda *arguments: fetched.append(arguments) or fetch(*arguments)

@@ -20,7 +20,7 @@ from patience import PATIENCE, wait_for
 from pipe_deliveries import Deliver, epochs, fifo
 from s3_objects import client_of_job
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.readers.fifo import open_fifo
+from sagemaker_channels.sources.fifo import open_fifo
 
 
 def test_every_epoch_sends_all_objects_and_reports_its_bytes(deliver: Deliver, folder: Path) -> None:

@@ -1,1 +1,0 @@
-"""Objects kept on a local disk for later epochs and later jobs."""

@@ -1,0 +1,288 @@
+"""Pipe mode: SageMaker writes a channel's objects, one after the other, into a FIFO per epoch.
+
+SageMaker makes `<channel>_1` only after `<channel>_0` was read to its end or closed early, so the reader waits for it.
+`fifo_numbers` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. If one
+process of a host reads a channel, it does so here; if several do, they share what is read (`tee.py`). If several hosts get the same
+objects (FullyReplicated), each reads all of them and keeps its shard of the samples.
+
+A silent feeder is reported on stderr, and at last an error: a job that waits costs as much as one that works.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import stat
+import sys
+import threading
+import time
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+
+from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.job.process_identity import Processes, owner_process
+from sagemaker_channels.meter import received, waited
+from sagemaker_channels.sources import fifo_numbers
+from sagemaker_channels.sources.silence import Silence, warn_once
+
+WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a million objects to list first
+REREAD_SECONDS = 10.0  # for a FIFO that this job has read before; only a feeder run by hand writes to it again
+LEFT_SECONDS = 2.0  # for a feeder to notice that its reader was killed
+PIPE_BYTES = 1 << 20  # the most that Linux grants any user; the default is 64 KiB
+# On Linux, opening needs no writer; poll() reports nothing until there is one.
+READING = os.O_RDONLY | (os.O_NONBLOCK if sys.platform == "linux" else 0)
+
+
+def wait_seconds() -> float:
+    """Return how long to wait for a FIFO or its feeder."""
+    return float(os.environ.get(contract.FIFO_WAIT_VARIABLE) or WAIT_SECONDS)
+
+
+def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
+    """Wait up to so many seconds for the FIFO of an epoch and its writer, and open it.
+
+    Raises:
+        ChannelError: The FIFO or its writer did not appear, or the epoch was read already.
+    """
+    pending = PendingFifo(channel, epoch, Processes([owner_process()]))
+    seconds = pending.timeout(seconds)
+    deadline = time.monotonic() + seconds
+    pause, begin = 0.001, time.perf_counter()
+    try:
+        while (descriptor := pending.try_open()) is None:
+            if time.monotonic() > deadline:
+                raise pending.timeout_error(seconds)
+            pending.wait(pause)
+            pause = min(2 * pause, 0.1)
+    finally:
+        pending.close()
+    waited(begin)
+    return FifoStream(descriptor, Silence(f"channel {channel.name!r}: the feeder of {pending.path}", seconds))
+
+
+class PendingFifo:
+    """The FIFO of an epoch until it and its writer exist; `owners` are the processes that it is read for.
+
+    Making one raises ChannelError if the job began with a later epoch.
+    """
+
+    def __init__(self, channel: Channel, epoch: int, owners: Processes) -> None:
+        self.descriptor = -1  # of a FIFO without a writer
+        self.path = _path(channel, 0)
+        self._channel, self._epoch, self._owners = channel, epoch, owners
+        self._since = time.monotonic()
+        self._left = -1  # the last FIFO opened by an earlier job whose processes have ended
+        self._number = None
+        self._again = False  # whether this job has read the FIFO before
+        opened = fifo_numbers.last_opened(channel)
+        if opened is not None and opened.owners.any_running():
+            self._number = epoch - opened.ahead
+            self.path = _path(channel, self._number)
+            self._again = self._number <= opened.last
+            if self._number < 0:
+                raise read_already(channel.name, epoch, f"this job began with epoch {opened.ahead}")
+        elif opened is not None:
+            self._left = opened.last
+
+    def try_open(self) -> int | None:
+        """Return a descriptor if there is something to read, else None, without waiting.
+
+        Raises ChannelError if the FIFO was read already, or its path is not a FIFO.
+        """
+        # First, because a feeder may have written a short epoch and removed its FIFO since the last call.
+        if not self.wait(0) and not (self._find() and self.wait(0)):
+            return None
+        number = int(self.path.name.rpartition("_")[2])
+        fifo_numbers.record_opened(self._channel, self._epoch, number, self._owners)
+        descriptor, self.descriptor = self.descriptor, -1
+        return descriptor
+
+    def _find(self) -> bool:
+        """Open the FIFO if it exists; a newer one replaces one that has no writer."""
+        if self._number is None:
+            number = self._first()
+            if number is None:
+                return False
+            if self.path != _path(self._channel, number):
+                if self.wait(0):  # It was written to and removed since `try_open` began.
+                    return True
+                self.close()
+                self.path = _path(self._channel, number)
+        if self.descriptor < 0:
+            self.descriptor = _open_descriptor(self.path, self._channel.name)
+        if self.descriptor < 0 and self._number is not None:
+            self._check_not_read(self._number)
+        return self.descriptor >= 0
+
+    def _check_not_read(self, number: int) -> None:
+        """Raise ChannelError if this job's FIFO does not exist, but a later one does.
+
+        Before a job has opened its first FIFO that means only that the feeder moves on; the next look finds the next one.
+        """
+        later = [found for found in _numbers(self.path.parent, self._channel.name) if found > number]
+        if later and not self.path.exists():  # It may have appeared meanwhile.
+            epoch = self._epoch + later[0] - number
+            raise read_already(self._channel.name, self._epoch, f"the FIFO of epoch {epoch} exists")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until there may be a change, and return whether the FIFO has a writer."""
+        if self.descriptor < 0:
+            time.sleep(seconds)
+            return False
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+
+    def timeout(self, seconds: float) -> float:
+        """Return how long to wait for the FIFO; `seconds` is the time for one that this job has not read."""
+        return min(seconds, REREAD_SECONDS) if self._again else seconds
+
+    def timeout_error(self, seconds: float) -> ChannelError:
+        """Return the error for a FIFO that no feeder made, or wrote to, within so many seconds."""
+        if self._again:
+            reason = f"no feeder has written to {self.path} again within {seconds:g} s"
+            return read_already(self._channel.name, self._epoch, reason)
+        if self.descriptor < 0:
+            what = f"the FIFO {self.path} did not appear within {seconds:g} s"
+        else:
+            what = f"nothing was written to the FIFO {self.path} within {seconds:g} s; check that its feeder runs"
+        return ChannelError(
+            f"channel {self._channel.name!r}: {what}; an epoch's FIFO can be read once, so count epochs up (set_epoch, or "
+            f"open_channel's epoch), or wait longer ({contract.FIFO_WAIT_VARIABLE})"
+        )
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def _first(self) -> int | None:
+        """Return the number of the FIFO for a job's first epoch: its own if it exists and no earlier job read it, else the last."""
+        numbers = list(_numbers(self.path.parent, self._channel.name))
+        if self._left < self._epoch and self._epoch in numbers:
+            return self._epoch  # A user who tries a script by hand may have made all FIFOs beforehand.
+        newest = max(numbers, default=None)
+        # The feeder of a job that has just ended may not have noticed, and would continue in the middle of its epoch.
+        if newest is not None and newest <= self._left and time.monotonic() - self._since < LEFT_SECONDS:
+            return None
+        return newest
+
+
+class FifoStream:
+    """The bytes of one epoch, a ByteStream; reading raises ChannelError if the feeder has been silent for too long."""
+
+    def __init__(self, descriptor: int, silence: Silence) -> None:
+        self._file, self._silence, self._busy = FileIO(descriptor), silence, threading.Lock()
+        self._why_ended = ""
+
+    @property
+    def is_open(self) -> bool:
+        return not self._file.closed
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        with self._busy:
+            while (count := self._opened().readinto(buffer)) is None:
+                self._wait()
+        self._received(count)
+        return count
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size < 0:
+            return b"".join(iter(lambda: self.read(PIPE_BYTES), b""))
+        with self._busy:
+            while (data := self._opened().read(size)) is None:
+                self._wait()
+        self._received(len(data))
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+
+    def end_for(self, epoch: int) -> None:
+        """End this stream, which was left open, for a later epoch."""
+        self._why_ended = ended_for(epoch)
+        if self._busy.acquire(blocking=False):  # Otherwise the thread that reads it notices.
+            self._file.close()
+            self._busy.release()
+
+    def _opened(self) -> FileIO:
+        if self._why_ended:
+            self._file.close()
+            raise ChannelError(f"{self._silence.who}: {self._why_ended}")
+        return self._file
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        poll.register(self._file, select.POLLIN)
+        self._silence.begin()
+        begin = time.perf_counter()
+        while not poll.poll(1000 * self._silence.patience):
+            self._silence.check()
+        waited(begin)
+
+    def _received(self, count: int) -> None:
+        self._silence.bytes += count
+        received(count)
+        if not self._silence.bytes:
+            warn_of_nothing(self._silence.who)
+
+
+def ended_for(epoch: int) -> str:
+    """Return why a stream ends that was left open."""
+    return f"this reader asked for epoch {epoch}, and gets no more of it"
+
+
+def warn_of_nothing(who: str) -> None:
+    """Warn of an epoch without samples, which is rarely intended."""
+    warn_once(
+        f"{who} ended without a byte: this host has no samples in this epoch; check that the channel's s3_uri "
+        "holds objects (with ShardedByS3Key and fewer objects than hosts, some hosts get none)"
+    )
+
+
+def _path(channel: Channel, number: int) -> Path:
+    return channel.path.with_name(contract.fifo_name(channel.name, number))
+
+
+def _numbers(folder: Path, channel: str) -> list[int]:
+    """Return the numbers of the channel's FIFOs that exist."""
+    pattern = re.compile(re.escape(channel) + r"_(0|[1-9]\d*)")
+    try:  # The folder may be made later.
+        return [int(found[1]) for path in folder.iterdir() if (found := pattern.fullmatch(path.name))]
+    except OSError:
+        return []
+
+
+def _open_descriptor(path: Path, channel: str) -> int:
+    """Open a FIFO and enlarge its buffer; return -1 if it does not exist.
+
+    The path is not checked before it is opened, because a feeder may remove it at any moment.
+
+    Raises:
+        ChannelError: The path is not a FIFO.
+    """
+    try:
+        descriptor = os.open(path, READING)
+    except FileNotFoundError:
+        return -1
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ChannelError(f"channel {channel!r}: {path} is not a FIFO, which input mode Pipe needs; remove it")
+    # A larger buffer saves most switches between writer and reader. Linux refuses it if the user's pipes are too large together;
+    # the pipe then works as it is.
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return descriptor
+
+
+def read_already(channel: str, epoch: int, reason: str) -> ChannelError:
+    """Return the error for an epoch that is requested a second time."""
+    return ChannelError(
+        f"channel {channel!r}: epoch {epoch} was read already ({reason}); a Pipe sends each epoch once, so count epochs up "
+        "(set_epoch, or open_channel's epoch)"
+    )

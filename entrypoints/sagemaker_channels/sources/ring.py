@@ -1,0 +1,285 @@
+"""The memory that the readers of a Pipe on a host share: a ring of bytes, and how far each of them is.
+
+The kernel's lock on the memory selects which reader reads the FIFO into it, and is released if that reader dies. The slowest one
+sets the pace, and is named on stderr if it reads nothing for long. One that leaves, dies, or asks for a later epoch is not waited
+for. When all have, no process has the FIFO open, and its feeder continues.
+
+The ring is small. So a reader that waits for another one outside of the stream, as ranks in lockstep do, must have read what the
+other one needs until then: if n readers take every n-th sample, each reads a round of n samples before it yields its own. A reader
+that skips damaged samples needs more than the others, without a limit that is known. For such a one the ring grows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.job.process_identity import is_running
+from sagemaker_channels.meter import received, waited
+from sagemaker_channels.sources import fifo, host_readers
+from sagemaker_channels.sources.host_readers import Request
+from sagemaker_channels.sources.silence import WARN_SECONDS, Silence, warn
+
+RING_BYTES = 8 << 20
+MOST_RINGS = 7  # Each is twice as large as the one before: 1 GiB together.
+GROW_SECONDS = 1.0  # that a reader which may need more waits for one that does not read
+_STEP_BYTES = 1 << 20  # that are read of the FIFO before the other readers can have them, at most
+_HOLD_SECONDS = 0.05  # for which a reader waits for bytes before it lets another one do so, which may have missed some
+_GIVE_WAY_SECONDS = 0.001  # for the slowest reader to read
+_CHECK_SECONDS = 0.2  # between two checks of whether the readers that are behind still run
+_PAUSE_SECONDS = 0.02  # between two checks of whether all readers have opened the ring, at most
+# The memory begins with an error's text and a row of numbers, which are positions in the epoch unless another meaning is given.
+_TEXT_BYTES, _HEAD_BYTES = 1 << 12, 1 << 16
+_MEMORY_BYTES = _HEAD_BYTES + (RING_BYTES << MOST_RINGS) - RING_BYTES
+_WRITTEN = 0  # the end of the bytes in the ring
+_IS_READ = 1  # whether a reader is just reading the FIFO
+_ENDED = 2  # 1 after the last byte, plus the size of the error's text
+_BEGINS = 3  # where each ring begins; 0 for those that are not used yet
+_READERS = _BEGINS + MOST_RINGS  # for each reader: how far it is, and whether it has opened the ring and left
+_OPENED, _LEFT = 1, 2
+
+
+def memory() -> int:
+    """Return the descriptor of the memory for an epoch, which takes no room before it is written."""
+    descriptor = os.memfd_create("launcher-tee")
+    os.ftruncate(descriptor, _MEMORY_BYTES)
+    return descriptor
+
+
+class RingStream:
+    """A reader's bytes of one epoch.
+
+    Args:
+        channel: The channel.
+        own: The reader's request.
+        about: The FIFO's path, and the name, rank and process of each reader.
+        may_grow: Whether this reader may need much more than the others.
+    """
+
+    def __init__(self, channel: Channel, own: Request, about: dict[str, Any], may_grow: Callable[[], bool]) -> None:
+        self._channel, self._own, self._readers, self._may_grow = channel, own, about["readers"], may_grow
+        self._who = f"channel {channel.name!r}: the feeder of {about['fifo']}"
+        self._memory, self._fifo = own.files
+        self.is_open, self._busy, self._poll = True, threading.Lock(), select.poll()
+        self._poll.register(self._fifo, select.POLLIN)
+        shared = memoryview(mmap.mmap(self._memory, _MEMORY_BYTES))
+        self._text, self._numbers = shared[:_TEXT_BYTES], shared[_TEXT_BYTES:_HEAD_BYTES].cast("q")
+        self._rings = [shared[_HEAD_BYTES + _place(number) :][: RING_BYTES << number] for number in range(MOST_RINGS)]
+        self._read = self._number = 0  # of the ring
+        self._slots = range(_READERS, _READERS + 2 * len(self._readers), 2)
+        self._slot = next(s for s, (name, *_) in zip(self._slots, self._readers, strict=True) if name == own.name)
+        self._numbers[self._slot + 1] |= _OPENED
+
+    def wait_for_others(self) -> None:
+        """Wait until the others have opened the ring: they need this process for that."""
+        pause = 0.001
+        while not all(self._numbers[slot + 1] for slot in self._slots):
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS)
+            self._drop_those_gone()
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        with self._busy:
+            piece = self._next(len(buffer))
+            buffer[: len(piece)] = piece
+            return self._took(len(piece))
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size < 0:
+            return b"".join(iter(lambda: self.read(fifo.PIPE_BYTES), b""))
+        with self._busy:
+            data = self._next(size).tobytes()
+            self._took(len(data))
+            return data
+
+    def skip(self, size: int) -> int:
+        """Skip up to so many bytes without copying them, and return how many; 0 only at the end."""
+        with self._busy:
+            return self._took(len(self._next(size)))
+
+    def close(self) -> None:
+        if self.is_open:
+            self._leave()
+            self.drop()
+            host_readers.leave(self._channel, self._own, lost=True)
+
+    def end_for(self, epoch: int) -> None:
+        """End this stream, which was left open, for the reader's next epoch."""
+        self._why_left = fifo.ended_for(epoch)
+        self._leave()
+        if self._busy.acquire(blocking=False):  # Otherwise the thread that reads it notices.
+            self.drop()
+            self._busy.release()
+
+    def drop(self) -> None:
+        """Close the files without leaving the other readers."""
+        if self.is_open:
+            self.is_open = False
+            os.close(self._fifo)
+            os.close(self._memory)
+
+    def _leave(self) -> None:
+        self._numbers[self._slot + 1] |= _LEFT
+
+    _why_left = "the stream is closed"
+
+    def _check_not_left(self) -> None:
+        if self._numbers[self._slot + 1] & _LEFT:
+            raise ChannelError(f"channel {self._channel.name!r}, epoch {self._own.epoch}: {self._why_left}")
+
+    def _next(self, size: int) -> memoryview:
+        """Wait for bytes and return the next ones, up to a size; none only at the end."""
+        numbers, number = self._numbers, self._number
+        if self._read == numbers[_WRITTEN]:
+            begin = time.perf_counter()
+            self._wait()
+            waited(begin)
+        end = numbers[_WRITTEN]
+        while number + 1 < MOST_RINGS and (after := numbers[_BEGINS + number + 1]):
+            if self._read < after:
+                end = after
+                break
+            self._number = number = number + 1
+        start = (self._read - numbers[_BEGINS + number]) % (RING_BYTES << number)
+        return self._rings[number][start : start + min(size, end - self._read)]
+
+    def _wait(self) -> None:
+        """Return when there are bytes, or at the end. Raises ChannelError."""
+        numbers, silence = self._numbers, Silence(self._who, fifo.wait_seconds())
+        silence.bytes = self._read
+        while self._read == numbers[_WRITTEN]:
+            self._check_not_left()
+            if ended := numbers[_ENDED]:
+                if ended > 1:
+                    raise ChannelError(bytes(self._text[: ended - 1]).decode(errors="replace"))
+                return
+            room: memoryview | None = None
+            fcntl.flock(self._memory, fcntl.LOCK_EX)
+            try:
+                if self._read == numbers[_WRITTEN] and not numbers[_ENDED] and (room := self._room()):
+                    self._fill(room, silence)
+            finally:
+                fcntl.flock(self._memory, fcntl.LOCK_UN)
+            if room is not None and not room:
+                self._give_way()
+
+    def _took(self, count: int) -> int:
+        self._check_not_left()  # The bytes may have been overwritten.
+        self._read += count
+        self._numbers[self._slot] = self._read
+        received(count)
+        return count
+
+    def _fill(self, room: memoryview, silence: Silence) -> None:
+        """Read bytes of the FIFO into the ring, if there are any within a moment."""
+        numbers, written = self._numbers, self._numbers[_WRITTEN]
+        try:
+            if numbers[_IS_READ]:  # The kernel took the lock from a process that died.
+                raise ChannelError(
+                    f"{self._who}: a reader was killed while it read the Pipe for this host, after {written:,} bytes of "
+                    f"epoch {self._own.epoch}; see its log for why, and start the job again"
+                )
+            numbers[_IS_READ] = 1
+            try:  # before poll(), which does not report an end from before this reader has opened the FIFO
+                count = os.readv(self._fifo, [room[:_STEP_BYTES]])
+            except BlockingIOError:
+                numbers[_IS_READ] = 0
+                if not self._poll.poll(1000 * min(_HOLD_SECONDS, silence.patience)):
+                    silence.check()
+                return
+            numbers[_WRITTEN] = written + count
+            numbers[_IS_READ] = 0
+            numbers[_ENDED] = not count
+            if not count and not written:
+                fifo.warn_of_nothing(self._who)
+        except (ChannelError, OSError) as error:
+            self._end(str(error) if isinstance(error, ChannelError) else f"{self._who} cannot be read: {error}")
+
+    def _end(self, error: str) -> None:
+        text = error.encode()[:_TEXT_BYTES]
+        self._text[: len(text)] = text
+        self._numbers[_ENDED] = 1 + len(text)
+
+    def _last(self) -> int:
+        """Return the number of the ring that bytes are written to."""
+        return max(number for number in range(MOST_RINGS) if not number or self._numbers[_BEGINS + number])
+
+    def _slowest(self) -> int:
+        """Return the slot of the reader that is most behind."""
+        numbers = self._numbers
+        slots = (slot for slot in self._slots if not numbers[slot + 1] & _LEFT)
+        return min(slots, key=numbers.__getitem__, default=self._slot)
+
+    def _room(self) -> memoryview:
+        """Return the part of the ring that can be written; nothing if it is full."""
+        number, written = self._last(), self._numbers[_WRITTEN]
+        begin, size = self._numbers[_BEGINS + number], RING_BYTES << number
+        room = max(self._numbers[self._slowest()], begin) + size - written
+        start = (written - begin) % size
+        return self._rings[number][start : start + room]
+
+    def _give_way(self) -> None:
+        """Wait until the slowest reader has read something, or the ring has room; find out why it reads nothing."""
+        slot, begin, check_at, warn_at = self._slowest(), time.monotonic(), _CHECK_SECONDS, WARN_SECONDS
+        position = self._numbers[slot]
+        while (
+            self._read
+            == self._numbers[_WRITTEN]  # else another one has filled the ring, and this reader is the slowest now
+            and (slot, position) == (self._slowest(), self._numbers[slot])
+            and not self._room()
+        ):
+            time.sleep(_GIVE_WAY_SECONDS)
+            seconds = time.monotonic() - begin
+            if seconds > check_at:
+                check_at += _CHECK_SECONDS
+                self._check_not_left()
+                self._drop_those_gone()
+            if seconds > GROW_SECONDS and self._may_grow():
+                self._grow(slot)
+            if seconds > warn_at:
+                warn_at *= 2
+                behind = f"{self._name(slot)} reads nothing; the others wait for it"
+                warn(f"{self._who}: blocked for {seconds:.0f} s, because {behind}")
+
+    def _grow(self, slot: int) -> None:
+        """Use the next larger ring for the bytes that follow."""
+        fcntl.flock(self._memory, fcntl.LOCK_EX)
+        try:
+            number = self._last() + 1
+            if self._read != self._numbers[_WRITTEN] or self._room():
+                return
+            if number < MOST_RINGS:
+                self._numbers[_BEGINS + number] = self._read
+                return
+        finally:
+            fcntl.flock(self._memory, fcntl.LOCK_UN)
+        raise ChannelError(
+            f"channel {self._channel.name!r}: {self._name(self._slot)} has skipped so many damaged samples that it is "
+            f"{_place(MOST_RINGS):,} bytes ahead of {self._name(slot)}, which reads nothing; repair the data, lower skip_damaged, "
+            "or use input_mode: FastFile"
+        )
+
+    def _name(self, slot: int) -> str:
+        name, rank, _ = self._readers[(slot - _READERS) // 2]
+        return f"reader {name} of {rank}"
+
+    def _drop_those_gone(self) -> None:
+        """Stop waiting for the readers that have died or asked for a later epoch."""
+        table = host_readers.table_of(self._channel)
+        for slot, (name, _, process) in zip(self._slots, self._readers, strict=True):
+            now = table.get(name)
+            if now is None or now.epoch != self._own.epoch or not is_running(*process):
+                self._numbers[slot + 1] |= _LEFT
+
+
+def _place(number: int) -> int:
+    """Return where a ring is, after the smaller ones."""
+    return (RING_BYTES << number) - RING_BYTES
