@@ -23,9 +23,9 @@ from sagemaker_channels.errors import ChannelError, check_path, expect, whole_nu
 from sagemaker_channels.formats import Format, augmented, format_of, objects
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.job.environment import S3_CONNECTOR, Channel, Environment, load_environment
-from sagemaker_channels.sources import mounted, warm_pool
+from sagemaker_channels.sources import mounted
 from sagemaker_channels.sources.listing import keep_in
-from sagemaker_channels.sources.object_cache import ObjectCache
+from sagemaker_channels.sources.object_cache import ObjectCache, open_cache
 from sagemaker_channels.sources.readers import reader_of
 from sagemaker_channels.sources.remote_file import is_remote
 
@@ -187,10 +187,7 @@ class Recipe:
         channel, folder = self.channel, self.reading.cache_dir
         if folder is None or (reader_of(channel) is mounted and not is_remote(channel.path)):
             return None
-        if folder != warm_pool.NAME:
-            return ObjectCache(folder, channel)
-        pool = warm_pool.warm_pool(channel, self.environment)
-        return ObjectCache(pool.folder, channel, pool) if pool else None
+        return open_cache(folder, channel, self.environment)
 
 
 def known_environment(environment: Environment | None) -> Environment:

@@ -12,22 +12,25 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[[], object]
 _EXIT_SECONDS = 5.0  # for requests that are under way when Python ends: the S3 client's attempts take 3 s
 _IDLE_SECONDS = 0.5  # that a thread waits for more work
 
-_idle: list[SimpleQueue[Work]] = []  # of the threads that wait for work
+_idle: list[SimpleQueue[Callable[[], object]]] = []  # of the threads that wait for work
 os.register_at_fork(after_in_child=_idle.clear)
 
 
 def in_background(work: Callable[[], T], name: str) -> Future[T]:
-    """Run a function in a daemon thread of this name, and return a Future of what it returns or raises."""
+    """Run a function in a daemon thread of this name, and return a Future of what it returns or raises.
+
+    The thread is one that has just finished, or a new one, which takes ten times as long to start.
+    """
     future: Future[T] = Future()
 
     def run() -> None:
+        threading.current_thread().name = name
         try:
             result = work()
         except BaseException as error:  # noqa: BLE001 - raised by the Future's `result`
@@ -35,20 +38,15 @@ def in_background(work: Callable[[], T], name: str) -> Future[T]:
         else:
             future.set_result(result)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        _idle.pop().put(run)
+    except IndexError:
+        threading.Thread(target=_run_all, args=([run],), name=name, daemon=True).start()
     return future
 
 
-def run_in_thread(work: Work) -> None:
-    """Run a function in a daemon thread: one that has just finished, or a new one, which takes ten times as long to start."""
-    try:
-        _idle.pop().put(work)
-    except IndexError:
-        threading.Thread(target=_run_all, args=([work],), name="prefetch", daemon=True).start()
-
-
-def _run_all(work: list[Work]) -> None:
-    queue: SimpleQueue[Work] = SimpleQueue()
+def _run_all(work: list[Callable[[], object]]) -> None:
+    queue: SimpleQueue[Callable[[], object]] = SimpleQueue()
     while work:
         work.pop()()  # Nothing here keeps what has run.
         _idle.append(queue)

@@ -30,8 +30,8 @@ from sagemaker_channels.sources.agreement import Agreement
 from sagemaker_channels.sources.items import Keys
 from sagemaker_channels.sources.prefetch import read_ahead
 from sagemaker_channels.sources.remote_file import RemoteFile, is_remote
-from sagemaker_channels.sources.schedule import Limits
 from sagemaker_channels.sources.silence import warn_once
+from sagemaker_channels.sources.stream import Limits
 
 # A file's size is unknown before it is read, so a piece is reserved for it: enough for all 64 threads.
 _LIMITS = Limits(held_bytes=48 << 20, piece_bytes=768 << 10)

@@ -6,8 +6,11 @@ formats that begin at an object's end (zip, Parquet), an object of at most `WHOL
 caching, not reading. Files that a killed process left half written are removed by the next one that opens the cache.
 
 An S3 object is identified by key, size and ETag, so a changed one is read again. A file of a remote mount is identified by its path
-alone, because asking for its time would cost what the cache saves: such a cache should not outlive the job. A warm pool's does
-(warm_pool.py).
+alone, because asking for its time would cost what the cache saves: such a cache should not outlive the job.
+
+`cache_dir="warm-pool"` is the directory that SageMaker keeps for the next job of a warm pool, which finds there what earlier jobs
+kept; so only S3 objects are kept. If the disk is full, objects that this job has not used are removed, the oldest first.
+Source: developer guide, train-warm-pools, "Using persistent cache".
 """
 
 from __future__ import annotations
@@ -22,27 +25,50 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from io import SEEK_END, FileIO
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats.cursor import Seekable
-from sagemaker_channels.job.environment import Channel
+from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources.listing import Listed
 from sagemaker_channels.sources.readers import Reader
 from sagemaker_channels.sources.remote_file import is_remote
-from sagemaker_channels.sources.warm_pool import WarmPool
+from sagemaker_channels.sources.silence import warn_once
 
+WARM_POOL = "warm-pool"  # in place of a folder
 WHOLE_BYTES = 1 << 30  # Larger objects are not fetched whole before their format reads them.
 
+_OBJECTS = "launcher-objects"  # our folder in a warm pool's directory; pip's cache is beside it
 _KEPT_FREE = 0.05  # share of the disk that stays free for the job's other files
 _AT_ONCE = 4 << 20  # bytes
 _NEW_SECONDS = 60.0  # A younger part may not be locked yet.
 _log = logging.getLogger(__name__)
+
+
+def open_cache(folder: str | os.PathLike[str], channel: Channel, environment: Environment) -> ObjectCache | None:
+    """Return the cache of a channel; None, with a warning, if the job has no warm pool or that cannot keep the objects."""
+    if folder != WARM_POOL:
+        return ObjectCache(folder, channel)
+    pool = os.environ.get(contract.WARM_POOL_VARIABLE)
+    if pool and channel.s3_uri is not None:
+        config = environment.root / contract.CONFIG_DIR
+        return ObjectCache(Path(pool, _OBJECTS), channel, config.stat().st_mtime if config.is_dir() else time.time())
+    why = f"{contract.WARM_POOL_VARIABLE} is not set; set resource_config.keep_alive_period_in_seconds"
+    if pool:
+        why = (
+            "the files of a mount have no ETag, which shows the next job whether they changed; use source: S3Connector"
+        )
+    warn_once(
+        f"channel {channel.name!r}: objects are not kept in the {WARM_POOL}: {why}, or name a folder as cache_dir"
+    )
+    return None
 
 
 class ObjectCache:
@@ -51,31 +77,30 @@ class ObjectCache:
     Args:
         folder: The folder.
         channel: The channel.
-        pool: The warm pool that the folder is part of.
+        job_began: In a warm pool, when the job began, as time.time() counts. Objects that were last used before give way.
 
     Raises:
         ChannelError: The folder cannot be written to, or is a part of the channel.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], channel: Channel, pool: WarmPool | None = None) -> None:
-        self._pool, self._has_old = pool, pool is not None
-        root = _absolute(folder, channel)
+    def __init__(self, folder: str | os.PathLike[str], channel: Channel, job_began: float | None = None) -> None:
+        self._job_began, self._has_old, self._full = job_began, job_began is not None, False
+        self._root = _absolute(folder, channel)
         identity = channel.s3_uri or f"{channel.name}\0{channel.path}"
-        self._folder = root / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._folder = self._root / hashlib.sha256(identity.encode()).hexdigest()[:16]
         self._parts = self._folder / "parts"
-        self._full = False
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
             _remove_leftovers(self._parts)
             with tempfile.TemporaryFile(dir=self._parts):
                 pass
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) and pool is None:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) and job_began is None:
                 raise ChannelError(
-                    f"channel {channel.name!r}: cannot write to cache_dir {root}: {error}; name a writable folder on a disk of"
-                    " this machine"
+                    f"channel {channel.name!r}: cannot write to cache_dir {self._root}: {error}; name a writable folder on a"
+                    " disk of this machine"
                 ) from error
-            self._stop(str(error))
+            self.stop(error)
 
     def open_objects(
         self, reader: Reader, channel: Channel, chosen: Iterable[Any]
@@ -98,100 +123,85 @@ class ObjectCache:
         self, reader: Reader, channel: Channel, items: Iterator[tuple[Any, str]]
     ) -> Generator[tuple[str | None, ByteStream], None, None]:
         places: deque[str] = deque()  # of the items that the reader has requested but not yielded yet
-        with closing(reader.open_objects(channel, self._note_places(items, places))) as streams:
+        noted = (item for item, place in items if places.append(place) is None)  # type: ignore[func-returns-value]
+        with closing(reader.open_objects(channel, noted)) as streams:
             for key, stream in streams:
                 place = places.popleft()
                 yield key, _CachingStream(stream, self, place) if self.has_room(0) else stream
 
-    def _note_places(self, items: Iterable[tuple[Any, str]], places: deque[str]) -> Iterator[Any]:
-        for item, place in items:
-            places.append(place)
-            yield item
-
     def _place(self, item: Any) -> str:
         place = f"{self._folder}/{hashlib.sha256(repr(item).encode('utf-8', 'surrogateescape')).hexdigest()}"
-        if self._pool is not None:
-            self._pool.note_use(place)
+        if self._job_began is not None:
+            with suppress(OSError):  # It is not there.
+                os.utime(place)
         return place
 
     def has_room(self, size: int) -> bool:
-        """Return whether an object of so many bytes may be kept. Logs, once, that no more objects will be."""
+        """Return whether an object of so many bytes may be kept."""
         if self._full:
             return False
         try:
             usage = shutil.disk_usage(self._folder)
-            if self._pool is not None and self._has_old and usage.free - size < _KEPT_FREE * usage.total:
-                self._has_old = self._pool.make_room(size + _KEPT_FREE * usage.total)
+            if self._has_old and usage.free - size < _KEPT_FREE * usage.total:
+                self._has_old = self._remove_old(size + _KEPT_FREE * usage.total)
                 usage = shutil.disk_usage(self._folder)
         except OSError as error:
-            self._stop(str(error))
+            self.stop(error)
             return False
         if usage.free < _KEPT_FREE * usage.total:
-            self._stop(f"the disk has {usage.free:,} bytes left")
-            return False
-        return usage.free - size >= _KEPT_FREE * usage.total
+            self.stop(f"the disk has {usage.free:,} bytes left")
+        return not self._full and usage.free - size >= _KEPT_FREE * usage.total
 
-    def _stop(self, reason: str) -> None:
-        self._full = True
-        _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
+    def _remove_old(self, size: float) -> bool:
+        """Remove objects that this job has not used, about `size` bytes of them; return whether there were any."""
+        old = []
+        for file in self._root.rglob("*"):
+            with suppress(OSError):  # Another process has removed it.
+                status = file.stat()
+                if file.is_file() and status.st_mtime < (self._job_began or 0):
+                    old.append((status.st_mtime, status.st_size, file))
+        for _, count, file in sorted(old, key=itemgetter(0)):
+            if size <= 0:
+                break
+            with suppress(OSError):
+                file.unlink()
+                size -= count
+        return bool(old)
 
-    @contextmanager
-    def _stop_on_error(self) -> Iterator[None]:
-        """Keep no more objects after an error of the disk."""
-        try:
-            yield
-        except OSError as error:
-            self._stop(str(error))
+    def stop(self, reason: object) -> None:
+        """Keep no more objects, and log it once."""
+        if not self._full:
+            self._full = True
+            _log.warning("%s: no more objects are kept here: %s", self._folder, reason)
 
-    def begin_part(self) -> FileIO | None:
-        """Make a file for an object, locked while it is open; None if that fails."""
-        part = None
-        with self._stop_on_error():
-            descriptor, name = tempfile.mkstemp(dir=self._parts, prefix="part-")
-            os.close(descriptor)
-            part = FileIO(name, "r+")
-            fcntl.flock(part, fcntl.LOCK_EX)
-        return None if self._full else part
-
-    def add_to(self, part: FileIO, data: memoryview) -> bool:
-        """Write to a part; return False if that fails."""
-        with self._stop_on_error():
-            while len(data):
-                data = data[part.write(data) :]
-        return not len(data)
-
-    def end_part(self, part: FileIO, place: str | None) -> None:
-        """Move a part to its object's path, or remove it if that is None."""
-        with self._stop_on_error(), part:
-            if place is None:
-                os.unlink(part.name)  # noqa: PTH108 (names are plain strings here)
-            else:
-                os.replace(part.name, place)  # noqa: PTH105
+    def new_part(self) -> Any:
+        """Make a file for an object, locked while it is open. Raises OSError."""
+        part = tempfile.NamedTemporaryFile(dir=self._parts, prefix="part-", buffering=0, delete=False)  # noqa: SIM115
+        fcntl.flock(part, fcntl.LOCK_EX)
+        return part
 
 
 class _CachingStream:
     """A stream whose bytes are also written to a file: as they are read, or all at the first seek to the end."""
 
     def __init__(self, stream: ByteStream, cache: ObjectCache, place: str) -> None:
-        self._below = self._stream = stream
+        self._below: Any = stream
+        self._stream: Any = stream  # or the file, once the object is kept
         self._cache, self._place = cache, place
-        self._part: FileIO | None = None
+        self._part: Any = None
         self._begun = False
 
     def read(self, size: int = -1, /) -> bytes:
-        """See ByteStream."""
-        data = self._stream.read(size)
+        data: bytes = self._stream.read(size)
         self._keep(memoryview(data), ended=not data or size < 0)
         return data
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """See ByteStream."""
-        count = self._stream.readinto(buffer)
+        count: int = self._stream.readinto(buffer)
         self._keep(buffer[:count], ended=count == 0)
         return count
 
     def seekable(self) -> bool:
-        """See io."""
         return isinstance(self._stream, Seekable) and self._stream.seekable()
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
@@ -199,54 +209,55 @@ class _CachingStream:
         if whence == SEEK_END and not self._begun:
             self._keep_whole()
         self._give_up()
-        self._begun = True
-        stream: Any = self._stream
-        return int(stream.seek(offset, whence))
+        return int(self._stream.seek(offset, whence))
 
     def tell(self) -> int:
-        """See io."""
-        stream: Any = self._stream
-        return int(stream.tell())
+        return int(self._stream.tell())
 
     def close(self) -> None:
-        """See ByteStream."""
         self._give_up()
-        if self._stream is not self._below:
-            self._stream.close()
+        self._stream.close()
         self._below.close()
 
     def _keep(self, data: memoryview, *, ended: bool) -> None:
-        if not self._begun:
-            self._begun = True
-            self._part = self._cache.begin_part()
-        if self._part is None:
-            return
-        if not self._cache.add_to(self._part, data):
+        """Write what was read to the part, which becomes the object's file at the end."""
+        try:
+            if not self._begun:
+                self._begun, self._part = True, self._cache.new_part()
+            if self._part is None:
+                return
+            while len(data):
+                data = data[self._part.write(data) :]
+            if ended:
+                os.replace(self._part.name, self._place)  # noqa: PTH105 (names are plain strings here)
+                self._part.close()
+                self._part = None
+        except OSError as error:
+            self._cache.stop(error)
             self._give_up()
-        elif ended:
-            part, self._part = self._part, None
-            self._cache.end_part(part, self._place)
 
     def _keep_whole(self) -> None:
-        below: Any = self._below
-        size = below.seek(0, SEEK_END)
-        below.seek(0)
+        size = self._below.seek(0, SEEK_END)
+        self._below.seek(0)
         if size > WHOLE_BYTES or not self._cache.has_room(size):
             return
         ended = False
         while not ended and (self._part is not None or not self._begun):
-            data = below.read(_AT_ONCE)
+            data = self._below.read(_AT_ONCE)
             ended = not data
             self._keep(memoryview(data), ended=ended)
         try:
             self._stream = FileIO(self._place)
         except OSError:  # The log has the reason.
-            below.seek(0)
+            self._below.seek(0)
 
     def _give_up(self) -> None:
-        if self._part is not None:
-            part, self._part = self._part, None
-            self._cache.end_part(part, None)
+        """Keep nothing of an object that is not read from its beginning to its end."""
+        self._begun = True
+        part, self._part = self._part, None
+        if part is not None:
+            with part, suppress(OSError):
+                os.unlink(part.name)  # noqa: PTH108
 
 
 def _is_kept(item: Any, place: str) -> bool:

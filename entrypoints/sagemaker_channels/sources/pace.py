@@ -1,4 +1,4 @@
-"""How long a channel's requests take, and which late ones may be repeated.
+"""How long a channel's requests take, and which late ones are repeated.
 
 A store answers a few requests much later than the others, and the reader, which gets its bytes in order, would wait for each of
 them. AWS advises to repeat such requests: the second one usually takes the usual time. Here a request is late if it takes longer
@@ -8,8 +8,13 @@ because it is busy does not get busier.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sagemaker_channels.sources.stream import Piece
 
 REPEATED_SHARE = 0.03  # repeated requests, of the answers
 _SAVED = 8.0  # repeated requests that the answers may save up
@@ -20,6 +25,8 @@ _QUANTILE = 0.9  # of the answers took less than the usual time
 # so that the latest ones are repeated.
 _FACTOR, _THRIFT = 1.2, 1.8
 _LEAST_SECONDS = 0.01  # No request is late sooner.
+LOOK_SECONDS = 0.01  # between two looks for late requests
+_MOST_TRIES = 3  # requests for one piece
 
 
 class Pace:
@@ -60,3 +67,65 @@ class Pace:
 def pace_of(who: str, size_class: int) -> Pace:
     """Return the Pace of a channel's requests of one size class, which its readers in this process share."""
     return Pace()
+
+
+class Requests:
+    """A channel's requests under way for pieces of objects, of which late ones are made again."""
+
+    def __init__(self, who: str) -> None:
+        self.late: deque[Piece] = deque()  # to be requested again
+        self.repeated = 0  # under way beyond the first one of a piece
+        self._who = who
+        self._under_way: dict[Piece, None] = {}
+        self._paces: dict[int, Pace] = {}  # by the number of bits of the size
+        self._look_at = 0.0
+
+    def delay(self) -> float:
+        """Return how many seconds the store takes at least; 0 if that is unknown."""
+        return max((pace.quickest for pace in self._paces.values()), default=0.0)
+
+    def add(self, piece: Piece) -> None:
+        self._under_way[piece] = None
+
+    def drop(self, piece: Piece) -> None:
+        """Make no more requests for a piece."""
+        self._under_way.pop(piece, None)
+
+    def answered(self, piece: Piece, answer: bytes | Exception) -> bool:
+        """Count an answer, and return whether it is the piece's: of several the first one that is no error."""
+        piece.busy -= 1
+        if piece.answer is not None or (piece.busy and isinstance(answer, Exception)):
+            self.repeated -= 1
+            return False
+        self.drop(piece)
+        if piece.tries == 1 and isinstance(answer, bytes):
+            self._pace(piece).answered(piece.begun, time.monotonic())
+        return True
+
+    def look(self) -> None:
+        """Find late requests, unless that was done a moment ago."""
+        if (now := time.monotonic()) < self._look_at:
+            return
+        self._look_at = now + LOOK_SECONDS
+        for piece in self._under_way:
+            if piece.tries < _MOST_TRIES and self._pace(piece).repeats(piece.begun, now):
+                piece.begun = now
+                piece.tries += 1
+                self.late.append(piece)
+
+    def next_late(self) -> Piece | None:
+        """Return a piece to request again."""
+        self.look()
+        while self.late:
+            piece = self.late.popleft()
+            if piece in self._under_way:
+                self.repeated += 1
+                piece.busy += 1
+                return piece
+        return None
+
+    def _pace(self, piece: Piece) -> Pace:
+        bits = piece.size.bit_length()
+        if bits not in self._paces:
+            self._paces[bits] = pace_of(self._who, bits)
+        return self._paces[bits]

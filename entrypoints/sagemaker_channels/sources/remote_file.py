@@ -13,8 +13,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from sagemaker_channels.sources.schedule import Fetchable
-
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.2
 # Errors worth a retry: a new connection or a failover may fix them.
@@ -28,8 +26,8 @@ _REMOTE = frozenset(
 _OVERLAYS = frozenset(("fuse.fuse-overlayfs", "fuse.lxcfs", "fuse.gvfsd-fuse"))  # FUSE, and local
 
 
-class RemoteFile(Fetchable):
-    """One file, read from front to back by one thread at a time."""
+class RemoteFile:
+    """One file, read from front to back by one thread at a time (Fetchable)."""
 
     __slots__ = ("_descriptor", "_path", "key")
     size = None  # Asking for it is a request of its own.
@@ -41,7 +39,7 @@ class RemoteFile(Fetchable):
         self._descriptor = -1
 
     def fetch(self, start: int, count: int) -> bytes:
-        """See Fetchable. Retries a transient error from the byte that was reached. Raises OSError."""
+        """Return bytes, and retry a transient error from the byte that was reached. Raises OSError."""
         pieces: list[bytes] = []
         reached, end, failures = start, start + count, 0
         while reached < end:
@@ -76,6 +74,8 @@ class RemoteFile(Fetchable):
         if descriptor >= 0:
             with suppress(OSError):  # a mount that ends meanwhile answers so, and nothing was written
                 os.close(descriptor)
+
+    __del__ = close
 
 
 def is_remote(path: Path) -> bool:

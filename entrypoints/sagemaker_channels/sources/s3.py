@@ -29,7 +29,7 @@ from sagemaker_channels.sources.key_ranges import UnsuitableError
 from sagemaker_channels.sources.listing import FAR, Listed, Listing, Page, page_of, shared_listing, version_of
 from sagemaker_channels.sources.prefetch import read_ahead
 from sagemaker_channels.sources.s3_owners import check_owner
-from sagemaker_channels.sources.schedule import Fetchable, Limits
+from sagemaker_channels.sources.stream import Limits
 
 # Requests are within one part of the client's, 8 MiB, so that each arrives in one piece, without a copy. A byte in flight takes
 # some four bytes of memory, in the client and in malloc's arenas: so ranges are small and many, but an object of a usual image's
@@ -52,8 +52,8 @@ def numbers_of(bucket: str) -> Iterator[int]:
     return itertools.count()
 
 
-class S3Object(Fetchable):
-    """One object of a listing."""
+class S3Object:
+    """One object of a listing (Fetchable)."""
 
     __slots__ = ("_bucket", "_fetched", "_listed", "_where", "key", "size")
     ranges = True
@@ -65,7 +65,7 @@ class S3Object(Fetchable):
         self._fetched = 0  # bytes since it was last compared with the listing
 
     def fetch(self, start: int, count: int) -> bytes:
-        """See Fetchable. Raises ChannelError if S3 does not send the object that was listed."""
+        """Return bytes. Raises ChannelError if S3 does not send the object that was listed."""
         if count == 0:
             return b""  # The client asks twice for an empty object, and crashes if there is no connection then.
         key = self._listed.key
@@ -81,6 +81,9 @@ class S3Object(Fetchable):
             if self._listed.version not in (0, version_of(etag)):
                 raise self._changed(f"its ETag is {etag} now")
         return data
+
+    def length(self) -> int:
+        return self.size
 
     def _is_compared(self, data: bytes) -> bool:
         """Return whether to request the ETag of an object that was fetched whole, to see whether it is still the listed one.

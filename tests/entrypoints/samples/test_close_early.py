@@ -27,7 +27,7 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sources.prefetch import read_ahead
-from sagemaker_channels.sources.schedule import Limits
+from sagemaker_channels.sources.stream import Limits
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
@@ -190,13 +190,10 @@ def test_ctrl_c_while_a_thread_starts_leaves_no_error_at_exit() -> None:
     program = """
         import threading
         from sagemaker_channels.sources.prefetch import read_ahead
-        from sagemaker_channels.sources.schedule import Limits
+        from sagemaker_channels.sources.stream import Limits
 
         class Source:
             key, size, ranges = "a", 1, True
-
-            def close(self):
-                pass
 
         def interrupted(thread):
             if thread.name == "prefetch":

@@ -7,20 +7,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
 from patience import PATIENCE, wait_for
-from sagemaker_channels.sources.pace import REPEATED_SHARE, Pace, pace_of
+from sagemaker_channels.sources import pace
+from sagemaker_channels.sources.pace import REPEATED_SHARE, Pace, Requests, pace_of
 from sagemaker_channels.sources.prefetch import read_ahead
-from sagemaker_channels.sources.schedule import Fetchable, Limits, Piece, Schedule
+from sagemaker_channels.sources.stream import Limits, Piece
 
 COUNT, SLOW = 40, 10  # objects, and the one whose first answer is late
 USUAL_SECONDS = 0.05
 LIMITS = Limits(held_bytes=64, piece_bytes=16, whole_bytes=16, threads=4)
 
 
-class Object(Fetchable):
+class Object:
     """Ten bytes of its own; `answer` is called by each request with the request's number, from 1."""
 
     ranges = True
@@ -31,7 +33,6 @@ class Object(Fetchable):
         self.data = f"{number:010d}".encode()
         self.requests = itertools.count(1)
         self.asked = 0
-        self.closed = 0
         self._answer = answer
 
     def fetch(self, start: int, count: int) -> bytes:
@@ -39,8 +40,8 @@ class Object(Fetchable):
         self._answer(self.asked)
         return self.data[start : start + count]
 
-    def close(self) -> None:
-        self.closed += 1
+    def length(self) -> int:
+        return self.size
 
 
 @pytest.fixture
@@ -77,7 +78,6 @@ def test_late_answer_is_overtaken_by_the_second_requests(who: str) -> None:
     sources = objects(lambda request: None if request > 1 else (everything_read.wait(PATIENCE), None)[1])
     assert read_all(sources, who) == [source.data for source in sources]
     everything_read.set()
-    wait_for(lambda: [source.closed for source in sources] == [1] * COUNT)  # also the one that was answered twice
     assert sources[SLOW].asked == 2
 
 
@@ -112,60 +112,77 @@ def test_error_of_both_requests_is_raised(who: str) -> None:
 
 
 def test_second_requests_are_few() -> None:
-    pace, repeated = Pace(), 0
+    found, repeated = Pace(), 0
     for now in range(10_000):
-        pace.answered(now, now + 0.02)
-        repeated += pace.repeats(now - 0.5, now)
+        found.answered(now, now + 0.02)
+        repeated += found.repeats(now - 0.5, now)
     assert 0 < repeated <= REPEATED_SHARE * 10_000
 
 
 def test_second_requests_saved_up_are_few() -> None:
-    pace, repeated = Pace(), 0
+    found, repeated = Pace(), 0
     for now in range(10_000):
-        pace.answered(now, now + 0.02)
-    while pace.repeats(0, 10_000):
+        found.answered(now, now + 0.02)
+    while found.repeats(0, 10_000):
         repeated += 1
     assert 0 < repeated <= 8
 
 
-def issued(schedule: Schedule, count: int) -> list[Piece]:
-    pieces = []
-    for _ in range(count):
-        schedule.add(Object(0))
-        pieces.append(schedule.next_piece())
-    return [piece for piece in pieces if piece is not None]
+def begun(requests: Requests, count: int) -> list[Piece]:
+    """Pieces that are requested now."""
+    pieces = [Piece(None, 0, Object.size, time.monotonic()) for _ in range(count)]  # type: ignore[arg-type]
+    for piece in pieces:
+        requests.add(piece)
+    return pieces
 
 
 def test_request_is_repeated_whenever_a_younger_one_is_answered(who: str) -> None:
-    schedule = Schedule(Limits(), who)
-    oldest, younger = issued(schedule, 2)
-    schedule.put(younger, b"0123456789")
-    most = schedule.most_requests()
-    wait_for(lambda: schedule.next_piece() is oldest)
+    requests = Requests(who)
+    oldest, younger = begun(requests, 2)
+    assert requests.answered(younger, b"0123456789")
+    wait_for(lambda: requests.next_late() is oldest)
     time.sleep(3 * USUAL_SECONDS)
-    assert schedule.next_piece() is None
-    assert schedule.most_requests() == most + 1
-    [youngest] = issued(schedule, 1)
-    schedule.put(youngest, b"0123456789")
-    wait_for(lambda: schedule.next_piece() is oldest)
-    schedule.put(oldest, OSError("lost"))
-    schedule.put(oldest, b"0123456789")
-    schedule.put(oldest, b"abcdefghij")
-    assert schedule.most_requests() == most
-    assert schedule.take(oldest.slot) == b"0123456789"
+    assert requests.next_late() is None
+    assert requests.repeated == 1
+    [youngest] = begun(requests, 1)
+    assert requests.answered(youngest, b"0123456789")
+    wait_for(lambda: requests.next_late() is oldest)
+    assert not requests.answered(oldest, OSError("lost"))
+    assert requests.answered(oldest, b"0123456789")
+    oldest.answer = b"0123456789"
+    assert not requests.answered(oldest, b"abcdefghij")
+    assert requests.repeated == 0
 
 
 def test_silent_store_gets_no_second_requests(who: str) -> None:
-    schedule = Schedule(Limits(), who)
-    assert len(issued(schedule, 20)) == 20
+    requests = Requests(who)
+    begun(requests, 20)
     time.sleep(3 * USUAL_SECONDS)
-    assert schedule.next_piece() is None
+    assert requests.next_late() is None
 
 
-def test_slow_request_of_a_closed_stream_is_not_repeated(who: str) -> None:
-    schedule = Schedule(Limits(), who)
-    oldest, younger = issued(schedule, 2)
-    schedule.put(younger, b"0123456789")
-    schedule.drop(oldest.slot)
+def test_late_request_of_a_closed_stream_is_not_repeated(who: str) -> None:
+    requests = Requests(who)
+    oldest, younger = begun(requests, 2)
+    requests.answered(younger, b"0123456789")
+    requests.drop(oldest)
     time.sleep(3 * USUAL_SECONDS)
-    assert schedule.next_piece() is None
+    assert requests.next_late() is None
+
+
+@pytest.mark.parametrize(
+    ("delay", "most", "held"),
+    [(0.0, 64, 10), (0.0004, 8, 10), (0.001, 10, 10), (0.0064, 64, 10), (0.012, 64, 12), (1.0, 64, 20)],
+)
+def test_requests_and_bytes_under_way_follow_the_stores_delay(
+    monkeypatch: pytest.MonkeyPatch, delay: float, most: int, held: int
+) -> None:
+    """Near by, more requests only wait for the processor; far away, fewer leave the reader waiting."""
+    requests = Requests(f"a store {delay} s away")
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: delay))
+    for _ in range(32 if delay else 0):
+        piece = Piece(None, 0, Object.size, begun=0.0)  # type: ignore[arg-type]
+        assert requests.answered(piece, b"any")
+    limits = Limits(held_bytes=10_000_000, far_bytes=20_000_000)
+    assert limits.most_requests(requests.delay()) == most
+    assert limits.most_bytes(requests.delay()) == held * 1_000_000

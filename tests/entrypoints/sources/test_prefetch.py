@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import random
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +19,7 @@ from patience import PATIENCE, wait_for
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources.pace import pace_of
 from sagemaker_channels.sources.prefetch import read_ahead
-from sagemaker_channels.sources.schedule import Limits
+from sagemaker_channels.sources.stream import Limits
 
 SMALL = Limits(held_bytes=64, piece_bytes=16, objects=8, threads=5)
 
@@ -37,7 +35,6 @@ class Bytes:
         self.ranges = ranges
         self.size = len(data) if ranges else None
         self.before = before
-        self.closed = 0
         self._pieces: dict[int, int] = {}  # by their starts: a slow request may be made twice
 
     @property
@@ -52,9 +49,6 @@ class Bytes:
 
     def length(self) -> int:
         return len(self.data)
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 def threads() -> list[threading.Thread]:
@@ -87,8 +81,6 @@ def test_any_objects_are_read_whole_and_in_order(shapes: list[tuple[int, bool]],
         stream.close()
         found.append((stream.key, b"".join(pieces)))
     assert found == [(source.key, source.data) for source in sources]
-    # A stream of an empty object ends before its fetch does.
-    wait_for(lambda: [source.closed for source in sources] == [1] * len(sources))
 
 
 def test_requests_are_made_at_the_same_time() -> None:
@@ -175,8 +167,8 @@ def test_error_is_raised_in_place_of_its_piece() -> None:
 
     sources = [Bytes("a", bytes(40)), Bytes("b", bytes(60), before=fail), Bytes("c", b"c")]
     streams = read_ahead(iter(sources), SMALL, "a test")
-    first, second = next(streams), next(streams)
-    assert len(first.read()) == 40
+    assert len(next(streams).read()) == 40
+    second = next(streams)
     assert len(second.read(16)) + len(second.read(16)) == 32
     for _ in range(2):  # An error is not an end: the next read raises it again.
         with pytest.raises(OSError, match="lost"):
@@ -233,51 +225,20 @@ def test_dropped_streams_release_their_bytes() -> None:
     assert keys == [source.key for source in sources]
 
 
-def test_ctrl_c_while_a_dropped_stream_ends_is_raised() -> None:
-    """Python drops an exception in a finalizer, so nothing of a stream's end may be done there."""
-
-    class Interrupted(Bytes):
-        def close(self) -> None:
-            super().close()
-            signal.raise_signal(signal.SIGINT)
-
-    sources = [Interrupted("0", bytes(10)), Bytes("1", bytes(10))]  # fetched whole before the first byte is read
-    with closing(read_ahead(iter(sources), SMALL, "a test")) as streams, pytest.raises(KeyboardInterrupt):
-        stream = next(streams)
-        stream.read(1)
-        del stream
-        next(streams)
-        for _ in range(3000):  # in a thread that fetches, it may come a moment later
-            time.sleep(0.01)
-    assert sources[0].closed == 1
-
-
-def test_dropping_a_stream_runs_no_python_function() -> None:
-    """A signal's handler runs between any two of its instructions."""
-    called = []
-    with closing(read_ahead(iter([Bytes("0", bytes(100))]), SMALL, "a test")) as streams:
-        stream = next(streams)
-        stream.read(1)
-        sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
-        del stream
-        sys.setprofile(None)
-    assert called == []
-
-
 def test_threads_end_after_the_last_stream_was_dropped_unread() -> None:
     [stream] = read_ahead(iter([Bytes("a", bytes(1000))]), SMALL, "a test")
     stream.read(1)
     del stream  # the fixture sees the threads end
 
 
-def test_streams_that_are_left_open_do_not_starve_the_one_that_is_read() -> None:
-    sources = [Bytes(str(n), bytes(100)) for n in range(12)]
-    with closing(read_ahead(iter(sources), SMALL, "a test")) as streams:
-        opened = []
-        for stream in streams:
-            assert len(stream.read(1)) == 1
-            opened.append(stream)
-        assert [len(stream.readall()) for stream in reversed(opened)] == [99] * 12
+def test_stream_ends_when_the_next_is_requested() -> None:
+    streams = read_ahead(iter([Bytes(str(n), bytes(100)) for n in range(2)]), SMALL, "a test")
+    first = next(streams)
+    assert len(first.read(1)) == 1
+    second = next(streams)
+    with pytest.raises(ChannelError, match="object '0': its stream was closed before its end"):
+        first.readall()
+    assert len(second.readall()) == 100
 
 
 def test_last_stream_is_read_after_the_pipeline_ended() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sagemaker_channels.sources.prefetch import read_ahead
 from sagemaker_channels.sources.remote_file import RemoteFile, file_system, is_remote
-from sagemaker_channels.sources.schedule import Limits
+from sagemaker_channels.sources.stream import Limits
 
 
 def test_remote_file_is_fetched_in_pieces(tmp_path: Path) -> None:

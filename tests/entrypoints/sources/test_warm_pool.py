@@ -20,7 +20,8 @@ from patience import PATIENCE
 from sagemaker_channels import contract, open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reading import Reading
-from sagemaker_channels.sources import listing, warm_pool
+from sagemaker_channels.sources import listing
+from sagemaker_channels.sources.object_cache import open_cache
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
@@ -194,5 +195,5 @@ def test_files_of_a_mount_are_read_but_not_kept(
     from sagemaker_channels.job.environment import Channel, load_environment
 
     channel = Channel("train", "FastFile", None, "FullyReplicated", "None", tmp_path / "data")
-    assert warm_pool.warm_pool(channel, load_environment(tmp_path, {})) is None
+    assert open_cache("warm-pool", channel, load_environment(tmp_path, {})) is None
     assert "the files of a mount have no ETag" in capsys.readouterr().err
