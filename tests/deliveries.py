@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from launcher.local.data.delivery import Delivery
-from launcher.local.data.stores import embedded_store
+from launcher.local.channels.delivery import Delivery
+from launcher.local.channels.stores import embedded_store
 from launcher.spec.channels import KINDS
 
 FILES = {"a.txt": b"first", "sub dir/b,ü.bin": os.urandom(70_000), "sub dir/deep/c": b"", "z": b"last"}

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from launcher.local.data.delivery import Delivery
-from launcher.local.data.stores import embedded_store
-from launcher.local.providers.fifo import provide
+from launcher.local.channels.delivery import Delivery
+from launcher.local.channels.fifo import provide
+from launcher.local.channels.stores import embedded_store
 from patience import wait_for
 
 Deliver = Callable[..., Delivery]

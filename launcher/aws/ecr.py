@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from launcher.errors import RefusedError
 from launcher.request.image_uris import image_region
 
 _Ask = Callable[..., dict[str, Any]]  # as Account.call; an answer can be empty
@@ -15,7 +14,7 @@ _MANIFESTS = (  # that an image may have: of one architecture, and of several
     *("application/vnd.docker.distribution.manifest.v2+json", "application/vnd.oci.image.manifest.v1+json"),
     *("application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.oci.image.index.v1+json"),
 )
-_CHECK_SECONDS, _DOWNLOAD_SECONDS = 3.0, 30.0  # for a check, which can do without; for what the user has asked for
+_CHECK_SECONDS = 3.0  # for a check, which can do without
 
 
 class EcrImage(NamedTuple):
@@ -56,31 +55,13 @@ def read_manifest(ask: _Ask, image: EcrImage) -> dict[str, Any]:
     return manifest
 
 
-def read_config(
-    ask: _Ask, image: EcrImage, manifest: Mapping[str, Any], seconds: float = _CHECK_SECONDS
-) -> dict[str, Any]:
+def read_config(ask: _Ask, image: EcrImage, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration that a manifest names: `architecture`, `config`, ...; empty if it cannot be read."""
     digest = manifest.get("config", {}).get("digest")
     layer = ask("ecr", "get_download_url_for_layer", **image.in_repository, layerDigest=digest) if digest else {}
     try:
-        with urlopen(layer["downloadUrl"], timeout=seconds) as answer:
+        with urlopen(layer["downloadUrl"], timeout=_CHECK_SECONDS) as answer:
             config: dict[str, Any] = json.loads(answer.read())
             return config
     except (OSError, ValueError, KeyError):
         return {}
-
-
-def read_variables(ask: _Ask, uri: str) -> dict[str, str]:
-    """Return the variables that an image sets (ENV). Raises RefusedError if ECR does not answer, or the image is not in ECR."""
-    image = ecr_image(uri)
-    if image is None:
-        raise RefusedError(f"only ECR is asked for variables, and {uri!r} is elsewhere; write them below environment")
-    manifest = read_manifest(ask, image)
-    if choices := manifest.get("manifests"):
-        usual = [each for each in choices if each.get("platform", {}).get("architecture") == "amd64"]
-        manifest = read_manifest(ask, image._replace(digest=(usual or choices)[0]["digest"]))
-    config = read_config(ask, image, manifest, _DOWNLOAD_SECONDS)
-    if not config:
-        raise RefusedError(f"ECR has no configuration of {uri}; check the image's name and tag")
-    pairs = (each.partition("=") for each in config.get("config", {}).get("Env") or ())
-    return {name: value for name, _, value in pairs}

@@ -42,10 +42,6 @@ here_option = click.option(
 yes_option = options.flag("--yes", help="Answer yes to every question.")
 _OPTIONS = (
     click.option("--image", metavar="IMAGE", help="With docker or podman: the image to run in place of the spec's."),
-    options.flag(
-        "--image-env",
-        help="Without docker or podman: set the variables of the spec's image (ENV), which ECR is asked for.",
-    ),
     click.option(
         "--data",
         type=click.Path(path_type=Path),

@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from launcher.errors import RefusedError, TrainingFailedError
+from launcher.local.channels.delivery import Delivery, provide
+from launcher.local.channels.stores import Store
 from launcher.local.checkpoints import Checkpoints
-from launcher.local.data.delivery import Delivery, Store
 from launcher.local.fidelity import note_channel, note_facts
 from launcher.local.hosts import prepare_host, write_code
 from launcher.local.leftovers import remove_tree
-from launcher.local.providers import provide
 from launcher.local.report import announce
 from launcher.local.runs import note_begin
 from launcher.local.watch import INTERRUPTED, PlannedEnd, RunResult, Stops, watch
@@ -59,10 +59,9 @@ def run_attempts(run: LocalRun, store: Store, file_systems: Mapping[str, Path], 
                     started = True
                     run.transitions.begin("Training")
                     end = planned_end(request, options, total.seconds, time.monotonic() - begun, interruptions)
-                    with checkpoints.stored_meanwhile(failures.append):
+                    with checkpoints.stored_meanwhile():
                         outcome = watch(hosts, run, failures, end, stops)
-                    if not (outcome.secondary == INTERRUPTED and outcome.killed):
-                        checkpoints.store()
+                    checkpoints.store()
             except KeyboardInterrupt:
                 if not started:
                     raise
@@ -138,7 +137,7 @@ def delivered(
     for host in run.hosts:
         # Not below the run's folder: sockets in it, such as multiprocessing's, need short paths.
         temporary = stack.enter_context(TemporaryDirectory(dir=run.scratch, ignore_cleanup_errors=True))
-        own = [bind.absolute() for bind in binds if run.root(host) in bind.target.parents]
+        own = [bind for bind in binds if run.root(host) in bind.target.parents]
         process = prepare_host(run, host, store, temporary)  # first: it makes all folders except those for checkpoints
         processes.append(replace(process, binds=(*own, *process.binds, *checkpoints.place(host))))
     run.runner.prepare(processes)

@@ -1,8 +1,8 @@
-"""The checkpoints of a local run: restored for each host before it starts, and stored while it runs and when it has ended.
+"""The checkpoints of a local run: each host has a directory of its own, which is synced with one prefix in S3, as in SageMaker.
 
-As in SageMaker, each host has its own directory, and all are synced with one prefix in S3: a new or changed file is stored, and
-a file that a host removed is removed. Files are stored in no order, and also while the job writes them. S3 has no links: a link
-to a file in the same directory is stored as that file, and others are not stored.
+It is restored before the host starts. New and changed files are stored every second, in no order, and also while the job writes
+them; files that a host removed are removed at its end. S3 has no links: a link to a file in the same directory is stored as that
+file, and others are not stored.
 """
 
 from __future__ import annotations
@@ -10,27 +10,22 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import BinaryIO
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import BindMount, Store
-from launcher.local.data.selection import as_tree, list_prefix
+from launcher.local.channels.selection import as_tree, list_prefix, written_as
+from launcher.local.channels.stores import Store
 from launcher.local.runs import copy_stored
-from launcher.local.workspace import Host, LocalRun
+from launcher.local.workspace import BindMount, Host, LocalRun
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels import contract
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
 _SECONDS = 1.0  # between two passes while the job runs
-_JUST_NOW = 100_000_000  # ns within which a file can change twice without another time of its last change
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
-# A file was removed or replaced since it was listed, or is another user's, until the end of the hosts.
-_CHANGED = (FileNotFoundError, NotADirectoryError, PermissionError)
 _Stamps = dict[str, tuple[int, int]]  # size and time of the last change of each file
 
 
@@ -51,13 +46,12 @@ class Checkpoints:
         self._local_path = config.get("LocalPath", _USUAL).rstrip("/")
         self._stored.mkdir(parents=True, exist_ok=True)
         for found in () if run.options.resume else as_tree(list_prefix(store.objects, parse_s3_uri(config["S3Uri"]))):
-            try:
-                with self._replacing(self._stored / found.path) as file:
-                    for _ in store.objects.copy(found.place, file.fileno()):
-                        pass
-            except OSError as error:
-                what = f"{found.place}: cannot be restored below {self._stored}: {error.strerror}"
-                raise RefusedError(f"{what}; free space there, or rename the object") from error
+            unfinished, target = run.folder / "unfinished", self._stored / found.path
+            with written_as(found, unfinished) as file:  # not in S3's folder, where it would be the object that is read
+                for _ in store.objects.copy(found.place, file):
+                    pass
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.rename(target)
 
     def place(self, host: Host) -> tuple[BindMount, ...]:
         """Copy the checkpoints for a host; return the mount of them at LocalPath. Raises RefusedError if LocalPath is unusable."""
@@ -66,19 +60,20 @@ class Checkpoints:
         target, own = self._target(host), self._run.host_folder(host) / "checkpoints"
         shutil.copytree(self._stored, own)
         self._known[own] = self._stamps(own)
-        return (BindMount(own.absolute(), target, read_only=False),)
+        return (BindMount(own, target, read_only=False),)
 
     @contextmanager
-    def stored_meanwhile(self, on_error: Callable[[Exception], None]) -> Iterator[None]:
-        """Store the hosts' changes now and then, in a thread."""
+    def stored_meanwhile(self) -> Iterator[None]:
+        """Store new and changed files now and then, in a thread; what cannot be stored yet is left to `store`."""
         stop = Event()
 
         def work() -> None:
-            try:
-                while not stop.wait(_SECONDS):
-                    self.store(stop)
-            except RefusedError as error:
-                on_error(error)
+            while not stop.wait(_SECONDS):
+                for own, known in self._known.items():
+                    for name, stamp in self._stamps(own).items():
+                        if not stop.is_set():
+                            with suppress(OSError):
+                                self._store_file(own, known, name, stamp)
 
         thread = Thread(target=work, name="checkpoints", daemon=True)
         thread.start()
@@ -88,49 +83,52 @@ class Checkpoints:
             stop.set()
             thread.join()
 
-    def store(self, stop: Event | None = None) -> None:
-        """Store what the hosts have changed since the last time, until `stop`. Raises RefusedError if that fails."""
+    def store(self) -> None:
+        """Store what the hosts, which have ended, have changed. Raises RefusedError if that fails."""
         for own, known in self._known.items():
+            found = self._stamps(own)
             try:
-                self._store_host(own, known, stop or Event())
+                for name in known.keys() - found.keys():
+                    self._remove(name)
+                for name, stamp in found.items():
+                    self._store_file(own, known, name, stamp)
             except OSError as error:
                 what = f"{self._stored}: the checkpoints cannot be stored: {error.strerror}"
                 raise RefusedError(f"{what}; free space there, or keep fewer of them") from None
 
     def forget(self) -> None:
-        """Remove the hosts' directories, with what was not stored."""
+        """Remove the hosts' directories."""
         for own in self._known:
             shutil.rmtree(own, ignore_errors=True)
         self._known.clear()
 
-    def _store_host(self, own: Path, known: _Stamps, stop: Event) -> None:
+    def _store_file(self, own: Path, known: _Stamps, name: str, stamp: tuple[int, int]) -> None:
         assert self._stored is not None
-        unread: list[OSError] = []
-        found = self._stamps(own, unread)
-        for name in known.keys() - found.keys() if not unread else ():
-            del known[name]
-            target = self._stored / name
-            target.unlink(missing_ok=True)
-            with suppress(OSError):  # another file is in it
-                for parent in target.parents[: name.count("/")]:
-                    parent.rmdir()
-        for name, stamp in found.items():
-            if stop.is_set():
-                return
-            if known.get(name) == stamp:
-                continue
-            with suppress(*_CHANGED), (own / name).open("rb") as file:
-                with self._replacing(self._stored / name, stamp[1]) as copy:
-                    shutil.copyfileobj(file, copy)
-                known[name] = stamp if time.time_ns() - stamp[1] > _JUST_NOW else (0, 0)
+        if known.get(name) != stamp:
+            unfinished, target = self._run.folder / "unfinished", self._stored / name
+            try:
+                shutil.copy2(own / name, unfinished)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                unfinished.replace(target)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            known[name] = stamp
 
-    def _stamps(self, own: Path, unread: list[OSError] | None = None) -> _Stamps:
-        """Return the files below a host's directory; adds to `unread` why a folder in it could not be read."""
+    def _remove(self, name: str) -> None:
+        assert self._stored is not None
+        target = self._stored / name
+        target.unlink(missing_ok=True)
+        with suppress(OSError):  # another file is in it
+            for parent in target.parents[: name.count("/")]:
+                parent.rmdir()
+
+    def _stamps(self, own: Path) -> _Stamps:
+        """Return the files below a host's directory."""
         found: _Stamps = {}
-        for folder, folders, files in os.walk(own, onerror=(unread if unread is not None else []).append):
+        for folder, folders, files in os.walk(own):
             for path in (Path(folder, name) for name in (*files, *folders)):
                 name, real = str(path.relative_to(own)), Path(os.path.realpath(path))
-                with suppress(*_CHANGED):
+                with suppress(OSError):  # removed meanwhile, or another user's until the end of the hosts
                     if path.is_symlink() and not (real.is_file() and real.is_relative_to(own.resolve())):
                         if name not in self._linked:
                             self._linked.add(name)
@@ -141,26 +139,12 @@ class Checkpoints:
                         found[name] = state.st_size, state.st_mtime_ns
         return found
 
-    @contextmanager
-    def _replacing(self, target: Path, changed: int | None = None) -> Iterator[BinaryIO]:
-        """Open a file that takes the target's place when it is complete, with a time of its last change."""
-        unfinished = self._run.folder / "unfinished"
-        try:
-            with unfinished.open("wb") as file:
-                yield file
-            if changed is not None:
-                os.utime(unfinished, ns=(changed, changed))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.replace(target)
-        finally:
-            unfinished.unlink(missing_ok=True)
-
     def _target(self, host: Host) -> Path:
         """Return the directory of LocalPath: below the host's /opt/ml, or for a mount anywhere else."""
         path, target, wrong = Path(self._local_path), Path(self._local_path), ""
         needed = (Path(contract.BASE_DIR), self._run.folder, Path(sys.prefix), Path(sys.base_prefix))
         if path.is_relative_to(contract.BASE_DIR):
-            target = self._run.root(host).absolute() / path.relative_to(contract.BASE_DIR)
+            target = self._run.root(host) / path.relative_to(contract.BASE_DIR)
             if ".." in target.parts or target.exists():
                 wrong = "another folder has this path"
             else:

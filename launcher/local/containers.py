@@ -75,8 +75,6 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
     if options.no_namespaces:
         remedy = f"leave it out, or write --local without {options.runner}"
         raise InputError(f"--no-namespaces: containers have namespaces; {remedy}")
-    if options.image_env:
-        raise InputError(f"--image-env: --local {options.runner} has the image's variables; leave it out")
     engine = Engine(options.runner)
     name = options.image
     if name is None:

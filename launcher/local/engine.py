@@ -19,9 +19,8 @@ from typing import Any
 
 from launcher.console import Console
 from launcher.errors import RefusedError, did_you_mean
-from launcher.local.data.delivery import BindMount
 from launcher.local.hosts import WARM_POOLS
-from launcher.local.workspace import HostProcess
+from launcher.local.workspace import BindMount, HostProcess
 from launcher.request.image_uris import image_region
 from sagemaker_channels import contract
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from launcher.console import counted
 from launcher.errors import dotted
-from launcher.local.data.delivery import Store
+from launcher.local.channels.stores import Store
 from launcher.local.workspace import Fact, HostProcess, LocalRun, hosts_of
 from launcher.request.image_support import support_of
 from launcher.request.image_uris import versions_of

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
-from launcher.local.data.delivery import BindMount, Store
-from launcher.local.workspace import Host, HostProcess, LocalRun
+from launcher.local.channels.stores import Store
+from launcher.local.workspace import BindMount, Host, HostProcess, LocalRun
 from launcher.request.build import connector_variables
 from launcher.request.view import s3_source
 from sagemaker_channels import contract
@@ -58,7 +58,7 @@ def _warm_pool(run: LocalRun, host: Host) -> tuple[BindMount, ...]:
     pool.mkdir(parents=True, exist_ok=True)
     target = run.root(host) / contract.WARM_POOL_DIR
     target.mkdir(parents=True)
-    return (BindMount(pool.absolute(), target.absolute(), read_only=False),)
+    return (BindMount(pool, target, read_only=False),)
 
 
 def _is_kept_warm(run: LocalRun) -> bool:

@@ -19,16 +19,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from launcher.aws.account import Account
-from launcher.aws.ecr import read_variables
-from launcher.console import Console, counted
+from launcher.console import Console
 from launcher.errors import InputError, RefusedError
 from launcher.local import enter
-from launcher.local.data.delivery import BindMount
 from launcher.local.leftovers import remove_tree
-from launcher.local.workspace import Host, HostProcess, LocalOptions, LocalRun
+from launcher.local.workspace import BindMount, Host, HostProcess, LocalOptions, LocalRun
 from launcher.planning import Plan, boot_arguments
-from launcher.request.image_uris import image_region
 from sagemaker_channels import contract
 
 _UNSHARE = ("--user", "--map-root-user", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -58,15 +54,7 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Proc
         console.warn(f"there is no {contract.BASE_DIR} ({reason}): {instead}")
     if plan.request.get("EnableNetworkIsolation"):
         console.warn("local runs without docker do not enforce enable_network_isolation: the job can reach the network")
-    variables: dict[str, str] = {}
-    if options.image_env:
-        uri = algorithm.get("TrainingImage", "")
-        try:
-            variables = read_variables(Account(region=image_region(uri), profile=plan.spec.profile).call, uri)
-        except RefusedError as error:
-            raise RefusedError(f"--image-env: {error}") from None
-        console.say(f"{counted(len(variables), 'variable')} of the image: {', '.join(variables)}")
-    yield Processes(mounts=reason is None, variables=variables)
+    yield Processes(mounts=reason is None)
 
 
 class Processes:
@@ -82,8 +70,8 @@ class Processes:
     own_network = False  # whether the hosts have it for themselves
     address = "127.0.0.1"  # at which a host reaches the servers of this machine
 
-    def __init__(self, *, mounts: bool, variables: Mapping[str, str] | None = None) -> None:
-        self.mounts, self.variables = mounts, variables or {}
+    def __init__(self, *, mounts: bool) -> None:
+        self.mounts = mounts
         self.interface = "lo0" if "lo0" in [name for _, name in socket.if_nameindex()] else "lo"  # macOS or Linux
         with socket.socket() as probe:
             probe.bind((self.address, 0))
@@ -92,11 +80,10 @@ class Processes:
     def settings(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the command of a host's PID 1, and its variables besides SageMaker's; `store` has those of S3."""
         # The entrypoint's `python3` is the Python of the launcher, with its packages.
-        paths = (str(Path(sys.executable).parent), self.variables.get("PATH"), os.environ.get("PATH", os.defpath))
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         environ = {
             **{key: value for key, value in os.environ.items() if key in _PASSED_ON or key.startswith("PIP_")},
-            **self.variables,
-            "PATH": os.pathsep.join(filter(None, paths)),
+            "PATH": path,
             "HOME": str(run.host_folder(host) / "home"),
             "PYTHONUSERBASE": site.getuserbase(),
             **store,

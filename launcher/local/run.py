@@ -28,11 +28,10 @@ from launcher.console import Console, human_bytes
 from launcher.errors import InputError, RefusedError, StoppedError, dotted
 from launcher.jobs.outcome import Outcome
 from launcher.local.attempts import run_attempts
-from launcher.local.data.channel_paths import ChannelPaths, with_channel_paths
-from launcher.local.data.delivery import Store
-from launcher.local.data.stores import embedded_store, remote_store
+from launcher.local.channels.delivery import provider_of
+from launcher.local.channels.paths import ChannelPaths, with_channel_paths
+from launcher.local.channels.stores import Store, embedded_store, remote_store
 from launcher.local.leftovers import at_the_end
-from launcher.local.providers import provider_of
 from launcher.local.report import report
 from launcher.local.runs import RESULT, RUNS_FOLDER
 from launcher.local.shell import open_shell
@@ -201,9 +200,12 @@ def _ask_about_size(run: LocalRun, store: Store) -> None:
     """Print how much will be read from a remote store if it is much, and ask for confirmation without --yes."""
     if not store.remote:
         return
-    entries = (entry for entry in run.plan.request.get("InputDataConfig", ()) if _is_read_from_store(entry))
+    entries = [entry for entry in run.plan.request.get("InputDataConfig", ()) if _is_read_from_store(entry)]
+    entries = [
+        entry for entry in entries if s3_source(entry)["S3DataType"] != "AugmentedManifestFile"
+    ]  # lists no objects
     with run.console.progress(f"listing the channels at {store.objects.where}", counted=False):
-        total = sum(store.total_bytes(entry, run.options.sample) for entry in entries)
+        total = sum(found.size for entry in entries for found in store.listed(entry, run.options.sample))
     if total <= _ASK_ABOVE:
         return
     size = f"{human_bytes(total)} will be read from {store.objects.where}"

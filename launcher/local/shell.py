@@ -13,8 +13,8 @@ from pathlib import Path
 
 from launcher.console import print_line
 from launcher.local.attempts import delivered
+from launcher.local.channels.stores import Store
 from launcher.local.checkpoints import Checkpoints
-from launcher.local.data.delivery import Store
 from launcher.local.fidelity import as_data, note_facts
 from launcher.local.report import announce
 from launcher.local.watch import Stops

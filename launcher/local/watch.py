@@ -47,7 +47,6 @@ class RunResult:
     exit_codes: tuple[int, ...] = ()  # of the hosts, negative for signals
     exit_code: int = 0  # of the command
     reason: str = ""
-    killed: bool = False  # whether a host did not end by itself
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     waits: tuple[ChannelWaits, ...] = ()
@@ -164,15 +163,15 @@ def watch(
                 break
             time.sleep(_LOOK_SECONDS)
     except BaseException:
-        _stop(processes, run, stops, 0)
+        _stop(processes, run, stops, 0, len(stops.received))
         raise
-    ended, interrupted = [process.returncode for process in processes], bool(stops.received)
+    ended, interrupted = [process.returncode for process in processes], len(stops.received)
     failed = any(ended) or bool(failures)
     patience = _ABANDONED_SECONDS if failed and not interrupted else contract.STOP_SECONDS
     if interrupted or (None in ended and not failed):
         hint = "Ctrl-C again" if signal.SIGINT in stops.received else "Ctrl-C"
         run.console.say(f"stopping (up to {patience} s; {hint} kills)", "yellow")
-    asked, killed = _stop(processes, run, stops, patience)
+    asked, killed = _stop(processes, run, stops, patience, interrupted)
     codes = tuple(process.returncode for process in processes)
     if not asked and not killed:  # they ended before they could be stopped
         ended, failed = list(codes), any(codes) or bool(failures)
@@ -188,7 +187,7 @@ def watch(
         result = RunResult("Failed", tuple(code or 0 for code in ended), TrainingFailedError.exit_code)
     elif asked or killed:
         planned = PlannedEnd(secondary=INTERRUPTED) if output.seen.is_set() else end
-        result = RunResult(planned.secondary, codes, StoppedError.exit_code, planned.reason, killed)
+        result = RunResult(planned.secondary, codes, StoppedError.exit_code, planned.reason)
     else:
         result = RunResult("Completed", codes)
     return replace(
@@ -201,10 +200,10 @@ def _running(processes: Sequence[subprocess.Popen[bytes]]) -> list[subprocess.Po
 
 
 def _stop(
-    processes: Sequence[subprocess.Popen[bytes]], run: LocalRun, stops: Stops, seconds: float
+    processes: Sequence[subprocess.Popen[bytes]], run: LocalRun, stops: Stops, seconds: float, before: int
 ) -> tuple[bool, bool]:
-    """Send SIGTERM, and SIGKILL after `seconds`, or at the next Ctrl-C; return whether each was sent to any host."""
-    before, end, asked = len(stops.received), time.monotonic() + seconds, set[int]()
+    """Send SIGTERM, and SIGKILL after `seconds`, or when there are more stops than before; return whether each was sent."""
+    end, asked = time.monotonic() + seconds, set[int]()
     while (running := _running(processes)) and time.monotonic() < end and len(stops.received) == before:
         # A process that has just started handles no signal yet, so it is sent again.
         asked |= {each.pid for each in running if each.pid not in asked and run.runner.terminate(each)}

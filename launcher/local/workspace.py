@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from launcher.console import Console
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import BindMount
 from launcher.planning import Plan
 from launcher.request.view import groups_of
 from sagemaker_channels import contract
@@ -35,7 +34,6 @@ class LocalOptions:
     Attributes:
         runner: What runs the hosts: "process", the Python that runs this, "docker" or "podman".
         image: The image to run in place of the spec's.
-        image_env: Without an engine, set the variables of the spec's image (ENV), which ECR is asked for.
         data: A folder in place of AWS's storage: DATA/s3/<bucket>/... and, for file systems, DATA/efs/<fs-id>/ and so on.
         mounts: The directories in place of file systems: ("fs-0123456789abcdef0=/data",).
         channels: The folder, file or manifest that each of these channels reads: ("train=./images", "test=./more").
@@ -54,7 +52,6 @@ class LocalOptions:
 
     runner: str = "process"
     image: str | None = None
-    image_env: bool = False
     data: Path | None = None
     mounts: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
@@ -83,6 +80,16 @@ class Host:
     name: str  # algo-1, algo-2, ...
     group: str
     instance_type: str
+
+
+@dataclass(frozen=True)
+class BindMount:
+    """A directory of this machine that the runner mounts at `target`, an empty directory that exists."""
+
+    source: Path
+    target: Path
+    read_only: bool
+    written: Path | None = None  # an empty directory for an overlay: the job writes into it, not into the source
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from io import BufferedReader, RawIOBase
+from typing import TYPE_CHECKING, Any
 
 from launcher.errors import RefusedError
 from launcher.s3.uri import S3Location
@@ -94,3 +95,22 @@ def read_object(client: S3Client, place: S3Location) -> Stream:
                     raise
             else:
                 return
+
+
+def as_file(chunks: Iterator[bytes]) -> BufferedReader:
+    """Return a file to read chunks from."""
+    return BufferedReader(_Raw(chunks), CHUNK)
+
+
+class _Raw(RawIOBase):
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or memoryview(next(filter(None, self._chunks), b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count

@@ -13,7 +13,7 @@ from launcher.account.places import connectors, hosts_that_share, place_of
 from launcher.aws.account import Account
 from launcher.console import say, shown_path
 from launcher.errors import InputError, did_you_mean
-from launcher.local.data.object_stores import FolderObjects, Objects, RemoteObjects
+from launcher.local.channels.objects import FolderObjects, Objects, RemoteObjects
 from launcher.request.view import Entry
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location

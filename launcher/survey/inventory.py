@@ -17,7 +17,7 @@ from launcher.advice.facts import Inventory, Quantiles
 from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError
 from launcher.lists.files import ending_of
-from launcher.local.data.object_stores import Objects
+from launcher.local.channels.objects import Objects
 from launcher.s3.uri import S3Location
 from sagemaker_channels import contract
 from sagemaker_channels.formats import gunzip, recordio

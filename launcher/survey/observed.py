@@ -21,7 +21,7 @@ from launcher.advice.facts import Observed
 from launcher.advice.ways import WAYS
 from launcher.aws.threads import start
 from launcher.errors import InputError
-from launcher.local.data.object_stores import Objects
+from launcher.local.channels.objects import Objects
 from launcher.survey.inventory import Sampled
 from sagemaker_channels.tools.results import FILE, summary
 

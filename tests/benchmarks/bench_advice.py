@@ -32,9 +32,10 @@ from launcher.advice.facts import Estimate, Inventory, Quantiles, Use
 from launcher.advice.model import predict
 from launcher.advice.recommendation import cost_s, recommend
 from launcher.advice.ways import CONSTANTS, WAYS, Way
-from launcher.local.data.delivery import Delivery, Store
-from launcher.local.data.object_stores import RemoteObjects
-from launcher.local.providers import copied, fifo, mounted
+from launcher.local.channels import copied, fifo, mounted
+from launcher.local.channels.delivery import Delivery
+from launcher.local.channels.objects import RemoteObjects
+from launcher.local.channels.stores import Store
 from sagemaker_channels import open_channel
 from sagemaker_channels.formats.shards import write_shards
 

@@ -42,7 +42,7 @@ def measure(folder: Path) -> list[Row]:
 @contextmanager
 def far_mount(folder: Path, endpoint: str) -> Iterator[Path]:
     """The bucket's folder `files` by rclone, as a local run of FastFile has it: a request for each file."""
-    from launcher.local.providers.mounted import View, mounted
+    from launcher.local.channels.mounted import View, mounted
     from launcher.s3.uri import S3Location
 
     place, scratch = (folder / "mount").resolve(), folder / "scratch"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from launcher.local.providers.mounted import View, mounted_by, rclone_command, rclone_environ
+from launcher.local.channels.mounted import View, mounted_by, rclone_command, rclone_environ
 from launcher.s3.uri import S3Location
 from sagemaker_channels.tools.ways import (
     CONNECTOR,

@@ -6,9 +6,9 @@ It answers boto3, the AWS CRT, rclone and s3fs as S3 does, path-style only, and 
 
 Other users of this machine reach it too, so it answers only requests that are signed with its keys (signatures.py). Unlike S3, it
 compares no body with its signed hash or checksum, since client and server are on one machine; checksums, encryption and storage
-class are stored and returned without effect; the ETag of a file in the data folder is made of inode, size and time; there are no
-versions, ACLs, tags or locks, and one region, us-east-1. A bucket with the name of a directory bucket (S3 Express) lists only
-folders, and not in the order of keys.
+class are stored and returned without effect, and headers for ACLs, tags and locks have none; the ETag of a file in the data folder
+is made of inode, size and time; there are no versions, and one region, us-east-1. A bucket with the name of a directory bucket (S3
+Express) lists only folders, and not in the order of keys.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from launcher.local.s3_server.uploads import Upload
 _log = logging.getLogger(__name__)
 _request_ids = itertools.count(1)
 
-# An unknown parameter, such as `acl`, or header, such as x-amz-tagging, would change the operation, so it is refused.
+# An unknown parameter, such as `acl`, would change the operation, so it is refused.
 _PARTS = frozenset(part for _, _, part in OPERATIONS if part)
 _PARAMETERS = frozenset(
     (
@@ -45,20 +45,8 @@ _PARAMETERS = frozenset(
         ),  # the last three sign the request, in S3's older form
     )
 )
-_HEADERS = frozenset(
-    f"x-amz-{name}"
-    for name in (
-        *("date", "content-sha256", "security-token", "s3session-token", "user-agent", "te", "trailer", "acl"),
-        *("decoded-content-length", "expected-bucket-owner", "source-expected-bucket-owner", "request-payer"),
-        *("copy-source", "copy-source-range", "copy-source-if-match", "copy-source-if-none-match", "object-ownership"),
-        *("metadata-directive", "tagging-directive", "mp-object-size", "bypass-governance-retention", "storage-class"),
-        *("optional-object-attributes", "server-side-encryption", "server-side-encryption-context"),
-        *("server-side-encryption-aws-kms-key-id", "server-side-encryption-bucket-key-enabled"),
-    )
-)
-_HEADER_PREFIXES = ("x-amz-meta-", "x-amz-checksum-", "x-amz-sdk-")
-_OTHER_HEADERS = ("if-modified-since", "if-unmodified-since")  # conditions that no client of ours sends
-_ACLS = (None, "private", "bucket-owner-full-control")
+# Conditions, and a place in the object, that no client of ours sends; without them the request would do something else.
+_REFUSED_HEADERS = ("if-modified-since", "if-unmodified-since", "x-amz-write-offset-bytes")
 
 
 @contextmanager
@@ -115,19 +103,15 @@ def _call(store: Store, uploads: dict[str, Upload], request: Request, credential
 
 
 def _operation(call: Call) -> Operation:
-    headers, level = call.headers, "object" if call.key else "bucket" if call.bucket else "service"
+    level = "object" if call.key else "bucket" if call.bucket else "service"
     part = next((name for name in call.query if name in _PARTS), "")
     for name in call.query:
-        if (
-            name not in _PARTS and name not in _PARAMETERS and not name.lower().startswith("x-amz-")
-        ):  # these sign the request
+        # Those of Amazon sign the request.
+        if name not in _PARTS and name not in _PARAMETERS and not name.lower().startswith("x-amz-"):
             raise S3Error("NotImplemented", Parameter=name)
-    for name in headers:
-        is_unknown = name.startswith("x-amz-") and name not in _HEADERS and not name.startswith(_HEADER_PREFIXES)
-        if is_unknown or name in _OTHER_HEADERS:
+    for name in _REFUSED_HEADERS:
+        if name in call.headers:
             raise S3Error("NotImplemented", Header=name)
-    if headers.get("x-amz-acl") not in _ACLS:
-        raise S3Error("NotImplemented", Header=f"x-amz-acl: {headers['x-amz-acl']}")
     if call.query.get("versionId", NO_VERSION) != NO_VERSION:
         raise S3Error("InvalidArgument", Message="Invalid version id specified", ArgumentName="versionId")
     operation = OPERATIONS.get((call.request.method, level, part))

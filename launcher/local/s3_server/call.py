@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from launcher.local.s3_server.documents import Pairs, S3Error, document
-from launcher.local.s3_server.http_server import Request, Response, as_file, unchunked
+from launcher.local.s3_server.http_server import Request, Response, unchunked
 from launcher.local.s3_server.store import Received, Store, Stored
 from launcher.local.s3_server.uploads import Upload
+from launcher.s3.reading import as_file
 
 NO_VERSION = "null"  # the version of every object in a bucket without versioning
 RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
@@ -24,7 +25,6 @@ CHECKSUM = "x-amz-checksum-"
 _KEPT = ("Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires")
 KEPT_AMZ = (_ENCRYPTION, f"{_ENCRYPTION}-aws-kms-key-id", f"{_ENCRYPTION}-bucket-key-enabled", STORAGE_CLASS)
 _CHECKSUMS = tuple(CHECKSUM + name for name in ("crc32", "crc32c", "crc64nvme", "sha1", "sha256", "type"))
-_ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # objects there could not be read again
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,12 @@ class Call:
         return bytes(content)
 
     def kept_headers(self) -> dict[str, str]:
-        """Return the headers of a write that are stored with the object; refuses a storage class of archives."""
+        """Return the headers of a write that are stored with the object."""
         kept = {name: self.headers[name.lower()] for name in _KEPT if self.headers.get(name.lower())}
         codings = [part.strip() for part in kept.pop("Content-Encoding", "").split(",")]
         if coding := ", ".join(part for part in codings if part and part != "aws-chunked"):
             kept["Content-Encoding"] = coding
         kept |= {name: self.headers[name] for name in (*KEPT_AMZ, *_CHECKSUMS) if name in self.headers}
-        if kept.get(STORAGE_CLASS) in _ARCHIVES:
-            raise S3Error("NotImplemented", Header=f"{STORAGE_CLASS}: {kept[STORAGE_CLASS]}")
         return kept | {name: value for name, value in self.headers.items() if name.startswith("x-amz-meta-")}
 
     def receive(self) -> tuple[Received, dict[str, str]]:

@@ -71,25 +71,6 @@ def unchunked(stream: io.BufferedIOBase, trailers: dict[str, str]) -> Iterator[b
         trailers[name.strip().lower()] = value.strip()
 
 
-def as_file(blocks: Iterator[bytes]) -> io.BufferedIOBase:
-    """Return a file to read blocks from."""
-    return io.BufferedReader(_Blocks(blocks), _PIECE)
-
-
-class _Blocks(io.RawIOBase):
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks, self._rest = blocks, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._rest = self._rest or memoryview(next(self._blocks, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
-
-
 def _counted(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:
     while size:
         piece = stream.read(min(size, _PIECE))

@@ -27,7 +27,7 @@ class BaseChannel(Section, ABC):
     DATA: ClassVar[str] = ""
     """Where `--data` has the data of this kind: a folder, and in it a directory per bucket or file system."""
     PROVIDERS: ClassVar[Mapping[str, str]] = {}
-    """Input mode -> the module in `launcher.local.providers` that delivers the channel in a local run."""
+    """Input mode -> the module in `launcher.local.channels` that delivers the channel in a local run."""
     ACCOUNT_CHECKS: ClassVar[tuple[str, ...]] = ()
     """Names of the account checks that look at the data."""
     WAYS: ClassVar[tuple[str, ...]] = ()

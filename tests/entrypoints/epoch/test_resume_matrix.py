@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from delivered_channels import recordio_of
-from launcher.local.providers.mounted import View
-from launcher.local.providers.mounted import mounted as mounted_by_rclone
+from launcher.local.channels.mounted import View
+from launcher.local.channels.mounted import mounted as mounted_by_rclone
 from launcher.s3.uri import S3Location
 from pipe_feeder import feeding
 from resume_matrix import EPOCHS, FORMATS, NAMES, READINGS, Job, any_layout, write_objects

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.local.providers.mounted import View
-from launcher.local.providers.mounted import mounted as mounted_by_rclone
+from launcher.local.channels.mounted import View
+from launcher.local.channels.mounted import mounted as mounted_by_rclone
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from launcher.s3.uri import S3Location
 from object_channels import streams_of

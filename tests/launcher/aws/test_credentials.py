@@ -18,7 +18,7 @@ from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.console import Console
 from launcher.errors import RefusedError
 from launcher.jobs.submission import submit
-from launcher.local.data.stores import remote_store
+from launcher.local.channels.stores import remote_store
 from launcher.s3.reading import read_object
 from launcher.s3.uri import S3Location
 from patience import PATIENCE

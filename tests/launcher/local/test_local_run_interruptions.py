@@ -19,8 +19,8 @@ import pytest
 import launcher
 from launcher.console import Console
 from launcher.local.attempts import planned_end
+from launcher.local.channels.stores import embedded_store
 from launcher.local.checkpoints import Checkpoints
-from launcher.local.data.stores import embedded_store
 from launcher.local.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
@@ -263,7 +263,9 @@ def test_mistyped_time_of_an_interruption_is_refused(here: Path) -> None:
     assert "expected a time such as 90s" in launch(here, "--interrupt-after", "often", code=2)
 
 
-def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checkpoints_are_stored_during_the_job_and_completed_at_its_end(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = here / "data/s3/bucket/checkpoints"
     (before / "old").mkdir(parents=True)
     (before / "old/file").write_text("one")
@@ -273,33 +275,33 @@ def test_kill_leaves_what_was_stored_of_the_checkpoints(here: Path, capsys: pyte
     folder.mkdir(parents=True)
     run = LocalRun(plan, LocalOptions(), folder, hosts_of(plan.request), Console(), Processes(mounts=False), here)
     own, stored = folder / "algo-1/checkpoints", folder / "s3/bucket/checkpoints"
-    errors: list[Exception] = []
     with embedded_store(here / "data", run.s3_folder) as store:
         checkpoints = Checkpoints(run, store)
         checkpoints.place(run.hosts[0])
-        with checkpoints.stored_meanwhile(errors.append):
+        with checkpoints.stored_meanwhile():
             (own / "new").write_text("two")
             (own / "latest").symlink_to("new")
             (own / "epoch-1").mkdir()
             (own / "last-epoch").symlink_to("epoch-1")
             (own / "folder").symlink_to(before)
             (own / "outside").symlink_to("/etc/passwd")
-            (own / "old/file").unlink()
-            (own / "old").rmdir()
-            (own / "old").write_text("a file now")
-            wait_for(lambda: (stored / "latest").exists() and (stored / "new").exists() and (stored / "old").is_file())
+            wait_for(lambda: (stored / "latest").exists() and (stored / "new").exists())
         (own / "late").write_text("three")
+        (own / "old/file").unlink()
+        (own / "old").rmdir()
+        (own / "old").write_text("a file now")
+        checkpoints.store()
         checkpoints.forget()
         shutil.rmtree(folder / "algo-1")
         checkpoints.place(run.hosts[0])
     assert {path.name: path.read_text() for path in own.iterdir()} == {
         "new": "two",
+        "late": "three",
         "latest": "two",
         "old": "a file now",
     }
     assert [path for path in own.rglob("*") if path.is_symlink()] == []
     assert (before / "old/file").read_text() == "one"
-    assert errors == []
     shown = capsys.readouterr().err
     for link, target in (("last-epoch", "epoch-1"), ("outside", "/etc/passwd"), ("folder", before)):
         assert f"the checkpoint {link} is a link to {target}, which is not stored" in shown

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from launcher.errors import RefusedError
-from launcher.local.providers.pipe_content import as_record, chunks_of, gunzip
+from launcher.local.channels.pipe_content import as_record, chunks_of, gunzip
 from launcher.s3.reading import CHUNK, Stream
 from patience import PATIENCE
 from sagemaker_channels.formats.recordio import MAGIC_BYTES as MAGIC

@@ -16,9 +16,9 @@ import pytest
 
 from deliveries import FILES, Deliver, deliveries, is_file_system, leftovers, read_files
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Delivery
-from launcher.local.data.selection import S3Object
-from launcher.local.providers import copied, provide
+from launcher.local.channels import copied
+from launcher.local.channels.delivery import Delivery, provide
+from launcher.local.channels.selection import S3Object
 from launcher.spec.channels import KINDS
 from patience import PATIENCE
 from s3_objects import client_of_job

@@ -15,10 +15,11 @@ import pytest
 from deliveries import FILES, Deliver, deliveries, leftovers, read_files, write_files
 from faulty_s3 import faulty_s3
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Store
-from launcher.local.data.object_stores import RemoteObjects
+from launcher.local.channels import mounted
+from launcher.local.channels.delivery import provide
+from launcher.local.channels.objects import RemoteObjects
+from launcher.local.channels.stores import Store
 from launcher.local.leftovers import is_mounted
-from launcher.local.providers import mounted, provide
 from patience import wait_for
 from s3_objects import client_of_job
 

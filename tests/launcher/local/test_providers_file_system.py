@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers import provide
+from launcher.local.channels.delivery import Delivery, provide
+from launcher.local.workspace import BindMount
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 

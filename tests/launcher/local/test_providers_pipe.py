@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Store
-from launcher.local.data.object_stores import RemoteObjects
-from launcher.local.providers.fifo import provide
+from launcher.local.channels.fifo import provide
+from launcher.local.channels.objects import RemoteObjects
+from launcher.local.channels.stores import Store
 from patience import PATIENCE, wait_for
 from pipe_deliveries import Deliver, epochs, fifo
 from s3_objects import client_of_job

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.providers.fifo import provide
+from launcher.local.channels.fifo import provide
 from pipe_deliveries import Deliver, epochs
 from sagemaker_channels.formats.augmented import of_attributes
 

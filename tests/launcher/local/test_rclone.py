@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.local.providers.mounted import View, rclone_command, rclone_environ
+from launcher.local.channels.mounted import View, rclone_command, rclone_environ
 from launcher.s3.uri import S3Location
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Store
-from launcher.local.data.object_stores import Objects, RemoteObjects
-from launcher.local.data.selection import (
+from launcher.local.channels.objects import Objects, RemoteObjects
+from launcher.local.channels.selection import (
     NoObjectsError,
     list_objects,
     relative_path,
 )
-from launcher.local.data.stores import embedded_store
+from launcher.local.channels.stores import embedded_store
 from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.uri import S3Location
 from s3_objects import client_of_job
@@ -160,7 +159,6 @@ def test_manifest_keys_continue_its_prefix(source: Source) -> None:
     put(source.client, "m.json", body=json.dumps([{"prefix": "s3://bucket/p/"}, "x/1", "2"]).encode("utf-8-sig"))
     assert listed(source.objects, "s3://bucket/m.json", "ManifestFile") == {"p/x/1": "x/1", "p/2": "2"}
     assert listed(source.objects, "s3://bucket/m.json", "ManifestFile", sample=1) == {"p/x/1": "x/1"}
-    assert Store(source.objects, {}, remote=True).total_bytes(s3_channel("s3://bucket/m.json", "ManifestFile")) == 10
 
 
 @pytest.mark.parametrize(
@@ -217,18 +215,6 @@ def test_augmented_manifest_selects_and_orders_attributes(source: Source) -> Non
         ]
     with closing(AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["label"], sample=1)) as manifest:
         assert len(manifest) == 1
-
-
-def test_total_bytes_of_an_augmented_manifest_counts_its_references(source: Source) -> None:
-    put(source.client, "a.png", "b.png")
-    put(
-        source.client,
-        "m.jsonl",
-        body=b'{"i-ref": "s3://bucket/a.png", "l": 10}\n{"i-ref": "s3://bucket/b.png", "l": 7}\n',
-    )
-    channel = s3_channel("s3://bucket/m.jsonl", "AugmentedManifestFile", AttributeNames=["i-ref", "l"])
-    assert Store(source.objects, {}, remote=True).total_bytes(channel) == 5 + 2 + 5 + 1
-    assert Store(source.objects, {}, remote=True).total_bytes(channel, sample=1) == 5 + 2
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Delivery
-from launcher.local.data.selection import (
+from launcher.local.channels.delivery import Delivery
+from launcher.local.channels.selection import (
     S3Object,
     as_tree,
     epoch_order,

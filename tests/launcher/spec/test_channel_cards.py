@@ -116,8 +116,8 @@ def test_kinds_do_not_share_entries(source: str) -> None:
 def test_provider_of_the_kind_exists(source: str) -> None:
     for mode, module in KINDS[source].PROVIDERS.items():
         assert mode in shapes()["TrainingInputMode"]["enum"]
-        provider = importlib.import_module(f"launcher.local.providers.{module}")
-        assert callable(provider.provide), f"launcher/local/providers/{module}.py defines no provide()"
+        provider = importlib.import_module(f"launcher.local.channels.{module}")
+        assert callable(provider.provide), f"launcher/local/channels/{module}.py defines no provide()"
 
 
 @every_kind

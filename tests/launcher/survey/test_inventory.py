@@ -10,7 +10,7 @@ import pytest
 from aws_stand_in import StandIn
 from launcher.aws.account import Account
 from launcher.errors import RefusedError
-from launcher.local.data.object_stores import RemoteObjects
+from launcher.local.channels.objects import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, objects_of
 from launcher.survey.inventory import format_of, take_inventory

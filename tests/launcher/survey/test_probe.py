@@ -10,7 +10,7 @@ import pytest
 from launcher.advice.facts import Observed
 from launcher.aws.account import Account
 from launcher.errors import RefusedError
-from launcher.local.data.object_stores import RemoteObjects
+from launcher.local.channels.objects import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.inventory import Sampled
 from launcher.survey.observed import probe

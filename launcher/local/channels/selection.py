@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from launcher.errors import RefusedError
-from launcher.local.data.object_stores import Objects
+from launcher.local.channels.objects import Objects
 from launcher.request.view import s3_source
 from launcher.s3.manifests import read_manifest
 from launcher.s3.uri import S3Location, parse_s3_uri

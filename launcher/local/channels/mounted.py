@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Delivery
-from launcher.local.data.selection import NoObjectsError, S3Object, as_tree
+from launcher.local.channels.copied import copied
+from launcher.local.channels.delivery import Delivery, empty_directory
+from launcher.local.channels.selection import NoObjectsError, S3Object, as_tree
 from launcher.local.leftovers import at_the_end, is_mounted
-from launcher.local.providers import empty_directory
-from launcher.local.providers.copied import copied
 from launcher.request.view import s3_source, with_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.providers import empty_directory
+from launcher.local.channels.delivery import Delivery, empty_directory
+from launcher.local.workspace import BindMount
 from launcher.request.view import file_system_source
 
 

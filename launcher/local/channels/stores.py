@@ -1,10 +1,11 @@
-"""Opening the S3 that a run reads from: the `--data` folder, served to scripts, or the store that the environment names."""
+"""The S3 that a run reads from: the `--data` folder, served to scripts, or the store that the environment names."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,37 @@ from urllib.parse import urlsplit
 
 from launcher.aws.refusals import configuration_error
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Store
-from launcher.local.data.object_stores import FolderObjects, RemoteObjects
+from launcher.local.channels.objects import FolderObjects, Objects, RemoteObjects
+from launcher.local.channels.selection import S3Object, list_objects
+from launcher.request.view import s3_source
 
 if TYPE_CHECKING:
     from launcher.spec.job import JobSpec
 
 _LOCAL_REGION = "us-east-1"
 _PASSED_ON = ("AWS_CA_BUNDLE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+
+
+@dataclass(frozen=True)
+class Store:
+    """The S3 that a run reads from: the `--data` folder, or the store that the environment names."""
+
+    objects: Objects
+    environ: Mapping[str, str]  # AWS_* variables with which other programs (rclone, s3torchconnector) reach it
+    remote: bool  # False for the folder
+    _listed: dict[tuple[str, str, int | None], Sequence[S3Object]] = field(default_factory=dict)
+
+    def listed(self, channel: Mapping[str, Any], sample: int | None = None) -> Sequence[S3Object]:
+        """Return the channel's objects as `list_objects` does; they are listed once per run, however many hosts read them."""
+        source = s3_source(channel)
+        asked = (source["S3DataType"], source["S3Uri"], sample)
+        if asked not in self._listed:
+            self._listed[asked] = list_objects(channel, self.objects, sample)
+        return self._listed[asked]
+
+    def unlisted(self) -> Store:
+        """Return the same store, which lists again."""
+        return replace(self, _listed={})
 
 
 @contextmanager

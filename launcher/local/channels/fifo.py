@@ -20,9 +20,9 @@ from pathlib import Path
 from threading import Event, Thread
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Delivery
+from launcher.local.channels.delivery import Delivery
+from launcher.local.channels.pipe_content import Epochs, chunks_of, open_epochs
 from launcher.local.leftovers import remove_tree
-from launcher.local.providers.pipe_content import Epochs, chunks_of, open_epochs
 from sagemaker_channels.contract import epochs_name, fifo_name
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader

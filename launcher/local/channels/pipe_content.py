@@ -11,18 +11,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from gzip import BadGzipFile, GzipFile
-from io import BufferedReader, RawIOBase
 from itertools import islice
 from queue import Empty, Queue
 from threading import Event, Thread
-from typing import Any
 
 from launcher.errors import RefusedError
-from launcher.local.data.delivery import Delivery
+from launcher.local.channels.delivery import Delivery
 from launcher.request.view import media_type, s3_source
 from launcher.rules.channels.content_types import LINES
 from launcher.s3.manifests import AugmentedManifest
-from launcher.s3.reading import CHUNK, Stream
+from launcher.s3.reading import CHUNK, Stream, as_file
 from launcher.s3.uri import S3Location
 from sagemaker_channels.formats.recordio import MAX_LENGTH, encode
 
@@ -124,7 +122,7 @@ def gunzip(chunks: Stream, what: str) -> Stream:
         RefusedError: The bytes are not gzip, damaged, or truncated; the message names `what`.
     """
     try:
-        with GzipFile(fileobj=BufferedReader(_Raw(chunks), CHUNK)) as file:
+        with GzipFile(fileobj=as_file(chunks)) as file:
             while chunk := file.read1(CHUNK):
                 yield chunk
     except EOFError:
@@ -132,22 +130,6 @@ def gunzip(chunks: Stream, what: str) -> Stream:
     except (BadGzipFile, zlib.error) as error:
         reason = f"not readable as gzip ({error})"
         raise RefusedError(f"{what}: {reason}; zip it, or use CompressionType None") from error
-
-
-class _Raw(RawIOBase):
-    """A stream as a raw file."""
-
-    def __init__(self, chunks: Stream) -> None:
-        self._chunks, self._rest = chunks, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._rest = self._rest or next(filter(None, self._chunks), b"")
-        taken = self._rest[: len(buffer)]
-        buffer[: len(taken)], self._rest = taken, self._rest[len(taken) :]
-        return len(taken)
 
 
 def as_record(chunks: Stream, what: str) -> Stream:

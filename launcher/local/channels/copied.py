@@ -15,10 +15,11 @@ from tempfile import TemporaryDirectory
 from threading import Event, Lock
 
 from launcher.local import processes
-from launcher.local.data.delivery import BindMount, Delivery
-from launcher.local.data.selection import S3Object, as_tree, written_as
+from launcher.local.channels.delivery import Delivery, empty_directory, occupied
+from launcher.local.channels.objects import FolderObjects
+from launcher.local.channels.selection import S3Object, as_tree, written_as
 from launcher.local.leftovers import remove_tree
-from launcher.local.providers import empty_directory, occupied
+from launcher.local.workspace import BindMount
 from launcher.request.view import s3_source
 from launcher.s3.uri import S3Location, parse_s3_uri
 
@@ -34,7 +35,7 @@ def provide(delivery: Delivery) -> Iterator[BindMount | None]:
             disk refuses.
     """
     objects = delivery.select(as_tree(delivery.store.listed(delivery.channel, delivery.sample)))
-    source = _own_folder(delivery, objects) if delivery.overlays else None
+    source = _own_folder(delivery, objects)
     if source is None:
         with copied(delivery, objects):
             delivery.on_delivered("a copy", True)
@@ -52,6 +53,8 @@ def provide(delivery: Delivery) -> Iterator[BindMount | None]:
 
 def _own_folder(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
     """Return the folder on this disk whose content is exactly the channel's and can be under an overlay; None if none is."""
+    if not delivery.overlays or not isinstance(delivery.store.objects, FolderObjects):
+        return None
     place = parse_s3_uri(s3_source(delivery.channel)["S3Uri"])
     base = place.key if place.key.endswith("/") or not place.key else f"{place.key}/"
     if any(found.key != base + found.path for found in objects):

@@ -80,10 +80,6 @@ class RemoteObjects:
             _write(target, chunk)
             yield len(chunk)
 
-    def folder(self, place: S3Location, count: int) -> Path | None:
-        """Return the folder on this disk that holds `count` objects and nothing else, if it can be mounted for a job."""
-        return None
-
     def missing(self, place: S3Location) -> str:
         """Return why no object begins with the place's key, and what exists instead."""
         parent = place.key[: place.key.rstrip("/").rfind("/") + 1]
@@ -141,6 +137,7 @@ class FolderObjects:
                 yield len(chunk)
 
     def folder(self, place: S3Location, count: int) -> Path | None:
+        """Return the folder on this disk that holds `count` objects and nothing else, if it can be mounted for a job."""
         path = self._path(place)
         return path if path.is_dir() and _holds_only(path, count) else None
 
