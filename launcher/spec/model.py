@@ -7,14 +7,10 @@ that is not written is None and stays out of the request; a written `null` is No
 from __future__ import annotations
 
 import re
-from contextvars import ContextVar
 from typing import Any, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema
-from pydantic_core.core_schema import no_info_plain_validator_function
+from pydantic import BaseModel, ConfigDict
 
-_IS_INSIDE = ContextVar("_IS_INSIDE", default=False)
 _IRREGULAR = {"gb": "GB"}  # the only word of the request that is not just capitalised
 
 
@@ -22,25 +18,6 @@ class Section(BaseModel):
     """One mapping of a spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate inner mappings by their own classes, so that only the validators that a spec needs are built."""
-        if _IS_INSIDE.get():
-            # The reference becomes the class's name in the JSON Schema.
-            return no_info_plain_validator_function(cls.model_validate, ref=f"{cls.__qualname__}:{id(cls)}")
-        token = _IS_INSIDE.set(True)
-        try:
-            return handler(source)
-        finally:
-            _IS_INSIDE.reset(token)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        if schema["type"] == "function-plain":
-            cls.model_rebuild()
-            schema = cls.__pydantic_core_schema__
-        return handler(schema)
 
     def to_request(self) -> dict[str, Any]:
         """Return this mapping with the request's member names, without those that are None."""
