@@ -1,5 +1,7 @@
 """Checkpoints: saves in the background, loads the newest complete one, keeps the last few."""
 
+# ruff: noqa: TID253 - checkpoints are of torch's modules
+
 from __future__ import annotations
 
 import os
@@ -7,16 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.checkpointing import files
+from torch import distributed
+
+from sagemaker_channels.checkpointing import chunks, files, state
 from sagemaker_channels.checkpointing.place import Folder, place_of
 from sagemaker_channels.checkpointing.writer import Writer
 from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError, CorruptError, expect, whole_number
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sources.silence import warn
+from sagemaker_channels.torch_data.frameworks import check_not_prepared, check_stateful
+from sagemaker_channels.torch_data.ranks import has_group
 
 LOADER = "loader"  # the part of which each rank's own state is saved
-FORMAT = 2
+FORMAT = 3
 
 
 class Checkpoints:
@@ -36,11 +42,11 @@ class Checkpoints:
         self._place = place_of(self._text)
         self._keep = whole_number("keep", keep, 1)
         self._writer = Writer()
+        self._chunks = chunks.Chunks(self._gather)
         self._pending: tuple[int, str] | None = None  # the step and name of the checkpoint that is being stored
         self._has_saved = False
         self._stored: list[str] = []  # the last ones that all ranks have stored, or loaded
         self._group: Any = None
-        self._chunks: Any = None
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -98,9 +104,6 @@ class Checkpoints:
             ChannelError: The last checkpoint was not stored.
             TypeError: A state has other things than tensors and plain values.
         """
-        from sagemaker_channels.checkpointing import chunks, state
-        from sagemaker_channels.torch_data.frameworks import check_stateful
-
         whole_number("step", step, 0)
         for part, value in parts.items():
             is_part = part == LOADER or hasattr(value, "state_dict")
@@ -109,16 +112,15 @@ class Checkpoints:
         if self._rank == 0:
             self._warn_unless_kept()
         tensors, states = state.collect({key: part for key, part in parts.items() if key != LOADER}, self._rank)
-        self._chunks = self._chunks or chunks.Chunks(self._gather)
-        stored = self._chunks.of(tensors, self._rank)
-        index = {"format": FORMAT, "random": state.random_states(), "chunks": [chunk for chunk, _ in stored]}
+        records = self._chunks.copy(tensors, self._rank, self._writer.memory)
+        index = {"format": FORMAT, "random": state.random_states(), "chunks": self._chunks.index}
         if LOADER in parts:
             check_stateful(parts[LOADER])
             index[LOADER] = parts[LOADER].state_dict()
         if self._rank == 0:
             index["states"] = states
-        size = chunks.copy(state.packed(index), [tensor for _, tensor in stored], self._writer.memory)
-        self._writer.start(self._text, f"{name}/rank-{self._rank}-of-{self._size}-{size}", size, **self._expired)
+        file = f"{name}/rank-{self._rank}-of-{self._size}.pt"
+        self._writer.start(self._text, file, [*records, (files.INDEX, state.packed(index))], **self._expired)
         self._pending = step, name
 
     def wait(self) -> None:
@@ -130,7 +132,7 @@ class Checkpoints:
         try:
             if self._pending:
                 self.wait()
-            if self._has_saved:
+            if self._has_saved and self._expired:
                 files.expire(self._place, **self._expired)
         finally:
             self._writer.close()
@@ -159,17 +161,14 @@ class Checkpoints:
 
     @property
     def _expired(self) -> dict[str, Any]:
-        """The arguments of `files.expire`."""
+        """The arguments of `files.expire`; empty if another rank does it. Each host may have a folder of its own."""
         self._stored = self._stored[-self._keep :]
-        rank, ranks = self._rank, self._size
-        if isinstance(self._place, Folder) and ranks > 1:  # which need not be the other hosts'
-            rank, ranks = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
-        return {"stored": self._stored, "keep": self._keep, "rank": rank, "ranks": ranks}
+        is_folder = isinstance(self._place, Folder) and self._size > 1
+        rank = int(os.environ.get("LOCAL_RANK", self._rank)) if is_folder else self._rank
+        return {"stored": self._stored, "keep": self._keep} if rank == 0 else {}
 
     def _load(self, saved: files.Saved, parts: dict[str, Any]) -> bool:
         """Load a checkpoint; False, without a change, if a rank finds it damaged."""
-        from sagemaker_channels.checkpointing import chunks, state
-
         others = {name: part for name, part in parts.items() if name != LOADER}
         paths = [f"{saved.name}/{file}" for file in saved.files]
         read = self._try(saved, lambda: [self._index(path) for path in paths[self._rank :: self._size]])
@@ -183,11 +182,11 @@ class Checkpoints:
                 f"{self._place}/{saved.name} has no {', '.join(unknown)}, but {', '.join(sorted(known))}",
                 remedy="load what it has, under these names",
             )
-        wanted = state.tensors_of({name: states[name] for name in others})
+        like = state.tensors_of({name: states[name] for name in others})
         sharded = state.sharded(others)
+        stored = {path: index["chunks"] for path, index in zip(paths, indexes, strict=True)}
         tensors: dict[str, Any] = {}
-        by_path = dict(zip(paths, indexes, strict=True))
-        if self._try(saved, lambda: tensors.update(chunks.read(self._place, by_path, wanted, sharded))) is None:
+        if self._try(saved, lambda: tensors.update(chunks.read(self._place, stored, like, sharded))) is None:
             return False
         state.apply(others, states, tensors, sharded)
         if LOADER in parts:
@@ -198,15 +197,13 @@ class Checkpoints:
         return True
 
     def _index(self, path: str) -> dict[str, Any]:
-        from sagemaker_channels.checkpointing import state
-
-        with files.opened(self._place, path) as record:
-            data = record(files.HEAD.size)
-        index: Any = state.unpacked(data)
-        found = index.get("format") if isinstance(index, dict) else None
-        if found != FORMAT:
-            raise CorruptError(f"its format is {found}, and this version of sagemaker_channels reads {FORMAT}")
-        return {**index, "bytes": len(data)}
+        (data,) = files.read(self._place, path, [files.INDEX])
+        index: dict[str, Any] = state.unpacked(data)
+        if index["format"] != FORMAT:
+            raise CorruptError(
+                f"its format is {index['format']}, and this version of sagemaker_channels reads {FORMAT}"
+            )
+        return index
 
     def _try(self, saved: files.Saved, read: Callable[[], Any]) -> list[Any] | None:
         """Return what every rank has read; None, with a line in the log, if one finds the checkpoint damaged."""
@@ -224,18 +221,16 @@ class Checkpoints:
 
     @property
     def _rank(self) -> int:
-        return _rank_and_size()[0]
+        return distributed.get_rank() if has_group() else 0
 
     @property
     def _size(self) -> int:
-        return _rank_and_size()[1]
+        return distributed.get_world_size() if has_group() else 1
 
     def _gather(self, value: Any) -> list[Any]:
         """Return every rank's value, by a group of our own, since the training's may have no backend but NCCL."""
         if self._size == 1:
             return [value]
-        from torch import distributed
-
         self._group = self._group or distributed.new_group(backend="gloo")
         values: list[Any] = [None] * self._size
         distributed.all_gather_object(values, value, self._group)
@@ -249,8 +244,6 @@ def load_position(loader: Any, everyone: list[Any], rank: int | None) -> None:
     that of the same `rank`, None if there are other ranks now. Raises ChannelError if the positions cannot be merged, or if
     accelerate has prepared the loader.
     """
-    from sagemaker_channels.torch_data.frameworks import check_not_prepared
-
     check_not_prepared(loader)
     target = loader if hasattr(loader, "load_state_dict") else loader.dataset
     is_ours = isinstance(everyone[0], dict) and {"version", "epoch", "of", "at"} <= everyone[0].keys()
@@ -265,11 +258,3 @@ def load_position(loader: Any, everyone: list[Any], rank: int | None) -> None:
             " to begin an epoch"
         ) from error
     target.load_state_dict(merged)
-
-
-def _rank_and_size() -> tuple[int, int]:
-    """Return this process's rank and the number of ranks; 0 and 1 unless the script has joined a process group."""
-    from torch import distributed
-
-    joined = distributed.is_available() and distributed.is_initialized()
-    return (distributed.get_rank(), distributed.get_world_size()) if joined else (0, 1)

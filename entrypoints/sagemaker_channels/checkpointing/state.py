@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint import state_dict as distributed
 from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from sagemaker_channels.errors import CorruptError
 
@@ -33,18 +34,21 @@ def collect(parts: Mapping[str, Any], rank: int) -> tuple[dict[str, torch.Tensor
     tensors: dict[str, torch.Tensor] = {}
 
     def without_data(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        if name in tensors:
+            raise ValueError(f"two tensors of a state_dict() have the name {name}; rename a key")
         tensors[name] = tensor.detach()
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
     states = {}
     for name, part in parts.items():
-        fresh = isinstance(part, torch.optim.Optimizer) and not part.state
         state = _state_of(part, parts)
-        states[name] = replace_tensors({**state, "state": {}} if fresh else state, name, without_data)
+        if isinstance(part, Optimizer) and not part.state:
+            state = {**state, "state": {}}
+        states[name] = replace_tensors(state, name, without_data)
     if rank > 0:
         shared = [part for part in parts.values() if isinstance(part, nn.Module)]
         parameters = {each.data_ptr() for module in shared for each in module.parameters()}
-        optimizers = tuple(f"{name}/" for name, part in parts.items() if isinstance(part, torch.optim.Optimizer))
+        optimizers = tuple(f"{name}." for name, part in parts.items() if isinstance(part, Optimizer))
         tensors = {
             name: tensor
             for name, tensor in tensors.items()
@@ -63,11 +67,9 @@ def tensors_of(states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 def sharded(parts: Mapping[str, Any]) -> dict[str, DTensor]:
     """Return the sharded tensors of modules and optimizers, into which a checkpoint is loaded."""
-    tensors: dict[str, torch.Tensor] = {}
-    for name, part in parts.items():
-        if isinstance(part, (nn.Module, torch.optim.Optimizer)):
-            tensors |= tensors_of({name: _state_of(part, parts)})
-    return {name: tensor for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
+    kinds = (nn.Module, Optimizer)
+    states = {name: _state_of(part, parts) for name, part in parts.items() if isinstance(part, kinds)}
+    return {name: tensor for name, tensor in tensors_of(states).items() if isinstance(tensor, DTensor)}
 
 
 def apply(
@@ -92,20 +94,20 @@ def apply(
         state = replace_tensors(states[name], name, loaded)
         if isinstance(part, nn.Module):
             distributed.set_model_state_dict(part, state)
-        elif isinstance(part, torch.optim.Optimizer):
+        elif isinstance(part, Optimizer):
             distributed.set_optimizer_state_dict(_model_of(part, parts), part, state, options=_LENIENT)
         else:
             part.load_state_dict(state)
 
 
 def replace_tensors(value: Any, name: str, other: Callable[[str, torch.Tensor], Any]) -> Any:
-    """Return a copy of a state in which each tensor, named by its keys, is replaced."""
+    """Return a copy of a state in which each tensor is replaced. A tensor's name is that of the part and of its keys."""
     if isinstance(value, torch.Tensor):
         return other(name, value)
     if isinstance(value, Mapping):
-        return {key: replace_tensors(each, f"{name}/{key!r}", other) for key, each in value.items()}
+        return {key: replace_tensors(each, f"{name}.{key}", other) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        found = [replace_tensors(each, f"{name}/{number}", other) for number, each in enumerate(value)]
+        found = [replace_tensors(each, f"{name}.{number}", other) for number, each in enumerate(value)]
         return found if isinstance(value, list) else tuple(found)
     return value
 
@@ -156,7 +158,7 @@ def unpacked(data: bytes | bytearray) -> Any:
 def _state_of(part: Any, parts: Mapping[str, Any]) -> Any:
     if isinstance(part, nn.Module):
         return distributed.get_model_state_dict(part)
-    if not isinstance(part, torch.optim.Optimizer):
+    if not isinstance(part, Optimizer):
         return part.state_dict()
     fresh = not part.state
     state = distributed.get_optimizer_state_dict(_model_of(part, parts), part)
@@ -165,7 +167,7 @@ def _state_of(part: Any, parts: Mapping[str, Any]) -> Any:
     return state
 
 
-def _model_of(optimizer: torch.optim.Optimizer, parts: Mapping[str, Any]) -> nn.Module:
+def _model_of(optimizer: Optimizer, parts: Mapping[str, Any]) -> nn.Module:
     first = next(parameter for group in optimizer.param_groups for parameter in group["params"])
     for part in parts.values():
         if isinstance(part, nn.Module) and any(parameter is first for parameter in part.parameters()):

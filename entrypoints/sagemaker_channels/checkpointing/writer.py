@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,6 @@ from sagemaker_channels.checkpointing import files
 from sagemaker_channels.checkpointing.place import place_of
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources.silence import warn
-
-_PIECE_BYTES = 8 << 20  # the S3 client copies each piece
 
 
 class Writer:
@@ -40,19 +39,31 @@ class Writer:
             has_memory = hasattr(os, "memfd_create")  # Linux's
             self._file = open(os.memfd_create("checkpoint"), "r+b") if has_memory else tempfile.TemporaryFile()  # noqa: SIM115, PTH123
         if self._memory is None or len(self._memory) < size:
-            self._file.truncate(size)
-            self._memory = mmap.mmap(self._file.fileno(), size)
+            self._file.truncate(max(size, mmap.PAGESIZE))
+            self._memory = mmap.mmap(self._file.fileno(), 0)
         return self._memory
 
-    def start(self, place: str, file: str, size: int, **expired: Any) -> None:
-        """Begin to store the first `size` bytes of the memory, after what `files.expire` does with these arguments.
+    def start(
+        self, place: str, path: str, records: Iterable[tuple[str, bytes | tuple[int, int]]], **expired: Any
+    ) -> None:
+        """Begin to store a file of these records: their bytes, or where those are in the memory.
 
-        Not in a thread: a DataLoader's worker that is forked while Popen starts a process has Popen's pipe, too, and Popen
-        waits until it ends.
+        `expired` are the arguments of `files.expire`, which is done before. Popen is not called in a thread: a DataLoader's worker
+        that is forked meanwhile would have Popen's pipe, too, and Popen waits until it ends.
         """
+        assert self._memory is not None
+        descriptor, end, places = self._file.fileno(), len(self._memory), []
+        for name, content in records:
+            if isinstance(content, bytes):
+                os.pwrite(descriptor, content, end)
+                content = end, end + len(content)
+                end = content[1]
+            places.append((name, *content))
+        table = json.dumps({"records": places, "expired": expired}).encode()
+        os.pwrite(descriptor, table, end)
         folders = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, place, file, str(size), json.dumps(expired)],
+            [sys.executable, "-m", __name__, place, path, str(end), str(end + len(table))],
             stdin=self._file,
             stdout=subprocess.PIPE,
             text=True,
@@ -85,17 +96,14 @@ def main() -> None:
     """Store the file that the arguments name, from stdin; print why it cannot be."""
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the training, which may save once more
         signal.signal(number, signal.SIG_IGN)
-    name, file, size, expired = sys.argv[1:]
+    name, path, start, end = sys.argv[1:]
+    memory = memoryview(mmap.mmap(sys.stdin.fileno(), 0, access=mmap.ACCESS_READ))
+    table = json.loads(bytes(memory[int(start) : int(end)]))
     try:
         place = place_of(name)
-        files.expire(place, **json.loads(expired))
-        memory = mmap.mmap(sys.stdin.fileno(), int(size))
-        files.sign(memory, int(size))
-        view = memoryview(memory)
-        place.write(
-            file,
-            lambda stream: [stream.write(view[at : at + _PIECE_BYTES]) for at in range(0, len(view), _PIECE_BYTES)],
-        )
+        if table["expired"]:
+            files.expire(place, **table["expired"])
+        place.write(path, lambda stream: files.write(stream, table["records"], memory))
     except ChannelError as error:
         warn(str(error))
         print(error)

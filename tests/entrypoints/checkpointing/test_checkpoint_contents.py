@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import torch
 from torch import nn
 
 from sagemaker_channels import Checkpoints
-from sagemaker_channels.checkpointing import files, state
-from sagemaker_channels.checkpointing.place import Folder
 from sagemaker_channels.errors import ChannelError
 from training_parts import losses, parts
 
@@ -51,25 +48,29 @@ def test_state_that_cannot_be_loaded_is_refused_when_it_is_saved(tmp_path: Path)
         checkpoints.save(1, odd=Odd())
 
 
-def test_index_that_lacks_a_chunk_loads_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What no file has would be memory that was never written."""
+def test_torch_loads_a_file(place: str, tmp_path: Path) -> None:
+    """Without this project: `weights_only`, as a module's and an optimizer's state_dict have them."""
     of = parts()
-    with Checkpoints(tmp_path) as checkpoints:
+    losses(of)
+    with Checkpoints(place) as checkpoints:
         checkpoints.save(1, **of)
-    (file,) = tmp_path.rglob("rank-*")
-    with files.opened(Folder(str(tmp_path)), f"{file.parent.name}/{file.name}") as record:
-        index = state.unpacked(record(files.HEAD.size))
-    index["chunks"] = index["chunks"][:-1]
-    data = state.packed(index)
-    file.unlink()
-    content = files.HEAD.pack(len(data), zlib.crc32(data, 1)) + data
-    content += bytes(-len(content) % 64) + b"".join(
-        files.HEAD.pack(size, zlib.crc32(bytes(size), 1)) + bytes(size) + bytes(-(files.HEAD.size + size) % 64)
-        for *_, size in index["chunks"]
-    )
-    file.with_name(f"rank-0-of-1-{len(content)}").write_bytes(content)
-    assert Checkpoints(tmp_path).load(**of) is None
-    assert "is ignored: it lacks a part of " in capfd.readouterr().err
+    (file,) = tmp_path.rglob("rank-0-of-1.pt")
+    for mapped in (False, True):
+        state = torch.load(file, weights_only=True, mmap=mapped)
+        other = parts(seed=1)
+        other["model"].load_state_dict(state["model"])
+        assert all(torch.equal(value, of["model"].state_dict()[name]) for name, value in state["model"].items())
+        average = of["optimizer"].state[of["model"][0].weight]["exp_avg"]
+        assert torch.equal(state["optimizer"]["state.0.weight.exp_avg"], average)
+
+
+def test_tensors_whose_names_are_the_same_are_refused(tmp_path: Path) -> None:
+    class Odd:
+        def state_dict(self) -> Any:
+            return {1: torch.ones(1), "1": torch.zeros(1)}
+
+    with Checkpoints(tmp_path) as checkpoints, pytest.raises(ValueError, match=r"two tensors .* have the name odd\.1"):
+        checkpoints.save(1, odd=Odd())
 
 
 def test_other_model_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import io
 import os
 import random
 import signal
-import zlib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from faulty_s3 import Store
 from launcher.code.archive import SCRIPTS
 from sagemaker_channels import Checkpoints, contract
-from sagemaker_channels.checkpointing.files import HEAD, complete
+from sagemaker_channels.checkpointing.files import INDEX, complete
 from sagemaker_channels.checkpointing.place import place_of
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources import s3_client
@@ -27,9 +27,7 @@ from training_parts import losses, parts
 
 def stored(tmp_path: Path) -> list[str]:
     """The checkpoints' files, by their steps."""
-    return sorted(
-        f"{int(file.parent.name.split('-')[1])}/{file.name.rpartition('-')[0]}" for file in tmp_path.rglob("step-*/*")
-    )
+    return sorted(f"{int(file.parent.name.split('-')[1])}/{file.stem}" for file in tmp_path.rglob("step-*/*"))
 
 
 def files(tmp_path: Path, step: int) -> Path:
@@ -115,10 +113,10 @@ def test_checkpoints_that_nothing_keeps_are_announced_once(
 
 
 def damage(folder: Path, how: str) -> None:
-    (file,) = folder.glob("rank-0-of-1-*")
+    file = folder / "rank-0-of-1.pt"
     content = file.read_bytes()
     if how == "a missing file":
-        file.rename(folder / file.name.replace("rank-0-of-1-", "rank-0-of-2-"))
+        file.rename(folder / "rank-0-of-2.pt")
     elif how == "no file":
         file.rename(folder / f".{file.name}.123.unfinished")
     elif how == "half a file":
@@ -126,15 +124,18 @@ def damage(folder: Path, how: str) -> None:
     elif how == "another file":
         file.write_bytes(bytes(len(content)))
     elif how == "a changed tensor":
-        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with zipfile.ZipFile(file) as archive:
+            first = archive.getinfo("checkpoint/data/0")
+        at = first.header_offset + 30 + len(first.filename)  # the first byte after the header
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
     else:
-        index = torch.load(io.BytesIO(content[HEAD.size :]))
-        changed = io.BytesIO()
+        with zipfile.ZipFile(file) as archive:
+            records = {name: archive.read(name) for name in archive.namelist()}
+        index, changed = torch.load(io.BytesIO(records[INDEX])), io.BytesIO()
         torch.save({**index, "format": 1} if how == "another format" else {**index, "random": Path("/")}, changed)
-        data = changed.getvalue()
-        file.unlink()
-        size = HEAD.size + len(data)
-        (folder / f"rank-0-of-1-{size}").write_bytes(HEAD.pack(len(data), zlib.crc32(data, 1)) + data)
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, data in {**records, INDEX: changed.getvalue()}.items():
+                archive.writestr(name, data)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +143,10 @@ def damage(folder: Path, how: str) -> None:
     [
         ("no file", "the file of rank 0 is missing, so its save did not end"),
         ("a missing file", "the file of rank 1 is missing, so its save did not end"),
-        ("half a file", " bytes"),
-        ("another file", " was changed or damaged: the bytes from 16 are not those that were saved"),
-        ("a changed tensor", " was changed or damaged: the bytes from "),
-        ("another format", "its format is 1, and this version of sagemaker_channels reads 2"),
+        ("half a file", "rank-0-of-1.pt was changed or damaged: File is not a zip file"),
+        ("another file", "rank-0-of-1.pt was changed or damaged: File is not a zip file"),
+        ("a changed tensor", "rank-0-of-1.pt was changed or damaged: Bad CRC-32 for file 'checkpoint/data/0'"),
+        ("another format", "its format is 1, and this version of sagemaker_channels reads 3"),
         ("code", "it has more than tensors, numbers, texts and containers, and loading it could run code: "),
     ],
 )
@@ -218,7 +219,7 @@ def test_folder_that_cannot_be_made_is_named_with_a_remedy(tmp_path: Path) -> No
     checkpoints = Checkpoints(tmp_path / "file/checkpoints")
     checkpoints.save(1, **parts())
     with pytest.raises(
-        ChannelError, match=r"rank-0-of-1-\d+ cannot be written: Not a directory; give a folder that this job may"
+        ChannelError, match=r"rank-0-of-1\.pt cannot be written: Not a directory; give a folder that this job may"
     ):
         checkpoints.close()
 
