@@ -19,7 +19,7 @@ from patience import PATIENCE, wait_for
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.sources import host_readers, tee
+from sagemaker_channels.sources import pipe_record, tee
 
 DATA = random.Random(1).randbytes(20_000_003)
 
@@ -72,7 +72,7 @@ def side_by_side(channel: Channel, epoch: int, readers: int) -> list[Any]:
 
 
 def wait_for_requests(channel: Channel, count: int) -> None:
-    wait_for(lambda: len(host_readers.table_of(channel)) >= count)
+    wait_for(lambda: len(pipe_record.table_of(channel)) >= count)
 
 
 SCRIPT = """

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,23 +19,6 @@ def owner_process() -> int:
 
     parent = parent_process()
     return os.getpid() if parent is None or parent.pid is None else parent.pid
-
-
-class Processes:
-    """A set of running processes, and of those in another set's `started`, which may have ended."""
-
-    def __init__(self, processes: Iterable[int] = (), started: Mapping[int, str] | None = None) -> None:
-        self.started: dict[int, str] = dict(started or {})
-        for process in processes:
-            self.add(process)
-
-    def add(self, process: int) -> None:
-        self.started[process] = start_time(process)
-
-    def any_running(self) -> bool:
-        """Return whether one of the processes still runs, and forget those that have ended."""
-        self.started = {process: start for process, start in self.started.items() if is_running(process, start)}
-        return bool(self.started)
 
 
 def is_running(process: int, start: str) -> bool:

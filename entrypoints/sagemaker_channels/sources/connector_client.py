@@ -6,6 +6,7 @@ import torch, 200 MB. A release that changes a private name is followed here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -24,9 +25,13 @@ def place(environ: Mapping[str, str], endpoint: str | None = None, region: str |
     """Return the place of these settings, and else of the variables.
 
     Raises:
-        ChannelError: There is no region: the client reads no config file.
+        ChannelError: There is no region (the client reads no config file), or the endpoint is no URL.
     """
     endpoint = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
+    if endpoint and not re.match(r"https?://[^/?#]", endpoint):  # The client would try it for 20 s.
+        raise ChannelError(
+            f"the endpoint of S3 is {endpoint!r}; set AWS_ENDPOINT_URL (or endpoint=) to http://HOST:PORT"
+        )
     region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     region = region or ("us-east-1" if endpoint else None)
     if region is None:

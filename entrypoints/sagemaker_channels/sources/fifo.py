@@ -1,7 +1,7 @@
 """Pipe mode: SageMaker writes a channel's objects, one after the other, into a FIFO per epoch.
 
 SageMaker makes `<channel>_1` only after `<channel>_0` was read to its end or closed early, so the reader waits for it.
-`fifo_numbers` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. If one
+`pipe_record` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. If one
 process of a host reads a channel, it does so here; if several do, they share what is read (`tee.py`). If several hosts get the same
 objects (FullyReplicated), each reads all of them and keeps its shard of the samples.
 
@@ -18,29 +18,25 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.job.process_identity import Processes, owner_process
 from sagemaker_channels.meter import received, waited
-from sagemaker_channels.sources import fifo_numbers
+from sagemaker_channels.sources import pipe_record
+from sagemaker_channels.sources.pipe_record import read_already
 from sagemaker_channels.sources.silence import Silence, warn_once
 
-WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a million objects to list first
 REREAD_SECONDS = 10.0  # for a FIFO that this job has read before; only a feeder run by hand writes to it again
 LEFT_SECONDS = 2.0  # for a feeder to notice that its reader was killed
 PIPE_BYTES = 1 << 20  # the most that Linux grants any user; the default is 64 KiB
 # On Linux, opening needs no writer; poll() reports nothing until there is one.
 READING = os.O_RDONLY | (os.O_NONBLOCK if sys.platform == "linux" else 0)
-
-
-def wait_seconds() -> float:
-    """Return how long to wait for a FIFO or its feeder."""
-    return float(os.environ.get(contract.FIFO_WAIT_VARIABLE) or WAIT_SECONDS)
 
 
 def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
@@ -49,7 +45,7 @@ def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
     Raises:
         ChannelError: The FIFO or its writer did not appear, or the epoch was read already.
     """
-    pending = PendingFifo(channel, epoch, Processes([owner_process()]))
+    pending = PendingFifo(channel, epoch, pipe_record.own_process())
     seconds = pending.timeout(seconds)
     deadline = time.monotonic() + seconds
     pause, begin = 0.001, time.perf_counter()
@@ -71,7 +67,7 @@ class PendingFifo:
     Making one raises ChannelError if the job began with a later epoch.
     """
 
-    def __init__(self, channel: Channel, epoch: int, owners: Processes) -> None:
+    def __init__(self, channel: Channel, epoch: int, owners: pipe_record.Owners) -> None:
         self.descriptor = -1  # of a FIFO without a writer
         self.path = _path(channel, 0)
         self._channel, self._epoch, self._owners = channel, epoch, owners
@@ -79,8 +75,8 @@ class PendingFifo:
         self._left = -1  # the last FIFO opened by an earlier job whose processes have ended
         self._number = None
         self._again = False  # whether this job has read the FIFO before
-        opened = fifo_numbers.last_opened(channel)
-        if opened is not None and opened.owners.any_running():
+        opened = pipe_record.last_opened(channel)
+        if opened is not None and opened.is_valid:
             self._number = epoch - opened.ahead
             self.path = _path(channel, self._number)
             self._again = self._number <= opened.last
@@ -98,7 +94,7 @@ class PendingFifo:
         if not self.wait(0) and not (self._find() and self.wait(0)):
             return None
         number = int(self.path.name.rpartition("_")[2])
-        fifo_numbers.record_opened(self._channel, self._epoch, number, self._owners)
+        pipe_record.record_opened(self._channel, self._epoch, number, self._owners)
         descriptor, self.descriptor = self.descriptor, -1
         return descriptor
 
@@ -185,18 +181,12 @@ class FifoStream:
         return not self._file.closed
 
     def readinto(self, buffer: memoryview, /) -> int:
-        with self._busy:
-            while (count := self._opened().readinto(buffer)) is None:
-                self._wait()
-        self._received(count)
-        return count
+        return self._received(self._got(self._file.readinto, buffer))
 
     def read(self, size: int = -1, /) -> bytes:
         if size < 0:
             return b"".join(iter(lambda: self.read(PIPE_BYTES), b""))
-        with self._busy:
-            while (data := self._opened().read(size)) is None:
-                self._wait()
+        data: bytes = self._got(self._file.read, size)
         self._received(len(data))
         return data
 
@@ -210,11 +200,16 @@ class FifoStream:
             self._file.close()
             self._busy.release()
 
-    def _opened(self) -> FileIO:
-        if self._why_ended:
-            self._file.close()
-            raise ChannelError(f"{self._silence.who}: {self._why_ended}")
-        return self._file
+    def _got(self, read: Callable[[Any], Any], wanted: Any) -> Any:
+        """Return what a method of the file reads, as soon as there is something, or at the end."""
+        with self._busy:
+            while True:
+                if self._why_ended:
+                    self._file.close()
+                    raise ChannelError(f"{self._silence.who}: {self._why_ended}")
+                if (got := read(wanted)) is not None:
+                    return got
+                self._wait()
 
     def _wait(self) -> None:
         poll = select.poll()
@@ -225,11 +220,12 @@ class FifoStream:
             self._silence.check()
         waited(begin)
 
-    def _received(self, count: int) -> None:
+    def _received(self, count: int) -> int:
         self._silence.bytes += count
         received(count)
         if not self._silence.bytes:
             warn_of_nothing(self._silence.who)
+        return count
 
 
 def ended_for(epoch: int) -> str:
@@ -278,11 +274,3 @@ def _open_descriptor(path: Path, channel: str) -> int:
     with suppress(OSError, AttributeError):
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return descriptor
-
-
-def read_already(channel: str, epoch: int, reason: str) -> ChannelError:
-    """Return the error for an epoch that is requested a second time."""
-    return ChannelError(
-        f"channel {channel!r}: epoch {epoch} was read already ({reason}); a Pipe sends each epoch once, so count epochs up "
-        "(set_epoch, or open_channel's epoch)"
-    )

@@ -24,8 +24,8 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.job.process_identity import is_running
 from sagemaker_channels.meter import received, waited
-from sagemaker_channels.sources import fifo, host_readers
-from sagemaker_channels.sources.host_readers import Request
+from sagemaker_channels.sources import fifo, pipe_record
+from sagemaker_channels.sources.pipe_record import Request, wait_seconds
 from sagemaker_channels.sources.silence import WARN_SECONDS, Silence, warn
 
 RING_BYTES = 8 << 20
@@ -109,7 +109,7 @@ class RingStream:
         if self.is_open:
             self._leave()
             self.drop()
-            host_readers.leave(self._channel, self._own, lost=True)
+            pipe_record.leave(self._channel, self._own, lost=True)
 
     def end_for(self, epoch: int) -> None:
         """End this stream, which was left open, for the reader's next epoch."""
@@ -153,7 +153,7 @@ class RingStream:
 
     def _wait(self) -> None:
         """Return when there are bytes, or at the end. Raises ChannelError."""
-        numbers, silence = self._numbers, Silence(self._who, fifo.wait_seconds())
+        numbers, silence = self._numbers, Silence(self._who, wait_seconds())
         silence.bytes = self._read
         while self._read == numbers[_WRITTEN]:
             self._check_not_left()
@@ -273,7 +273,7 @@ class RingStream:
 
     def _drop_those_gone(self) -> None:
         """Stop waiting for the readers that have died or asked for a later epoch."""
-        table = host_readers.table_of(self._channel)
+        table = pipe_record.table_of(self._channel)
         for slot, (name, _, process) in zip(self._slots, self._readers, strict=True):
             now = table.get(name)
             if now is None or now.epoch != self._own.epoch or not is_running(*process):

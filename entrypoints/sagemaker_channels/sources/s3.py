@@ -25,10 +25,10 @@ from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources import connector_client, s3_client, s3_pages
 from sagemaker_channels.sources.connector_client import Place, place
 from sagemaker_channels.sources.items import evenly_spaced
-from sagemaker_channels.sources.key_ranges import UnsuitableError
 from sagemaker_channels.sources.listing import FAR, Listed, Listing, Page, page_of, shared_listing, version_of
 from sagemaker_channels.sources.prefetch import read_ahead
 from sagemaker_channels.sources.s3_owners import check_owner
+from sagemaker_channels.sources.s3_pages import UnsuitableError
 from sagemaker_channels.sources.stream import Limits
 
 # Requests are within one part of the client's, 8 MiB, so that each arrives in one piece, without a copy. A byte in flight takes

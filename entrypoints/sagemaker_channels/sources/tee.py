@@ -7,7 +7,7 @@ process serves the readers, so none has to be started, found, watched or ended.
     feeder -> FIFO -> whichever reader is first -> ring -> rank 0, which keeps its samples of the stream
                                                         -> rank 1, which keeps its own
 
-Nothing is read before all readers have asked for the epoch (host_readers.py). Then one of them opens the FIFO and makes the ring.
+Nothing is read before all readers have asked for the epoch (pipe_record.py). Then one of them opens the FIFO and makes the ring.
 The others open both through its /proc folder, since a feeder may have removed the FIFO of a short epoch by then.
 """
 
@@ -24,12 +24,11 @@ from typing import Any
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.job.process_identity import Processes
 from sagemaker_channels.meter import waited
 from sagemaker_channels.sample import ByteStream
-from sagemaker_channels.sources import fifo, fifo_numbers, host_readers, ring
+from sagemaker_channels.sources import fifo, pipe_record, ring
 from sagemaker_channels.sources.background import in_background
-from sagemaker_channels.sources.host_readers import Request
+from sagemaker_channels.sources.pipe_record import Request, Table, wait_seconds
 
 _PAUSE_SECONDS = 0.02  # between two checks for other readers or the FIFO, at most
 _WATCH_SECONDS = 1.0  # between two checks of whether another process reads the next epoch in this one's place
@@ -67,16 +66,16 @@ def open_stream(
             f"channel {channel.name!r}: several readers of a Pipe on one host need Linux; use one reader"
         )
     begin, key = time.perf_counter(), (str(channel.path), str(reader))
-    own = host_readers.request(str(reader), epoch, readers, finished=finished)
+    own = pipe_record.request(str(reader), epoch, readers, finished=finished)
     if readers > 1:
-        host_readers.ask(channel, own)
+        pipe_record.ask(channel, own)
     if old := _streams.pop(key, None):
         old.end_for(epoch)
     if finished:
         return None
     if readers == 1:
-        fifo_numbers.store(channel, {**fifo_numbers.load(channel), "only": asdict(own)})
-        only = fifo.open_fifo(channel, epoch, fifo.wait_seconds())
+        pipe_record.store(channel, only=asdict(own))
+        only = fifo.open_fifo(channel, epoch, wait_seconds())
         in_background(partial(_watch, weakref.ref(only), channel, own), "pipe")
         return only
     stream = None
@@ -84,7 +83,7 @@ def open_stream(
         _streams[key] = stream = _opened(channel, own, may_grow)
         stream.wait_for_others()
     except BaseException:
-        host_readers.leave(channel, own, lost=False)
+        pipe_record.leave(channel, own, lost=False)
         if stream is not None:
             stream.close()
         raise
@@ -99,7 +98,7 @@ def _watch(reference: Callable[[], ring.RingStream | fifo.FifoStream | None], ch
     Otherwise a worker of a loop that was left early, and still runs, would hold the FIFO, and its feeder would not continue.
     """
     while (stream := reference()) is not None and stream.is_open:
-        record = fifo_numbers.load(channel)
+        record = pipe_record.load(channel)
         for other in [record.get("only")] if own.readers == 1 else record.get("readers", []):
             if other and other["name"] == own.name and other["owner"] == own.owner and other["epoch"] > own.epoch:
                 stream.end_for(other["epoch"])
@@ -113,22 +112,22 @@ def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> rin
     since, pause, most = time.monotonic(), 0.001, 0
     try:
         while True:
-            with fifo_numbers.locked(channel):
-                table = host_readers.table_of(channel)
-                most = max(most, host_readers.asked(table, own))  # Others that give up, too, remove their requests.
-                if pending is None and host_readers.asked(table, own) >= own.readers:
-                    owners = Processes(started={each.owner[0]: each.owner[1] for each in table.values()})
+            with pipe_record.locked(channel):
+                table = pipe_record.table_of(channel)
+                most = max(most, pipe_record.asked(table, own))  # Others that give up, too, remove their requests.
+                if pending is None and pipe_record.asked(table, own) >= own.readers:
+                    owners = {str(each.owner[0]): each.owner[1] for each in table.values()}
                     pending, since = fifo.PendingFifo(channel, own.epoch, owners), time.monotonic()
                 if pending is not None and (about := _open_ring(channel, own, table, pending)):
-                    host_readers.store(channel, {**table, own.name: own})
+                    pipe_record.store_table(channel, {**table, own.name: own})
                     return ring.RingStream(channel, own, about, may_grow)
             seconds = time.monotonic() - since
             if pending is not None:
-                if seconds > (patience := pending.timeout(fifo.wait_seconds())):
+                if seconds > (patience := pending.timeout(wait_seconds())):
                     raise pending.timeout_error(patience)
-            elif host_readers.are_behind(table, own):
+            elif pipe_record.are_behind(table, own):
                 since = time.monotonic()
-            elif reason := host_readers.why_given_up(table, own, most, seconds):
+            elif reason := pipe_record.why_given_up(table, own, most, seconds):
                 raise ChannelError(f"channel {channel.name!r}, epoch {own.epoch}: {reason}")
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS)
@@ -137,22 +136,20 @@ def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> rin
             pending.close()
 
 
-def _open_ring(
-    channel: Channel, own: Request, table: host_readers.Table, pending: fifo.PendingFifo
-) -> dict[str, Any] | None:
+def _open_ring(channel: Channel, own: Request, table: Table, pending: fifo.PendingFifo) -> dict[str, Any] | None:
     """Open memory and FIFO, or make the memory, and return what the record has about them; None if there is no FIFO yet."""
     for each in table.values():
         if each.files and each.is_reading(own.epoch):
             memory, pipe = (f"/proc/{each.process[0]}/fd/{file}" for file in each.files)
             own.files = os.open(memory, os.O_RDWR), os.open(pipe, fifo.READING)
-            return dict(fifo_numbers.load(channel)["ring"])
+            return dict(pipe_record.load(channel)["ring"])
     readers = [[each.name, each.rank, each.process] for each in table.values() if each.is_reading(own.epoch)]
     # One of them looks for the FIFO: its feeder may end and remove it as soon as it is open.
     if readers[0][0] != own.name or (descriptor := pending.try_open()) is None:
         return None
     own.files = ring.memory(), descriptor
     about = {"fifo": str(pending.path), "readers": readers}
-    fifo_numbers.store(channel, {**fifo_numbers.load(channel), "ring": about})
+    pipe_record.store(channel, ring=about)
     return about
 
 

@@ -20,8 +20,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.job.process_identity import Processes
-from sagemaker_channels.sources import fifo, fifo_numbers
+from sagemaker_channels.sources import fifo, pipe_record
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 pytestmark = [
@@ -119,7 +118,7 @@ def test_fifo_written_and_removed_between_two_checks_is_read(root: Path) -> None
                 os.mkfifo(second)
             return seen
 
-    pending = Interrupted(load_environment(root, {}).channels["lines"], 5, Processes([os.getpid()]))
+    pending = Interrupted(load_environment(root, {}).channels["lines"], 5, pipe_record.own_process())
     descriptors = (pending.try_open() for _ in range(3))
     with open(next(found for found in descriptors if found is not None), "rb") as stream:  # noqa: PTH123 - a descriptor
         assert stream.read() == lines_of(0)
@@ -132,7 +131,7 @@ def test_feeder_that_moves_on_while_a_restarted_job_looks_is_followed(
 ) -> None:
     """SageMaker's feeder notices at any moment that the readers of the last attempt have ended."""
     channel = load_environment(root, {}).channels["lines"]
-    fifo_numbers.record_opened(channel, 1, 1, Processes(started={os.getpid(): "a process that has ended"}))
+    pipe_record.record_opened(channel, 1, 1, {str(os.getpid()): "a process that has ended"})
     old, new = (channel.path.with_name(contract.fifo_name("lines", number)) for number in (2, 3))
     os.mkfifo(old)
 

@@ -13,7 +13,8 @@ from object_channels import on_disk
 from patience import PATIENCE
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.sources.fifo import open_fifo, wait_seconds
+from sagemaker_channels.sources.fifo import open_fifo
+from sagemaker_channels.sources.pipe_record import wait_seconds
 
 
 def read_fifo(pipe: Channel, epoch: int = 0) -> bytes:

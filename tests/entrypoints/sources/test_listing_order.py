@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources import agreement, listing
-from sagemaker_channels.sources.key_ranges import UnsuitableError, pages_after
 from sagemaker_channels.sources.listing import FAR, Listing, Page, page_of, shared_listing, version_of
+from sagemaker_channels.sources.s3_pages import UnsuitableError, pages_after
 
 NAMES = [f"p/{number:05d}" for number in range(3 * FAR)]
 

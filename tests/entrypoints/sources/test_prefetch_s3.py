@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
 ]
 
-COUNT = 2300  # three pages of a listing
+COUNT = 1010  # two pages of a listing
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ def test_workers_read_each_object_once_with_one_listing(store: Store, numbers: E
             assert sorted(number for batch in loader for number in batch) == list(range(COUNT))
     finally:
         sys.path.pop()
-    assert store.listings() == 3
+    assert store.listings() == 2
 
 
 def test_batch_is_in_the_order_of_its_indices(store: Store, numbers: Environment) -> None:
     dataset = ChannelMapDataset("train", number_of, environment=numbers)
-    indices = [5, 2299, 0, 5, -1, 1000]
-    assert dataset.__getitems__(indices) == [5, 2299, 0, 5, 2299, 1000]
+    indices = [5, COUNT - 1, 0, 5, -1, 1000]
+    assert dataset.__getitems__(indices) == [5, COUNT - 1, 0, 5, COUNT - 1, 1000]
     assert len(dataset) == len(dataset.keys) == COUNT
     with pytest.raises(IndexError):
         dataset.__getitems__([COUNT])
@@ -72,7 +72,7 @@ def test_workers_read_whole_batches(store: Store, numbers: Environment) -> None:
     dataset = ChannelMapDataset("train", number_of, environment=numbers)
     loader: DataLoader[Any] = DataLoader(dataset, 64, num_workers=2, multiprocessing_context="fork", collate_fn=list)
     assert [number for batch in loader for number in batch] == list(range(COUNT))
-    assert store.listings() == 3
+    assert store.listings() == 2
 
 
 def read_number(key: str, answers: Any) -> None:
@@ -86,7 +86,7 @@ def test_forks_while_objects_are_fetched_are_safe(store: Store, numbers: Environ
     for key, stream in streams_of(numbers.channels["train"]):
         found.append(int(stream.read()))
         stream.close()
-        if len(found) % 700 == 1:
+        if len(found) % 300 == 1:
             answers: Any = context.SimpleQueue()
             child = context.Process(target=read_number, args=(key, answers))
             child.start()
@@ -128,7 +128,7 @@ def test_transient_errors_are_retried(store: Store, numbers: Environment) -> Non
     found = [int(stream.read()) for _, stream in streams_of(numbers.channels["train"], Shard(0, 100))]
     assert found == list(range(0, COUNT, 100))
     found = [int(stream.read()) for _, stream in streams_of(numbers.channels["train"], Shard(7, 1000))]
-    assert found == [7, 1007, 2007]
+    assert found == [7, 1007]
 
 
 def test_broken_request_resumes_where_it_broke(store: Store) -> None:

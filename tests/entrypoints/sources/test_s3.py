@@ -146,6 +146,15 @@ def test_endpoint_that_refuses_connections_is_named_soon(monkeypatch: pytest.Mon
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.parametrize("endpoint", ["localhost:9000", "s3://bucket", "https://"])
+def test_endpoint_that_is_no_url_is_named_immediately(endpoint: str) -> None:
+    """It was tried for 22 s."""
+    with pytest.raises(
+        ChannelError, match=f"the endpoint of S3 is {endpoint!r}; set AWS_ENDPOINT_URL .or endpoint=. to http"
+    ):
+        list(open_channel("s3://bucket/", endpoint=endpoint))
+
+
 def test_object_deleted_before_its_request_raises(bucket: Path) -> None:
     fill(bucket, ["a"])
     [(_, stream)] = streams_of(connector("s3://bucket/a"))

@@ -22,8 +22,8 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources import s3, s3_pages
 from sagemaker_channels.sources.connector_client import place
-from sagemaker_channels.sources.key_ranges import UnsuitableError
 from sagemaker_channels.sources.listing import version_of
+from sagemaker_channels.sources.s3_pages import UnsuitableError
 from served_bucket import serve
 from torch_ranks import torch_processes
 

@@ -18,7 +18,7 @@ from pipe_feeder import Feeder, make_root
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.sources import host_readers, ring, tee
+from sagemaker_channels.sources import pipe_record, ring, tee
 from tee_readers import (
     bytes_of,
     content,
@@ -180,7 +180,7 @@ def test_reader_that_takes_the_place_of_a_killed_one_is_waited_for(
         killed.kill()
         assert stream.read() == content(0)
     second = ThreadPoolExecutor(1).submit(bytes_of, channel, 1, 2, 1)
-    wait_for(lambda: host_readers.table_of(channel)["1"].epoch == 1)
+    wait_for(lambda: pipe_record.table_of(channel)["1"].epoch == 1)
     assert not wait([second], 0.3).done
     assert bytes_of(channel, 1, 2, 0) == second.result() == content(1)
 

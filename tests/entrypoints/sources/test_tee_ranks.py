@@ -20,7 +20,7 @@ from patience import PATIENCE, wait_for
 from pipe_feeder import Feeder, make_root
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.sources import host_readers, ring
+from sagemaker_channels.sources import pipe_record, ring
 from tee_readers import content, next_line, opened, pipe, printed, started, wait_for_requests, whole
 
 pytestmark = [pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")]
@@ -87,9 +87,9 @@ def test_request_of_another_job_does_not_count_the_finished_rank(
     root: Path, channel: Channel, epoch: int, restarts: str, number: int
 ) -> None:
     assert printed(started(root, 2, 0, "finished", 3, TORCHELASTIC_RESTART_COUNT="0")) == [None]
-    [old] = host_readers.table_of(channel).values()
+    [old] = pipe_record.table_of(channel).values()
     first = started(root, 2, number, "reads", epoch, TORCHELASTIC_RESTART_COUNT=restarts)
-    wait_for(lambda: [each.process for each in host_readers.table_of(channel).values()] == [[first.pid, ANY]])
+    wait_for(lambda: [each.process for each in pipe_record.table_of(channel).values()] == [[first.pid, ANY]])
     assert old.process[0] != first.pid
     second = started(root, 2, 1 - number, "reads", epoch, TORCHELASTIC_RESTART_COUNT=restarts)
     assert [printed(first), printed(second)] == [[whole(0)]] * 2
@@ -205,7 +205,7 @@ def test_ctrl_c_ends_a_reader_that_waits_for_another(root: Path, channel: Channe
     os.killpg(reader.pid, signal.SIGINT)
     _, errors = reader.communicate(timeout=PATIENCE)
     assert "KeyboardInterrupt" in errors
-    assert host_readers.table_of(channel) == {}
+    assert pipe_record.table_of(channel) == {}
 
 
 def test_job_after_a_killed_one_gets_the_next_epoch(root: Path, channel: Channel) -> None:
