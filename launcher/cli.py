@@ -263,7 +263,6 @@ def _run(args: list[str]) -> int:
 
 
 def _report(args: list[str], message: str, exit_code: int) -> int:
-    """Print why the command ends, and return its exit code."""
     if "--json" in args:
         _print_json(args, {"error": message, "exit_code": exit_code})
     below = "\n" if exit_code == _INTERRUPTED else "error: "  # the terminal's ^C

@@ -67,7 +67,6 @@ class Mask:
             self._known.setdefault(value, shown)
 
     def apply(self, text: str) -> str:
-        """Return the text with all secrets masked."""
         if not text or not self._known:
             return text
         views = [_view(text, _CHARACTER), _view(text, _UNIT)]

@@ -94,7 +94,6 @@ class Subject:
     refusal: AwsError | None = None  # of the last question of `try_to_ask` that has no answer
 
     def for_one_check(self) -> Subject:
-        """Return a subject with its own notes and the same answers."""
         return replace(self, notes=[], not_asked=[])
 
     @property
@@ -166,7 +165,6 @@ class Subject:
                     self.could_not_ask(path, error)
 
     def note(self, path: SpecPath, text: str) -> None:
-        """Add a fact to the report that is not a problem."""
         self.notes.append((path, text))
 
     def could_not_ask(self, path: SpecPath, error: RefusedError) -> None:

@@ -126,7 +126,6 @@ def _small(path: SpecPath, found: Listing, entry: Entry, hosts: int) -> Iterator
 
 
 def _copying(count: float, size: float) -> float:
-    """Return the estimated seconds to copy the objects for File."""
     return max(count / _OBJECTS_PER_SECOND, size / _BYTES_PER_SECOND) + _START
 
 

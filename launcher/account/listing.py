@@ -73,7 +73,6 @@ class Listing:
         return self.shares[hosts] if hosts > 1 else [self.bytes]
 
     def add(self, found: Mapping[str, Any]) -> None:
-        """Count one entry of a listing."""
         key, size = found["Key"], int(found["Size"])
         if key.endswith("/"):
             if size == 0:

@@ -44,7 +44,6 @@ class _Named:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of them were looked at."""
         return self.looked_at == self.count and self.refused is None
 
 
@@ -200,7 +199,7 @@ def _beginning(subject: Subject, place: S3Location, size: int) -> list[dict[str,
 def _object(place: S3Location, number: int, line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _FormError(f"{place}: line {number} is not JSON ({error}); write one JSON object per line") from None
     if not isinstance(value, dict):
         raise _FormError(f"{place}: line {number} is not a JSON object; write one JSON object per line")

@@ -112,7 +112,6 @@ def zones(subject: Subject) -> Iterator[Problem]:
 
 
 def _offered(subject: Subject, machines: Machines) -> set[str]:
-    """Return the IDs of the region's zones in which EC2 offers an instance type."""
     name = machines.instance_type.removeprefix("ml.")
     by_zone = {"LocationType": "availability-zone-id"}
     offerings = described(subject, "instance_type_offerings", "instance-type", [name], **by_zone)
@@ -168,7 +167,6 @@ def _hosts_talk(subject: Subject) -> Iterator[Problem]:
 
 
 def _ranges(subnets: Iterable[Described]) -> list[str]:
-    """Return the address ranges of subnets."""
     found = []
     for subnet in subnets:
         sixth = [each.get("Ipv6CidrBlock") for each in subnet.get("Ipv6CidrBlockAssociationSet", ())]

@@ -35,7 +35,6 @@ class Verdict(NamedTuple):
 
     @property
     def is_denied(self) -> bool:
-        """Whether it is denied under all circumstances."""
         return self.decision != "allowed" and not self.missing
 
 

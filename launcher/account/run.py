@@ -16,7 +16,7 @@ from typing import Any, Literal
 from launcher.account import CHECKS
 from launcher.account.check import Check, Note, Subject, why_not
 from launcher.aws.account import Account, AwsError, CredentialsError
-from launcher.aws.bucket_owners import expect_owners
+from launcher.aws.code_upload import expect_owners
 from launcher.aws.threads import start
 from launcher.console import Console
 from launcher.errors import Problem, RefusedError, dotted, in_file_order, place_order
@@ -51,7 +51,6 @@ class CheckResult:
         return "passed" if self.is_needed else "not-needed"
 
     def as_data(self) -> dict[str, Any]:
-        """Return the result for `--json`."""
         data: dict[str, Any] = {"check": self.check, "status": self.status, "seconds": round(self.seconds, 2)}
         if self.problems:
             data["codes"] = sorted({problem.code for problem in self.problems})
@@ -68,12 +67,10 @@ class Report:
     seconds: float
 
     def __repr__(self) -> str:
-        """The report's last line."""
         return f"<Report: {self.lines()[-1]}>"
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """All problems, in the order of the spec file."""
         return in_file_order([problem for result in self.results for problem in result.problems])
 
     @property
@@ -83,7 +80,6 @@ class Report:
 
     @property
     def notes(self) -> Sequence[Note]:
-        """Facts worth knowing, each with its path in the spec."""
         return [note for result in self.results for note in result.notes]
 
     @property
@@ -103,7 +99,6 @@ class Report:
         return [*lines, f"{len(self.results)} checks in {self.seconds:.1f} s: {summary}"]
 
     def as_data(self) -> dict[str, Any]:
-        """Return the report for `--json`."""
         return {
             "checks": [result.as_data() for result in self.results],
             "notes": [_as_data(note) for note in self.notes],

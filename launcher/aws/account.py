@@ -58,7 +58,6 @@ class Account:
         self._session: Any = None  # boto3's
         self._core: Any = None  # botocore's, below it
         self._clients: dict[str, Any] = {}
-        self._generation = 0  # of credentials
         self._keys: tuple[str, str] | None = None
         self._expired: tuple[float, CredentialsError] | None = None  # since when calls are refused, and why
 
@@ -108,7 +107,7 @@ class Account:
         for renewals in range(_MOST_RENEWALS + 1):
             self._refuse_if_expired()
             with self._lock:
-                client, generation = self.client(service), self._generation
+                client, session = self.client(service), self._session
             try:
                 return translated(do, client, call, self.mask)
             except AwsError as error:
@@ -116,8 +115,11 @@ class Account:
                 trouble = self._named(error) if error.is_nameless else error
                 if not trouble.is_unauthenticated or trouble.code == "NoCredentials":
                     raise
-                if not self._renew(generation, trouble, renewals):
-                    raise self._expire(trouble, was_retried=was_retried) from None
+                if not self._renew(session, trouble, renewals):
+                    over = refusals.unauthenticated(trouble)
+                    over.was_retried = was_retried
+                    self._expired = self._expired or (time.monotonic(), over)
+                    raise over from None
         raise AssertionError("the last renewal is refused")
 
     def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
@@ -209,13 +211,13 @@ class Account:
             return named if named.is_unauthenticated else error
         return error
 
-    def _renew(self, generation: int, error: AwsError, renewals: int) -> bool:
+    def _renew(self, session: Any, error: AwsError, renewals: int) -> bool:
         """Return whether to try again: another thread or the user has brought other credentials, or it is the first time."""
         with self._lock:
             self._refuse_if_expired()
             if renewals == _MOST_RENEWALS:
                 return False
-            if generation != self._generation:
+            if session is not self._session:
                 return True
             fresh, keys = self._new_session(), self._keys
             with suppress(CredentialsError):
@@ -227,16 +229,8 @@ class Account:
                 if ask is None or not ask(str(refusals.unauthenticated(error))):
                     return False
                 fresh = self._new_session()
-            self._session, self._clients, self._generation = fresh, {}, self._generation + 1
+            self._session, self._clients = fresh, {}
             return True
-
-    def _expire(self, error: AwsError, *, was_retried: bool) -> CredentialsError:
-        over = refusals.unauthenticated(error)
-        over.was_retried = was_retried
-        with self._lock:
-            if self._expired is None:
-                self._expired = time.monotonic(), over
-            return over
 
     def _refuse_if_expired(self) -> None:
         if (over := self._expired) is not None:

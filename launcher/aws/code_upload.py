@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.aws.bucket_owners import expect_owners
 from launcher.aws.threads import start
 from launcher.console import Console, human_bytes
 from launcher.errors import RefusedError
 from launcher.planning import Plan
+from launcher.request.view import Draft
+from launcher.rules.channels.uris import uris
 from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels import contract
 
@@ -101,3 +102,24 @@ def _upload_refusal(error: AwsError, bucket: str, account: Account) -> Exception
             " or set code.s3_uri to another place"
         )
     return error
+
+
+def expect_owners(plan: Plan, account: Account) -> None:
+    """Let all requests about the buckets that the job writes to have the member ExpectedBucketOwner.
+
+    A bucket's name says nothing about its owner. The owner of a bucket with a misspelt or abandoned name would get the code,
+    the outputs and the checkpoints, and could answer with code of their own. The buckets of channels may belong to anyone;
+    `bucket_owners` can name their accounts, too.
+    """
+    named = plan.spec.bucket_owners or {}
+    # SageMaker accepts only roles of the account in which it creates the job.
+    own = str(plan.request.get("RoleArn", "")).split(":")[4:5]
+    written = [
+        uri for path, uri in uris(Draft(plan.spec, plan.request)) if path[0] not in ("channels", "InputDataConfig")
+    ]
+    for uri in [*written, *([plan.code_uri] if plan.code_uri else [])] if own else []:
+        bucket = parse_s3_uri(uri).bucket
+        # Directory buckets and access points have rules of their own.
+        if not bucket.endswith(contract.DIRECTORY_BUCKET) and not bucket.startswith("arn:"):
+            account.bucket_owners[bucket] = own[0]
+    account.bucket_owners |= named

@@ -33,7 +33,6 @@ class EcrImage(NamedTuple):
 
     @property
     def identity(self) -> dict[str, str]:
-        """The image in its repository, as ECR's operations name it."""
         return {"imageDigest": self.digest} if self.digest else {"imageTag": self.tag}
 
 

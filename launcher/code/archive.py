@@ -57,7 +57,6 @@ class CodeArchive:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of all files, boot.py included."""
         sha = hashlib.sha256()
         for file in self.files:
             name = file.name.encode()
@@ -65,7 +64,6 @@ class CodeArchive:
         return sha.hexdigest()
 
     def names(self) -> set[str]:
-        """Return the paths in the archive."""
         return {file.name for file in self.files}
 
     def boot(self) -> bytes:

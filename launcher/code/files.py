@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import fnmatch
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +26,6 @@ _CACHES = (
     *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch", ".#*"),
     *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info", ".env*"),
 )
-_IGNORE_FILES = (".launchignore", ".gitignore")  # the first decides
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped
 _BY_RULES, _INCLUDED = "", "included"  # fates of files that are sent
 _SECRET = "is left out by default, since it usually holds secrets"
@@ -59,8 +57,14 @@ class _Patterns:
     which git leaves to the walk. Only such a match fills the one group of its expressions.
     """
 
-    def __init__(self, lines: Sequence[str]) -> None:
-        self.wrong: list[str] = []  # the lines that are not patterns, which match nothing
+    def __init__(self, lines: Sequence[str], file: Path | None = None, above: str = "", below: int = 0) -> None:
+        """Compile the lines; those that are not patterns, which match nothing, are in `wrong`.
+
+        A `file` above the code folder has the path from it to the code folder, `above`, with a final slash; one in the code
+        folder the length of the path to its own folder, `below`.
+        """
+        self.file, self._above, self._below = file, above, below
+        self.wrong: list[str] = []
         self._patterns = []
         for line in (line for line in map(str.rstrip, lines) if line and not line.startswith("#")):
             from pathspec import GitIgnoreSpec  # takes 20 ms, and most folders have no patterns
@@ -73,6 +77,7 @@ class _Patterns:
 
     def verdict(self, path: str) -> tuple[bool | None, str]:
         """Return whether `path`, with a final slash for a folder, is matched itself (None: by no line), and the deciding line."""
+        path = self._above + path[self._below :]
         name = path.rstrip("/")
         for line, bare, pattern in reversed(self._patterns):
             if (line == bare or name != path) and (found := pattern.match_file(name)) and not found.match.lastindex:
@@ -80,18 +85,8 @@ class _Patterns:
         return None, ""
 
 
-class _IgnoreFile(NamedTuple):
-    path: Path
-    patterns: _Patterns
-    above: str = ""  # for a file above the code folder: the path from it to the code folder, with a final slash
-    below: int = 0  # for a file in the code folder: the length of the path to its own folder
-
-    def verdict(self, name: str) -> tuple[bool | None, str]:
-        return self.patterns.verdict(self.above + name[self.below :])
-
-
 class FileRules:
-    """The rules that decide which files of one code folder are sent; pure once `walk` has read the ignore files.
+    """The rules that decide which files of one code folder are sent.
 
     After the walk, `left_out` has the names that look like secrets, `skipped` those that are not regular files, and `outside` the
     links that lead out of the folder and are not in `code.include`.
@@ -100,54 +95,57 @@ class FileRules:
     def __init__(
         self, directory: Path, include: Sequence[str] = (), exclude: Sequence[str] = (), prefix: str = ""
     ) -> None:
-        """Read the ignore files above the folder, whose files are sent with `prefix` before their names.
+        """Read the spec's patterns; the folder's files are sent with `prefix` before their names.
 
         Raises:
-            CodeError: An ignore file cannot be read, or a pattern is not one.
+            CodeError: A pattern is not one.
         """
         self._directory, self._prefix, self._include_lines = directory, prefix, include
         self._include, self._exclude = _spec_patterns("include", include), _spec_patterns("exclude", exclude)
+        self._why: dict[str, str] = {}  # file or folder that the walk has met and left out -> the reason
+        self._ignore_files = {".launchignore"}
         self.left_out: list[str] = []
         self.skipped: list[str] = []
         self.outside: list[str] = []
-        self._work_tree, above = self._ignore_files_above()
-        self._ignoring: dict[str, tuple[_IgnoreFile, ...]] = {"": above}  # folder -> the files that count in it
 
     def walk(self) -> Iterator[CodeFile]:
         """Yield every file to send, in no particular order. Links into a folder that is being walked are not followed.
 
         Raises CodeError for a file that cannot be sent.
         """
-        root = os.path.realpath(self._directory)
-        return self._below(str(self._directory), "", _BY_RULES, root, ())
+        ignoring = self._ignore_files_above()
+        return self._below(str(self._directory), "", _BY_RULES, os.path.realpath(self._directory), ignoring)
 
     def _below(
-        self, folder: str, name: str, fate: str, root: str, above: tuple[tuple[int, int], ...]
+        self, folder: str, name: str, fate: str, root: str, ignoring: tuple[_Patterns, ...], above: tuple[str, ...] = ()
     ) -> Iterator[CodeFile]:
         """Yield the files to send of a folder, whose `fate` is known and whose links may not leave `root`."""
         try:
-            entries, state = sorted(os.scandir(folder), key=lambda entry: entry.name), Path(folder).stat()
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             raise unreadable(folder, error) from None
-        identity, real_folder = (state.st_dev, state.st_ino), os.path.realpath(folder)
-        if identity in above:
+        if (real_folder := os.path.realpath(folder)) in above:
             return
-        self._read_ignore_files(name, entries)
+        files = [Path(entry.path) for entry in entries if entry.name in self._ignore_files and entry.is_file()]
+        found = [*(_Patterns(_lines(file), file, below=len(name)) for file in files), *ignoring]
+        # A .launchignore decides before a .gitignore, and else the nearest file.
+        ignoring = tuple(sorted(found, key=lambda each: str(each.file).endswith(".gitignore")))
         for entry in entries:
             status = _status(entry)
             is_folder = status is not None and stat.S_ISDIR(status.st_mode)
             path, inner_root, real = f"{name}{entry.name}{'/' * is_folder}", root, f"{real_folder}/{entry.name}"
-            own = self._fate(path, fate)
+            own = self._fate(path, fate, ignoring)
             if entry.is_symlink():
                 real = os.path.realpath(entry.path)
                 if status is not None and not Path(real).is_relative_to(root):
                     inner_root, own = real, self._fate_of_link_out(path, real, own, is_folder)
             if own == _BY_RULES and is_secret_path(real + "/" * is_folder):
                 own = _SECRET
-            is_sent = own in (_BY_RULES, _INCLUDED)
+            if not (is_sent := own in (_BY_RULES, _INCLUDED)):
+                self._why[path.rstrip("/")] = own
             shown = self._prefix + path
             if is_folder and (is_sent or self._leads_below(path)):
-                yield from self._below(entry.path, path, own, inner_root, (*above, identity))
+                yield from self._below(entry.path, path, own, inner_root, ignoring, (*above, real_folder))
             elif is_sent and status is not None and stat.S_ISREG(status.st_mode):
                 if not path.isprintable():
                     raise CodeError(f"{path!r} in {folder}: a file of this name cannot be sent; rename it")
@@ -180,15 +178,10 @@ class FileRules:
         return "is behind a link that leads out of the folder"
 
     def why_left_out(self, name: str) -> str | None:
-        """Return why a file of the code folder is not sent; None if no rule leaves it out."""
-        fate = _BY_RULES
-        for end in (*(found.end() for found in re.finditer("/", name)), len(name)):
-            fate = self._fate(name[:end], fate)
-        if fate == _BY_RULES and is_secret_path(os.path.realpath(self._directory / name)):
-            fate = _SECRET
-        return None if fate in (_BY_RULES, _INCLUDED) else fate
+        """Return why a file of the code folder has not been sent, or the folder that it is in; None if no rule left it out."""
+        return next((self._why[each] for each in (name, *map(str, Path(name).parents)) if each in self._why), None)
 
-    def _fate(self, path: str, above: str) -> str:
+    def _fate(self, path: str, above: str, ignoring: Sequence[_Patterns]) -> str:
         """Return the fate of a file, or of a folder if `path` ends in a slash: `_BY_RULES`, `_INCLUDED`, or why it is left out.
 
         `above` is the fate of the folder around it.
@@ -200,47 +193,35 @@ class FileRules:
             return f"is left out by {line!r} in code.include" if above == _INCLUDED else above
         if is_secret_path(path):
             return _SECRET
-        folder, _, base = path.rstrip("/").rpartition("/")
-        if any(fnmatch.fnmatchcase(base, pattern) for pattern in _CACHES):
+        if any(fnmatch.fnmatchcase(path.rstrip("/").rpartition("/")[2], pattern) for pattern in _CACHES):
             return "is left out by default"
         if self._exclude.verdict(path)[0]:
             return "is left out by code.exclude"
-        for file in self._ignoring.get(folder and f"{folder}/", ()):
-            ignored, pattern = file.verdict(path)
+        for patterns in ignoring:
+            ignored, pattern = patterns.verdict(path)
             if ignored is not None:
-                return f"is left out by {pattern!r} in {file.path}" if ignored else _BY_RULES
+                return f"is left out by {pattern!r} in {patterns.file}" if ignored else _BY_RULES
         return _BY_RULES
 
-    def _read_ignore_files(self, name: str, entries: Sequence[os.DirEntry[str]]) -> None:
-        """Find the ignore files that count in the folder `name`: its own, and then those that count in the folder above."""
-        kinds = _IGNORE_FILES if self._work_tree else _IGNORE_FILES[:1]
-        files = [Path(entry.path) for entry in entries if entry.name in kinds and entry.is_file()]
-        inherited = self._ignoring[name and name[: name.rstrip("/").rfind("/") + 1]]
-        found = [*(_IgnoreFile(file, _read_patterns(file), below=len(name)) for file in files), *inherited]
-        self._ignoring[name] = tuple(sorted(found, key=lambda file: _IGNORE_FILES.index(file.path.name)))
-
-    def _ignore_files_above(self) -> tuple[bool, tuple[_IgnoreFile, ...]]:
-        """Return whether the folder is in a git work tree, and the tree's .gitignore files above it, the nearest first.
+    def _ignore_files_above(self) -> tuple[_Patterns, ...]:
+        """Return the .gitignore files above the folder in its git work tree, if it is in one, the nearest first.
 
         If they ignore the folder itself, none of them counts, since the spec asks to send it.
         """
         folder = self._directory.resolve()
         root = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
         if root is None:
-            return False, ()
+            return ()
+        self._ignore_files.add(".gitignore")
         parents = [each for each in folder.parents if each.is_relative_to(root)]
-        paths = [each / ".gitignore" for each in parents if (each / ".gitignore").is_file()]
-        found = [
-            _IgnoreFile(path, _read_patterns(path), above=f"{folder.relative_to(path.parent).as_posix()}/")
-            for path in paths
-        ]
+        files = [each / ".gitignore" for each in parents if (each / ".gitignore").is_file()]
+        found = [_Patterns(_lines(file), file, f"{folder.relative_to(file.parent).as_posix()}/") for file in files]
         for each in (folder, *parents[:-1]):
-            around = [file for file in found if file.path.parent in each.parents]
-            names = (f"{each.relative_to(file.path.parent).as_posix()}/" for file in around)
-            verdicts = (file.patterns.verdict(name)[0] for file, name in zip(around, names, strict=True))
+            around = [file for file in files if file.parent in each.parents]
+            verdicts = (_Patterns(_lines(file)).verdict(f"{each.relative_to(file.parent)}/")[0] for file in around)
             if next((verdict for verdict in verdicts if verdict is not None), False):
-                return True, ()
-        return True, tuple(found)
+                return ()
+        return tuple(found)
 
 
 def _may_match_below(pattern: str, folder: str) -> bool:
@@ -278,9 +259,8 @@ def _spec_patterns(key: str, lines: Sequence[str]) -> _Patterns:
     return patterns
 
 
-def _read_patterns(file: Path) -> _Patterns:
-    """Read the patterns of a file; lines that are not patterns match nothing, as in git."""
+def _lines(file: Path) -> list[str]:
     try:
-        return _Patterns(file.read_text("utf-8-sig", "surrogateescape").split("\n"))
+        return file.read_text("utf-8-sig", "surrogateescape").split("\n")
     except OSError as error:
         raise unreadable(str(file), error) from None

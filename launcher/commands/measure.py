@@ -131,7 +131,6 @@ def _is_data(target: str) -> bool:
 
 
 def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sequence[str]) -> launcher.JobSpec:
-    """Return the spec of the job that measures."""
     _check_step(loop.step)
     own = list(sets)
     if _is_data(target):

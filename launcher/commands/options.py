@@ -163,17 +163,6 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class PlotFile(click.Path):
-    """A picture; it is refused if nothing can be drawn there."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from launcher.plot import check_plot
-
-        file = Path(os.fsdecode(super().convert(value, param, ctx)))
-        check_plot(file)
-        return file
-
-
 def is_folder(value: str) -> bool:
     """Return whether an argument names a folder of this machine."""
     return os.path.isdir(value)  # noqa: PTH112 (Path's raises an error if the name is too long)
@@ -196,9 +185,16 @@ def moment_of(age: str) -> datetime:
 
 def plot_option(what: str) -> _Decorator:
     """Return the option of the file to draw `what` into; a file is refused if nothing can be drawn there."""
-    return click.option(
-        "--plot", type=PlotFile(dir_okay=False), metavar="FILE", help=f"{what} into a .png or .svg file."
-    )
+
+    def checked(context: click.Context, option: click.Parameter, file: Path | None) -> Path | None:
+        from launcher.plot import check_plot
+
+        if file is not None and not context.resilient_parsing:
+            check_plot(file)
+        return file
+
+    kind, text = click.Path(dir_okay=False, path_type=Path), f"{what} into a .png or .svg file."
+    return click.option("--plot", type=kind, callback=checked, metavar="FILE", help=text)
 
 
 def open_account(region: str | None, profile: str | None) -> Account:

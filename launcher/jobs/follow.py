@@ -93,7 +93,6 @@ class ReadLines:
         self.note(line)
 
     def note(self, line: Line) -> None:
-        """Search a line for metrics and waits."""
         self.metrics.note(line.timestamp, line.host, line.message)
         self.waits.note(line.message)
         self.count += 1

@@ -22,7 +22,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError, did_you_mean
 
-SETTLING_SECONDS = 8.0
+SETTLING_SECONDS = 5.0
 _GROUP = "/aws/sagemaker/TrainingJobs"
 _PACE = 0.1  # seconds between two calls
 _LATE_MILLISECONDS = 20_000  # how much later than its neighbours a line may become visible and still be found

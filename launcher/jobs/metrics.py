@@ -36,7 +36,6 @@ class Series:
     every: int = 1  # one of so many values is kept
 
     def add(self, time: int, value: float, step: float | None) -> None:
-        """Add a value; `time` is in milliseconds since 1970."""
         if self.count % self.every == 0:
             self.points.append((time, value, step))
             if len(self.points) >= _MOST_POINTS:
@@ -67,7 +66,6 @@ class Metrics:
         self.series: dict[str, Series] = {}
 
     def note(self, time: int, host: str, text: str) -> None:
-        """Add the metrics of a line; `time` is in milliseconds since 1970."""
         text = searchable(text)
         for name, pattern in self._patterns:
             if (found := pattern.search(text)) is None:
@@ -117,7 +115,6 @@ class LiveTable:
         self._shown.start(refresh=True)
 
     def hide(self) -> None:
-        """Clear it."""
         if self._shown is not None:
             self._shown.stop()
             self._shown = None

@@ -71,7 +71,6 @@ class Outcome:
     local_exit_code: int | None = None  # of a local run, or of the shell in one
 
     def __repr__(self) -> str:
-        """The outcome in a line."""
         reason = f": {headline(self.reason)}" if self.reason else ""
         model = f", model {self.model}" if self.model else ""
         return f"<Outcome of {self.name}: {self.status}{reason}{model}>"
@@ -111,7 +110,6 @@ class Outcome:
 
     @property
     def region(self) -> str | None:
-        """The region in the job's ARN."""
         parts = str(self.description.get("TrainingJobArn", "")).split(":")
         return parts[3] if len(parts) > 3 else None
 

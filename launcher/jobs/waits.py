@@ -41,7 +41,6 @@ class ChannelWaits:
 
     @property
     def share(self) -> float:
-        """The part of a step that is waiting."""
         return self.waited / self.seconds if self.seconds else 0.0
 
     @property
@@ -152,7 +151,6 @@ class LoopWaits:
             waits.parts[part] += (seconds or 1.0) * shares[part]
 
     def channels(self) -> list[ChannelWaits]:
-        """Return all channels."""
         return list(self._channels.values())
 
     def worst(self) -> tuple[ChannelWaits, ...]:

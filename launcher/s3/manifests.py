@@ -33,10 +33,8 @@ def read_manifest(read: Callable[[S3Location], Stream], uri: str) -> tuple[S3Loc
     try:
         text = content.decode("utf-8-sig")
         elements = json.loads(text) if text.lstrip().startswith("[") else []
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg}, at character {error.pos}"
+    except ValueError as error:
+        reason = f"{error.msg}, at character {error.pos}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise RefusedError(f"{uri}: this manifest is not JSON ({reason}); write {_FORM}") from error
     head = elements[0] if elements else None
     if not isinstance(head, dict) or not isinstance(head.get("prefix"), str):
@@ -143,5 +141,4 @@ class AugmentedManifest:
         return values
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()

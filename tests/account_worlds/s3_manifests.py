@@ -44,18 +44,6 @@ BROKEN = {
         [("manifest-form", TRAIN)],
         ("a JSON list that begins with",),
     ),
-    "manifest of lists in lists": Broken(
-        lambda s3: put(s3, "train.manifest", body=b"[" * 100_000),
-        MANIFEST,
-        [("manifest-form", TRAIN)],
-        ("nested too deeply", "write ["),
-    ),
-    "augmented manifest of lists in lists": Broken(
-        lambda s3: put(s3, "train.jsonl", body=b"[" * 100_000 + b"\n"),
-        AUGMENTED,
-        [("manifest-form", TRAIN)],
-        ("line 1", "not JSON"),
-    ),
     "manifest that is not UTF-8": Broken(
         lambda s3: put(s3, "train.manifest", body=b"\xff\xfe["),
         MANIFEST,
