@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import aws_stand_in
 import launcher
 from launcher.account import CHECKS as ALL_CHECKS
+from launcher.account import data, disk, manifests, places
 from launcher.account.check import Check
 from launcher.account.run import Report, check_account
 from launcher.aws.account import Account
@@ -22,9 +23,9 @@ def named(*names: str) -> tuple[Check, ...]:
     return tuple(check for check in ALL_CHECKS if check.name in names)
 
 
-CHECKS = named(
-    *("buckets", "prefixes", "archives", "manifests", "shares", "compression", "line-ends", "disk", "checkpoints")
-)
+# What these modules ask needs data in S3 only; all other checks need a whole account (account_world).
+_MODULES = {module.__name__ for module in (data, disk, manifests, places)}
+CHECKS = tuple(check for check in ALL_CHECKS if check.find.__module__ in _MODULES)
 BASE = """\
 training_job_name: digits-1
 image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1

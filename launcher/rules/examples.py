@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from launcher.rules import RULES
 from launcher.tables import read_table
 
 BASE = """\
@@ -25,7 +26,11 @@ channels: {train: s3://bucket/train/}
 def _entries() -> dict[str, dict[str, str]]:
     here = Path(__file__).parent
     files = (*here.glob("*/examples.yaml"), here / "codes.yaml")
-    return {code: entry for file in files for code, entry in read_table(file, file.stem).items()}
+    found = {code: entry for file in files for code, entry in read_table(file, file.stem).items()}
+    for rule in RULES:
+        folder = rule.find.__module__.rpartition(".")[0].replace(".", "/")
+        assert rule.code in found, f"add {rule.code} to {folder}/examples.yaml, with `more`, `wrong` and `right`"
+    return found
 
 
 def details(code: str) -> str:

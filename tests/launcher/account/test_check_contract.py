@@ -22,6 +22,7 @@ from account_worlds import ACCOUNT, DATA, GOOD, put_good_data, shared_codes
 from launcher.account import CHECKS
 from launcher.account.check import Check
 from launcher.reference.problem_codes import explanation, ignorable
+from launcher.tables import read_table
 
 PATH = launcher.account.__path__
 CODES = [(check, code) for check in CHECKS for code in check.codes]
@@ -39,10 +40,16 @@ def test_every_check_is_in_the_table() -> None:
     assert missing == [], "add it to CHECKS in launcher/account/__init__.py"
 
 
+def test_every_row_of_codes_has_a_check() -> None:
+    rows = read_table(launcher.account.__file__, "checks").keys() - {check.name for check in CHECKS}
+    assert rows == set(), "give it the name of a check in CHECKS of launcher/account/__init__.py"
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=named)
 def test_card_is_complete(check: Check) -> None:
     assert [each.name for each in CHECKS].count(check.name) == 1
     assert check.question.endswith("?"), f"end the question of {check.name!r} with a question mark"
+    assert check.codes or check.name == "account", f"add the codes of {check.name!r} to launcher/account/checks.yaml"
     for code, (severity, why) in check.codes.items():
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", code)
         assert severity in ("error", "warning")
