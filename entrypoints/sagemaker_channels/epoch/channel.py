@@ -46,7 +46,7 @@ def open_channel(
     Args:
         channel: The channel's name, an S3 prefix (`s3://bucket/prefix/`) or a folder (`./folder`).
         epoch: From 0. Under Pipe each epoch has its own FIFO and can be read once.
-        format: A content type or short name (`tar`, `csv`: see `records.SHORT_NAMES`), if the channel's content type is absent or
+        format: A content type or short name (`tar`, `csv`: see `formats.SHORT_NAMES`), if the channel's content type is absent or
             wrong. Without it, each line of an augmented manifest is a sample with all its attributes.
         environment: The job; this container's if not given.
         shard: Which samples, in place of this process's own (`default_shard`).

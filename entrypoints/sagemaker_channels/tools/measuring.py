@@ -31,7 +31,7 @@ class Files(IterableDataset[Sample]):
     """The samples of objects, divided among the workers.
 
     `names` has the same order in every process. `opened` returns the file object of a name; it must pickle if workers are started
-    by spawn. `format` is what an object holds: a word of records.SHORT_NAMES.
+    by spawn. `format` is what an object holds: a word of formats.SHORT_NAMES.
     """
 
     def __init__(self, names: Sequence[str], opened: Opener, format: str) -> None:

@@ -52,7 +52,7 @@ class Source:
 
     environment: Environment
     channel: Channel  # the first of the way's arrivals in this job: its `path` is the folder, its `s3_uri` the prefix
-    format: str  # of an object, in a word of records.SHORT_NAMES or of a library: objects, tar, mds, litdata, ...
+    format: str  # of an object, in a word of formats.SHORT_NAMES or of a library: objects, tar, mds, litdata, ...
     batch_size: int = 4
     workers: int = 4
     epoch: int = 0  # each run of a Pipe reads an epoch of its own
@@ -80,7 +80,7 @@ class Way:
     # An iterable dataset divides its objects among torch's workers. It imports what it needs when it is called.
     open: Callable[[Source], Any]
     needs: tuple[Need, ...] = ()
-    formats: tuple[str, ...] = ()  # that it can read; empty: all of records.SHORT_NAMES
+    formats: tuple[str, ...] = ()  # that it can read; empty: all of formats.SHORT_NAMES
     start_method: str | None = None  # of the DataLoader's workers, such as spawn; None: torch's default
 
     def missing(self) -> str | None:
