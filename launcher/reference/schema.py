@@ -1,4 +1,4 @@
-"""The JSON Schema of a spec, for completion and checks in editors: `python -m launcher.reference.schema` prints it.
+"""The JSON Schema of a spec, for completion and checks in editors: `launch --schema` prints it.
 
 Made from the spec's classes, the docstrings of their fields, and botocore's enums and patterns, so that it matches the
 parser. `channel_specs/schema.json` is its copy; a test checks that it is current.
@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
-from launcher.console import print_line
 from launcher.reference.problem_codes import ignorable
 from launcher.reference.shape_schema import descriptions, map_limits, of_shape, text_limits
 from launcher.spec.aws_model import REQUEST, shapes, violations
@@ -187,7 +185,3 @@ def _of_a_whole_job() -> dict[str, Any]:
     whole += [{"not": {"required": [key]}} for key in ("extends", "request")]
     required = [key for key in inner if key != "channels"]
     return {"if": {"allOf": whole}, "then": {"required": required, "properties": inner}}
-
-
-if __name__ == "__main__":
-    print_line(json.dumps(schema(), indent=2))

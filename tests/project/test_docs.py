@@ -32,12 +32,12 @@ EXAMPLES = examples()
 
 @pytest.mark.parametrize("page", make_docs.PAGES)
 def test_generated_parts_are_current(page: str) -> None:
-    assert make_docs.updated(PAGES[page]) == PAGES[page], "python tests/data/make_docs.py"
+    assert make_docs.updated(PAGES[page]) == PAGES[page], "make generate"
 
 
 def test_schema_is_current() -> None:
     kept = (ROOT / "channel_specs/schema.json").read_text(encoding="utf-8")
-    assert json.loads(kept) == schema.schema(), "python -m launcher.reference.schema > channel_specs/schema.json"
+    assert json.loads(kept) == schema.schema(), "make generate"
 
 
 @pytest.mark.parametrize("name", channel_specs.names())
@@ -86,7 +86,8 @@ def plans(block: str) -> bool:
 
 def test_every_code_is_documented() -> None:
     used = {*offline_codes()}
-    files = [file for glob in ("*.py", "checks/**/*.py", "parsing/*.py") for file in (ROOT / "launcher").glob(glob)]
+    # The local run's S3 server has encodings of such names.
+    files = [file for file in (ROOT / "launcher").rglob("*.py") if "local" not in file.parts]
     sources = [file.read_text(encoding="utf-8") for file in files]
     written = set(re.findall(r'"((?:yaml|aws|unknown|wrong|duplicate|invalid|code)-[a-z-]+)"', "\n".join(sources)))
     assert written <= used | {f"aws-{bound}" for bound in ("min", "max")}
@@ -122,7 +123,7 @@ def test_every_option_is_documented() -> None:
     assert [option for option in options if option not in TEXT] == []
 
 
-@pytest.mark.parametrize("page", [*make_docs.PAGES, "CHANGELOG.md", "SECURITY.md"])
+@pytest.mark.parametrize("page", [*make_docs.PAGES, "entrypoints/HOW_IT_WORKS.md", "CHANGELOG.md", "SECURITY.md"])
 def test_links_and_paths_exist(page: str) -> None:
     """Files, the headings that links name, and the modules and folders that the text names."""
     text = (ROOT / page).read_text(encoding="utf-8")
