@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,8 +24,9 @@ from launcher.rules import find_problems
 from launcher.rules.examples import BASE, laid_over_base
 from launcher.spec.aws_model import REQUEST, shapes
 from launcher.spec.channels import KINDS
-from launcher.spec.job import JobSpec
+from launcher.spec.job import JobSpec, OwnKeys
 from launcher.spec.model import spec_name
+from launcher.spec.structures import members
 
 # Members without a key, since only responses have them.
 NOT_WRITTEN = {("ResourceConfig", "SelectedInstanceType"), ("ResourceConfig", "SelectedInstanceCount")}
@@ -93,21 +95,46 @@ def test_members_of_the_model_have_shapes() -> None:
     assert used <= set(shapes())
 
 
+def test_every_key_of_ours_is_read() -> None:
+    files = [file for file in Path(launcher.__file__).parent.rglob("*.py") if file.name != "job.py"]
+    source = "".join(file.read_text() for file in files)
+    keys = OwnKeys.model_fields.keys() - members()
+    assert [key for key in keys if not re.search(rf"\.{key}\b|\"{key}\"", source)] == [], "nothing reads it"
+
+
+def dry_run(tmp_path: Path, overlay: str, known: dict[str, Any], **how: Any) -> subprocess.CompletedProcess[str]:
+    """Plan a spec with the shapes of another release of botocore."""
+    folder = tmp_path / "botocore/data/sagemaker/2017-07-24"
+    folder.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "botocore/__init__.py").touch()
+    shutil.copy(Path(botocore.__file__).parent / "data/partitions.json", folder.parents[1])
+    model = json.dumps({"metadata": {}, "operations": {}, "shapes": known}, **how)
+    (folder / "service-2.json.gz").write_bytes(gzip.compress(model.encode()))
+    (tmp_path / "job.yaml").write_text(laid_over_base(overlay))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", "launcher", str(tmp_path / "job.yaml"), "--dry-run"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("indent", [None, 1, 2, "\t"])
 def test_model_can_be_formatted_in_any_way(tmp_path: Path, indent: int | str | None) -> None:
     """A release of botocore may have its JSON on one line, or indented by other steps."""
-    folder = tmp_path / "botocore/data/sagemaker/2017-07-24"
-    folder.mkdir(parents=True)
-    (tmp_path / "botocore/__init__.py").touch()
-    shutil.copy(Path(botocore.__file__).parent / "data/partitions.json", folder.parents[1])
-    model = json.dumps({"metadata": {}, "operations": {}, "shapes": dict(shapes())}, indent=indent)
-    (folder / "service-2.json.gz").write_bytes(gzip.compress(model.encode()))
-    (tmp_path / "job.yaml").write_text(laid_over_base("request: {Nonsense: 1}"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    command = [sys.executable, "-m", "launcher", str(tmp_path / "job.yaml"), "--dry-run"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = dry_run(tmp_path, "request: {Nonsense: 1}", dict(shapes()), indent=indent)
     assert "request.Nonsense: is not a member of the request" in done.stderr
     assert done.returncode == 2
+
+
+def test_member_that_aws_adds_is_a_key(tmp_path: Path) -> None:
+    request = {
+        **shapes()[REQUEST],
+        "members": {**shapes()[REQUEST]["members"], "QuantumConfig": {"shape": "QuantumConfig"}},
+    }
+    added = {"type": "structure", "members": {"MaxCoherenceInSeconds": {"shape": "MaxRuntimeInSeconds"}}}
+    known = {**shapes(), REQUEST: request, "QuantumConfig": added}
+    done = dry_run(tmp_path, "quantum_config: {max_coherence_in_seconds: 2h}", known)
+    assert "QuantumConfig:\n  MaxCoherenceInSeconds: 7200\n" in done.stdout, done.stderr
+    done = dry_run(tmp_path, "quantum_config: {max_coherence: 2h}", known)
+    assert "did you mean max_coherence_in_seconds?" in done.stderr
 
 
 def places(value: Any, path: SpecPath = ()) -> Iterator[SpecPath]:

@@ -57,7 +57,7 @@ def examples(source: str) -> list[tuple[str, str, BaseChannel]]:
         for name, channel in plan_of(spec).spec.all_channels.items()
         if channel.source == source and name != contract.CODE_CHANNEL
     ]
-    assert found, f"no spec has a channel of source {source}: add channel_specs/{source.lower()}.yaml"
+    assert found, f"no spec has a channel of source {source}: add one to channel_specs/"
     return found
 
 
@@ -109,7 +109,11 @@ def test_kinds_do_not_share_entries(source: str) -> None:
     """An entry of one kind has no members for another kind's keys."""
     _, name, channel = examples(source)[0]
     entry = channel.input_data_config(name, "File") or {}
-    assert [other for other, kind in KINDS.items() if kind.members(entry) is not None] == [source] * bool(entry)
+    sharing = [other for other, kind in KINDS.items() if kind.members(entry) is not None]
+    assert sharing == [source] * bool(entry), (
+        f"{', '.join(sharing)} make the same entries, so an import cannot tell them apart: a kind needs a DataSource member or"
+        " fixed_members() of its own; other defaults of the same storage belong in a spec that others name in `extends`"
+    )
 
 
 @every_kind
