@@ -30,8 +30,9 @@ from served_bucket import serve
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-speed")
 
-# What starts processes: modules, the one of DataLoader among them, and fixtures.
+# What starts processes: modules, those of the loaders with workers among them, and fixtures.
 _STARTING = {"subprocess", "multiprocessing", "multiprocessing.context", "torch.utils.data.dataloader", "forked"}
+_STARTING |= {"sagemaker_channels.torch_data.worker_loader", "further_ways"}
 _SLOW_FIXTURES = {"running_aws", "fuse", "moto_url"}
 OPTIONAL = {"fusermount3": "FUSE (package fuse3)", "rclone": "rclone"}
 
