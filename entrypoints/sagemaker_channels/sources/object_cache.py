@@ -9,8 +9,8 @@ An S3 object is identified by key, size and ETag, so a changed one is read again
 alone, because asking for its time would cost what the cache saves: such a cache should not outlive the job.
 
 `cache_dir="warm-pool"` is the directory that SageMaker keeps for the next job of a warm pool, which finds there what earlier jobs
-kept; so only S3 objects are kept. If the disk is full, objects that this job has not used are removed, the oldest first.
-Source: developer guide, train-warm-pools, "Using persistent cache".
+kept; so only S3 objects are kept. If the disk is full, objects that this job has not used are removed, the oldest first (developer
+guide, train-warm-pools, "Using persistent cache").
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def open_cache(folder: str | os.PathLike[str], channel: Channel, environment: En
 
 
 class ObjectCache:
-    """The cached objects of one channel. Any number of processes may use the same folder, which is made if it is missing.
+    """The cached objects of one channel. Any number of processes may use the same folder.
 
     Args:
-        folder: The folder.
+        folder: The folder, which is made if it is missing.
         channel: The channel.
         job_began: In a warm pool, when the job began, as time.time() counts. Objects that were last used before give way.
 
@@ -92,8 +92,7 @@ class ObjectCache:
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
             _remove_leftovers(self._parts)
-            with tempfile.TemporaryFile(dir=self._parts):
-                pass
+            tempfile.TemporaryFile(dir=self._parts).close()
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) and job_began is None:
                 raise ChannelError(
@@ -123,8 +122,13 @@ class ObjectCache:
         self, reader: Reader, channel: Channel, items: Iterator[tuple[Any, str]]
     ) -> Generator[tuple[str | None, ByteStream], None, None]:
         places: deque[str] = deque()  # of the items that the reader has requested but not yielded yet
-        noted = (item for item, place in items if places.append(place) is None)  # type: ignore[func-returns-value]
-        with closing(reader.open_objects(channel, noted)) as streams:
+
+        def noted() -> Iterator[Any]:
+            for item, place in items:
+                places.append(place)
+                yield item
+
+        with closing(reader.open_objects(channel, noted())) as streams:
             for key, stream in streams:
                 place = places.popleft()
                 yield key, _CachingStream(stream, self, place) if self.has_room(0) else stream
@@ -220,7 +224,6 @@ class _CachingStream:
         self._below.close()
 
     def _keep(self, data: memoryview, *, ended: bool) -> None:
-        """Write what was read to the part, which becomes the object's file at the end."""
         try:
             if not self._begun:
                 self._begun, self._part = True, self._cache.new_part()
@@ -241,18 +244,16 @@ class _CachingStream:
         self._below.seek(0)
         if size > WHOLE_BYTES or not self._cache.has_room(size):
             return
-        ended = False
-        while not ended and (self._part is not None or not self._begun):
+        data = b"any"
+        while data and (self._part is not None or not self._begun):
             data = self._below.read(_AT_ONCE)
-            ended = not data
-            self._keep(memoryview(data), ended=ended)
+            self._keep(memoryview(data), ended=not data)
         try:
             self._stream = FileIO(self._place)
         except OSError:  # The log has the reason.
             self._below.seek(0)
 
     def _give_up(self) -> None:
-        """Keep nothing of an object that is not read from its beginning to its end."""
         self._begun = True
         part, self._part = self._part, None
         if part is not None:
@@ -289,7 +290,7 @@ def _absolute(folder: str | os.PathLike[str], channel: Channel) -> Path:
 
 
 def _remove_leftovers(parts: Path) -> None:
-    """Remove the parts of killed processes. A locked part is being written."""
+    """Remove the parts of killed processes, which are not locked."""
     for part in parts.iterdir():
         with suppress(OSError):
             if time.time() - part.stat().st_mtime < _NEW_SECONDS:

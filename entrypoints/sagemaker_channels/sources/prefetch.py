@@ -23,7 +23,7 @@ from collections.abc import Generator, Iterator
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.meter import received, waited
-from sagemaker_channels.sources.background import in_background
+from sagemaker_channels.sources.background import run_in_thread
 from sagemaker_channels.sources.pace import LOOK_SECONDS, Requests
 from sagemaker_channels.sources.silence import remote_silence
 from sagemaker_channels.sources.stream import Fetchable, Limits, Piece, ReadStream
@@ -143,12 +143,12 @@ class Prefetch:
         if self._closed:
             return
         if not (self._exhausted or self._listing) and len(self._waiting) <= self._most_waiting() * 7 // 8:
-            in_background(self._list, "prefetch")
+            run_in_thread(self._list, "prefetch")
             self._listing = True
         # Requests that wait for late answers do not count.
         most = self._limits.most_requests(self._requests.delay()) + self._requests.repeated
         if self._started and (self._unissued or self._requests.late) and self._fetching < most:
-            in_background(self._fetch_all, "prefetch")
+            run_in_thread(self._fetch_all, "prefetch")
             self._fetching += 1
 
     def _most_waiting(self) -> int:
