@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sagemaker_channels.sources.stream import Piece
+    from sagemaker_channels.sources.stream import Limits, Piece
 
 REPEATED_SHARE = 0.03  # repeated requests, of the answers
 _SAVED = 8.0  # repeated requests that the answers may save up
@@ -83,6 +83,10 @@ class Requests:
     def delay(self) -> float:
         """Return how many seconds the store takes at least; 0 if that is unknown."""
         return max((pace.quickest for pace in self._paces.values()), default=0.0)
+
+    def most(self, limits: Limits) -> int:
+        """Return how many requests may be under way; those that wait for late answers do not count."""
+        return limits.most_requests(self.delay()) + self.repeated
 
     def add(self, piece: Piece) -> None:
         self._under_way[piece] = None

@@ -145,9 +145,8 @@ class Prefetch:
         if not (self._exhausted or self._listing) and len(self._waiting) <= self._most_waiting() * 7 // 8:
             run_in_thread(self._list, "prefetch")
             self._listing = True
-        # Requests that wait for late answers do not count.
-        most = self._limits.most_requests(self._requests.delay()) + self._requests.repeated
-        if self._started and (self._unissued or self._requests.late) and self._fetching < most:
+        has_more = self._started and (self._unissued or self._requests.late)
+        if has_more and self._fetching < self._requests.most(self._limits):
             run_in_thread(self._fetch_all, "prefetch")
             self._fetching += 1
 
