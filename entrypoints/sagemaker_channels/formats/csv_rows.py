@@ -134,10 +134,7 @@ def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
             raise ValueError(
                 "its values are the fields' names: in a Pipe it would be skipped as the header of another object"
             )
-        try:
-            return [text.getvalue().encode()]
-        except UnicodeEncodeError as error:
-            raise ValueError(f"UTF-8 cannot hold it: {error}") from error
+        return [text.getvalue().encode()]
 
     return write_each(encode, stream, samples)
 

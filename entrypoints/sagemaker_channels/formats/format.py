@@ -20,9 +20,6 @@ from sagemaker_channels.errors import ChannelError, corrupt
 from sagemaker_channels.formats.cursor import OTHER, Cursor
 from sagemaker_channels.sample import DATA, KEY, ByteStream, Sample
 
-_PARAMETER = re.compile(r"""\s*([\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;"]*)\s*(?:;|$)""", re.DOTALL)
-
-
 # Yields the samples of a stream that is at its beginning, as `Format.split`.
 Read = Callable[[ByteStream, "str | None", Cursor], Iterator[Sample]]
 
@@ -98,38 +95,24 @@ def with_options(form: Format, text: str) -> Format:
     """Return the format with the options in `text`, a content type or a short name with parameters.
 
     Raises:
-        ChannelError: An option has an impossible value, or follows a short name and cannot be parsed or is unknown.
+        ChannelError: An option has an impossible value, or follows a short name and is unknown.
     """
-    name, _, rest = text.partition(";")
-    options = _parameters(rest, text)
+    from email.message import Message
+
+    name = text.partition(";")[0].strip()
+    header = Message()
+    header["content-type"] = text
+    options = {key.lower(): value for key, value in header.get_params([])[1:] if key}
     unknown = [key for key in options if key not in form.options]
     if unknown and "/" not in name:
         near = difflib.get_close_matches(unknown[0], form.options, 1)
         raise ChannelError(
-            f"format {text!r}: {name.strip()} has no parameter {unknown[0]!r}"
+            f"format {text!r}: {name} has no parameter {unknown[0]!r}"
             + (f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(form.options) or 'none'}")
         )
     for key in unknown:
         del options[key]
     return form.with_options(options) if options and form.with_options else form
-
-
-def _parameters(rest: str, text: str) -> dict[str, str]:
-    """Parse `a=1; b="2;3"`, with names in lower case. Raises ChannelError if those of a short name cannot be parsed."""
-    found: dict[str, str] = {}
-    place = 0
-    while rest[place:].strip(" ;"):
-        match = _PARAMETER.match(rest, place)
-        if match is None:
-            if "/" in text.partition(";")[0]:
-                return found  # people write content types by hand, and most of their parameters are not for us
-            raise ChannelError(
-                f'format {text!r}: expected parameters as name=value or name="value", separated by semicolons'
-            )
-        value = match[2]
-        found[match[1].lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value.strip()
-        place = match.end()
-    return found
 
 
 def _quoted(value: str) -> str:

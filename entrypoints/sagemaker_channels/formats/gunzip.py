@@ -26,53 +26,53 @@ _PIECE = 1 << 16  # bytes for zlib: those after a member are copied, once for ea
 _HEAD = 12  # bytes from which formats know their own streams; a slow Pipe must not wait for more
 
 
+def _contents(stream: ByteStream, key: str | None) -> Iterator[bytes]:
+    """Yield the uncompressed bytes of a stream. Damaged or cut data is a CorruptError, which names the compressed byte."""
+    offset, member, inside = 0, zlib.decompressobj(_WITH_HEADER), False
+    rest = b""  # read and not used yet
+    while True:
+        data = rest or stream.read(_PIECE)
+        offset += 0 if rest else len(data)
+        if not inside:
+            if not data:
+                return
+            data = rest = data.lstrip(b"\0")
+            if not data:
+                continue
+        try:
+            content = member.decompress(data, CHUNK)
+            if not data and not content:
+                raise zlib.error("it ends inside a member")
+        except zlib.error as error:
+            damage = corrupt(key, offset, f"the gzip stream is damaged or cut: {error}")
+            damage.is_final = True
+            raise damage from None
+        inside, rest = not member.eof, member.unconsumed_tail
+        if member.eof:
+            rest, member = member.unused_data, zlib.decompressobj(_WITH_HEADER)
+        if content:
+            yield content
+
+
 class Gunzip:
-    """The uncompressed bytes of a stream. Reading damaged or cut data raises CorruptError, which names the compressed byte."""
+    """The uncompressed bytes of a stream, as a stream."""
 
     def __init__(self, stream: ByteStream, key: str | None) -> None:
-        self._stream = stream
-        self._key = key
-        self._offset = 0
-        self._member = zlib.decompressobj(_WITH_HEADER)
-        self._rest = b""  # compressed bytes read and not used yet
-        self._inside = False  # a member, whose end has not been read yet
+        self._contents, self._rest = _contents(stream, key), b""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """See ByteStream."""
+        if size < 0:
+            return b"".join([self._rest, *self._contents])
+        piece = self._rest or next(self._contents, b"")
+        self._rest = piece[size:]
+        return piece[:size]
 
     def readinto(self, buffer: memoryview, /) -> int:
         """See ByteStream."""
         content = self.read(len(buffer))
         buffer[: len(content)] = content
         return len(content)
-
-    def read(self, size: int = -1, /) -> bytes:
-        """See ByteStream."""
-        if size < 0:
-            return b"".join(iter(lambda: self.read(CHUNK), b""))
-        while True:
-            data = self._rest
-            if not data:
-                data = self._stream.read(_PIECE)
-                self._offset += len(data)
-            if not self._inside:
-                if not data:
-                    return b""
-                data = self._rest = data.lstrip(b"\0")
-                if not data:
-                    continue
-            try:
-                content = self._member.decompress(data, size)
-                if not data and not content:
-                    raise zlib.error("it ends inside a member")
-            except zlib.error as error:
-                damage = corrupt(self._key, self._offset, f"the gzip stream is damaged or cut: {error}")
-                damage.is_final = True
-                raise damage from None
-            self._inside = not self._member.eof
-            self._rest = self._member.unconsumed_tail
-            if self._member.eof:
-                self._rest = self._member.unused_data
-                self._member = zlib.decompressobj(_WITH_HEADER)
-            if content:
-                return content
 
     def close(self) -> None:
         """Do nothing: the caller closes the stream below."""

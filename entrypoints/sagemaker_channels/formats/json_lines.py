@@ -67,20 +67,9 @@ def _encode(sample: Sample) -> list[bytes]:
     value = sample[DATA] if sample.keys() == {DATA} and not isinstance(sample[DATA], dict) else sample
     try:
         return [json.dumps(value, ensure_ascii=False).encode(), b"\n"]
-    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
-        return [json.dumps(value).encode(), b"\n"]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{_culprit(sample)}JSON cannot hold it: {error}") from error
-
-
-def _culprit(sample: Sample) -> str:
-    """Return which field JSON cannot hold, as the beginning of a message."""
-    for name, value in sample.items():
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError, RecursionError):
-            return f"field {name!r} is {type(value).__name__}: "
-    return ""
+    except (TypeError, ValueError) as error:
+        wrong = [f"field {name!r} is bytes: " for name, field in sample.items() if isinstance(field, bytes)]
+        raise ValueError(f"{''.join(wrong[:1])}JSON cannot hold it: {error}") from error
 
 
 FORMAT = Format(

@@ -41,10 +41,7 @@ def pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{error.name} is not installed, and Parquet needs it: pip install 'sagemaker-launch[formats]', or pyarrow",
-            name=error.name,
-        ) from error
+        raise ImportError("Parquet needs pyarrow: pip install 'sagemaker-launch[formats]', or pyarrow") from error
     return pyarrow, pyarrow.parquet
 
 
@@ -109,9 +106,9 @@ def _open(file: SeekableFile, source: Any, columns: tuple[str, ...] | None, plac
     every = reader.schema_arrow.names
     if len(set(every)) < len(every):
         raise ValueError("two columns have one name")
-    missing = [name for name in columns or () if name not in every]
-    if missing:
-        raise ChannelError(f"{place}there is no column {missing[0]!r}; the file has {', '.join(every)}")
+    for name in columns or ():
+        if name not in every:
+            raise ChannelError(f"{place}there is no column {name!r}; the file has {', '.join(every)}")
     return reader
 
 
@@ -152,13 +149,10 @@ def _check_end(file: SeekableFile, metadata: Any) -> None:
 
     Asking pyarrow for a column's metadata ends the process if that is damaged, so this is called after the columns were read.
     """
-    if not metadata.num_row_groups:
-        return
-    group = metadata.row_group(metadata.num_row_groups - 1)
     end = len(MAGIC)  # of the last column chunk
-    for column in map(group.column, range(group.num_columns)):
-        first = min(place for place in (column.dictionary_page_offset, column.data_page_offset) if place)
-        end = max(end, first + column.total_compressed_size)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            end = max(end, (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size)
     footer = file.size - 8 - metadata.serialized_size
     file.seek(end)
     between = file.read(max(0, footer - end))  # a file's indexes and filters, if it has any
@@ -262,9 +256,9 @@ def _table(rows: list[Sample], schema: Any, before: int) -> Any:
     for number, row in enumerate(rows, before):
         if not row:
             raise refusal(number, row, "it has no fields, so no columns, and would be lost")
-        unknown = [name for name in row if name not in names]
-        if unknown:
-            raise refusal(number, row, f"field {unknown[0]!r} is new; the columns are {', '.join(names)}")
+        for name in row:
+            if name not in names:
+                raise refusal(number, row, f"field {name!r} is new; the columns are {', '.join(names)}")
     return arrow.table({name: _column(rows, name, schema and schema.field(name).type, before) for name in names})
 
 

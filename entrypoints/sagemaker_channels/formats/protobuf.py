@@ -80,17 +80,34 @@ def entry(data: bytes, start: int, stop: int) -> tuple[str, int, list[tuple[int,
     Returns:
         The key, the tag of that field, 0 if there is none, and the fields of the list.
     """
-    name, kind, regions = b"", 0, list[tuple[int, int, int]]()
+    regions: list[tuple[int, int, int]] = []
+    try:  # in the way of nearly all writers, in a third of the time
+        begin, place = content(data, start, FIRST)
+        name = data[begin:place]
+        value, end = content(data, place, SECOND)
+        kind = data[value]
+        place, last = content(data, value, kind)
+        while place < last:
+            tag = data[place]
+            begin, place = content(data, place, tag)
+            if tag & 0x87 != BYTES:
+                raise ValueError(_CUT)
+            regions.append((tag, begin, place))
+        if place == last == end == stop and kind & 0x87 == BYTES:
+            return name.decode(), kind, regions
+    except (IndexError, ValueError):
+        pass  # What follows finds what is wrong, if anything is.
+    name, kind, regions = b"", 0, []
     for tag, begin, end in fields(data, start, stop):
         if tag == FIRST:
             name = data[begin:end]
         elif tag == SECOND:
-            for inner, first, last in fields(data, begin, end):
+            for inner, place, last in fields(data, begin, end):
                 if inner & 7 != BYTES:
                     raise ValueError(f"value {name!r} is of wire type {inner & 7}")
                 if inner != kind:
                     kind, regions = inner, []
-                regions += fields(data, first, last)
+                regions += fields(data, place, last)
         else:
             raise ValueError(f"its entry has the unknown field {tag >> 3}")
     return name.decode(), kind, regions
@@ -130,7 +147,11 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
         array = np.frombuffer(data, np.uint8).astype(np.uint64)
         return array
     if len(data) <= _FEW_BYTES:
-        array = np.array(_varints_in_python(data), np.uint64)
+        found, place = [], 0
+        while place < len(data):
+            value, place = varint(data, place)
+            found.append(value)
+        array = np.array(found, np.uint64)
         return array
     # A byte before the first number, as if one ended there, makes every number begin after the end of one; those after the
     # last number can be read without a check.
@@ -143,49 +164,23 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
     if longest > 10:
         raise ValueError(_CUT)
     # From the first byte of each number, as many bytes as the longest takes are one machine integer.
-    wide, digits, joints = _masks(2 if longest <= 2 else 4 if longest <= 4 else 8)
-    found = np.ndarray((len(data),), wide, padded, 1, (1,)).take(starts)
-    found &= digits.take(lengths, mode="clip")
-    for lower, upper, gap in joints:
-        high = found & upper
-        high >>= gap
-        found &= lower
-        found |= high
-    array = found.astype(np.uint64, copy=False)
+    wide = np.dtype("<u2" if longest <= 2 else "<u4" if longest <= 4 else "<u8")
+    words = np.ndarray((len(data),), wide, padded, 1, (1,)).take(starts)
+    words &= _own_bytes(wide).take(lengths, mode="clip")
+    array = words & 127
+    for place in range(1, min(longest, 8)):
+        array |= words >> place & 127 << 7 * place
+    array = array.astype(np.uint64, copy=False)
     for place in range(8, longest):
         which = (lengths > place).nonzero()[0]
         array[which] |= (raw[starts[which] + place] & 127).astype(np.uint64) << np.uint64(7 * place)
     return array
 
 
-def _varints_in_python(data: bytes) -> list[int]:
-    """Do the same in plain Python; the data ends with a whole number."""
-    found = []
-    value = shift = 0
-    for byte in data:
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            if shift > 70:
-                raise ValueError(_CUT)
-            found.append(value & _MASK)
-            value = shift = 0
-    return found
-
-
 @cache
-def _masks(size: int) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
-    """Return for integers of `size` bytes: their type, masks of the 7 used bits of 0, 1, 2 ... bytes, and how to close the gaps.
-
-    Gaps are closed for pairs of bytes, then for pairs of pairs, and so on: which bits stay, and which move down by how much.
-    """
-    wide = arrays().dtype(f"<u{size}").type
-    joints = []
-    for gap in (1, 2, 4)[: size.bit_length() - 1]:
-        lower = sum((1 << 7 * gap) - 1 << 16 * place for place in range(0, size // 2, gap))
-        joints.append((wide(lower), wide(lower << 8 * gap), wide(gap)))
-    digits = [int.from_bytes(bytes([127]) * length, "little") for length in range(size + 1)]
-    return wide, arrays().array(digits, wide), joints
+def _own_bytes(wide: Any) -> Any:
+    """Return for integers of this type the masks of their first 0, 1, 2 ... bytes."""
+    return arrays().array([(1 << 8 * length) - 1 for length in range(wide.itemsize + 1)], wide)
 
 
 def joined(data: bytes, regions: Iterable[tuple[int, int, int]], wire: int) -> bytes:

@@ -19,20 +19,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sagemaker_channels.formats.protobuf import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    arrays,
-    encode,
-    encode_varints,
-    entry,
-    fields,
-    joined,
-    numbers,
-    varints,
-)
+from sagemaker_channels.formats import protobuf
 from sagemaker_channels.formats.writing import refuse_others
 from sagemaker_channels.sample import Sample
 
@@ -43,8 +30,13 @@ if TYPE_CHECKING:
 FEATURES, LABEL = "features", "label"
 _MAPS = {1: FEATURES, 2: LABEL}  # by the numbers of a Record's fields
 _TEXTS = {3: "uid", 4: "metadata", 5: "configuration"}
-_TENSORS = {2: ("<f4", FIXED32), 3: ("<f8", FIXED64), 7: ("<i4", VARINT)}  # by the numbers of a Value's fields
+_TENSORS = {
+    2: ("<f4", protobuf.FIXED32),
+    3: ("<f8", protobuf.FIXED64),
+    7: ("<i4", protobuf.VARINT),
+}  # by a Value's fields
 _BYTES = 9
+_THIRD = 3 << 3 | protobuf.BYTES
 _MOST = 1 << 62  # numbers in a tensor
 _NUMBERS = {
     "f4": 2,
@@ -103,12 +95,12 @@ def decode(record: bytes) -> Sample:
 def parse(record: bytes) -> Parsed:
     """Return a record's values as they are written. Raises ValueError if it is not a Record."""
     parsed: Parsed = {}
-    for tag, start, stop in fields(record, 0, len(record)):
+    for tag, start, stop in protobuf.fields(record, 0, len(record)):
         number = tag >> 3
-        if tag & 7 != BYTES:
+        if tag & 7 != protobuf.BYTES:
             raise ValueError(f"its field {number} is of wire type {tag & 7}")
         if number in _MAPS:
-            name, kind, regions = entry(record, start, stop)
+            name, kind, regions = protobuf.entry(record, start, stop)
             parsed[_MAPS[number], name] = _value(record, name, kind >> 3, regions)
         elif number in _TEXTS:
             parsed[_TEXTS[number], ""] = record[start:stop].decode()
@@ -119,6 +111,15 @@ def parse(record: bytes) -> Parsed:
 
 def _value(data: bytes, name: str, kind: int, regions: list[tuple[int, int, int]]) -> Tensor | Blob | None:
     """Return the Value of this kind with the fields in these regions; None if it is empty."""
+    if kind in _TENSORS:
+        packed, least = [b"", b"", b""], protobuf.FIRST
+        for tag, start, stop in regions:
+            if tag < least or tag not in (protobuf.FIRST, protobuf.SECOND, _THIRD):
+                break
+            packed[(tag >> 3) - 1], least = data[start:stop], tag + 1
+        else:  # nearly always: numbers, keys and shape, each in one piece at most
+            place = regions[0][1] if regions else -1
+            return Tensor(_TENSORS[kind][0], packed[0], packed[1], _shape(packed[2]), place)
     parts: dict[int, list[tuple[int, int, int]]] = {1: [], 2: [], 3: []}
     for region in regions:
         if region[0] >> 3 not in parts:
@@ -133,14 +134,16 @@ def _value(data: bytes, name: str, kind: int, regions: list[tuple[int, int, int]
         raise ValueError(f"value {name!r} is of the unknown kind {kind}")
     dtype, wire = _TENSORS[kind]
     place = parts[1][0][1] if len(parts[1]) == 1 else -1
-    shape = _shape(joined(data, parts[3], VARINT))
-    return Tensor(dtype, joined(data, parts[1], wire), joined(data, parts[2], VARINT), shape, place)
+    shape = _shape(protobuf.joined(data, parts[3], protobuf.VARINT))
+    return Tensor(
+        dtype, protobuf.joined(data, parts[1], wire), protobuf.joined(data, parts[2], protobuf.VARINT), shape, place
+    )
 
 
 @lru_cache(256)
 def _shape(packed: bytes) -> tuple[int, ...]:
     """Return a tensor's shape, nearly always that of the record before. Raises ValueError for an impossible one."""
-    shape = tuple(varints(packed).tolist()) if packed else ()
+    shape = tuple(protobuf.varints(packed).tolist()) if packed else ()
     if any(extent >= _MOST for extent in shape) or prod(shape) >= _MOST:
         raise ValueError(f"a tensor of the impossible shape {shape}")
     return shape
@@ -148,9 +151,9 @@ def _shape(packed: bytes) -> tuple[int, ...]:
 
 def to_value(tensor: Tensor) -> npt.NDArray[Any] | Sparse:
     """Return a tensor's numbers. Raises ValueError if keys, values and shape do not fit together."""
-    values = numbers(tensor.values, tensor.dtype)
+    values = protobuf.numbers(tensor.values, tensor.dtype)
     if tensor.sparse:
-        keys = varints(tensor.keys)
+        keys = protobuf.varints(tensor.keys)
         if len(keys) != len(values):
             raise ValueError(f"a sparse tensor of {len(values)} values has {len(keys)} keys")
         check_keys(keys, tensor.shape)
@@ -179,14 +182,18 @@ def encode_record(sample: Sample) -> bytes:
             raise ValueError(f"field {kind!r}: expected a dict of arrays, got {type(values).__name__}")
         for name, value in values.items():
             try:
-                fields.append(encode(number, encode(1, name.encode()) + encode(2, _encode_value(value))))
+                fields.append(
+                    protobuf.encode(
+                        number, protobuf.encode(1, name.encode()) + protobuf.encode(2, _encode_value(value))
+                    )
+                )
             except (ValueError, TypeError) as error:
                 raise ValueError(f"field {kind!r}, {name!r}: {error}") from error
     for number, name in _TEXTS.items():
         if name in sample:
             if not isinstance(sample[name], str):
                 raise ValueError(f"field {name!r}: expected a text, got {type(sample[name]).__name__}")
-            fields.append(encode(number, sample[name].encode()))
+            fields.append(protobuf.encode(number, sample[name].encode()))
     return b"".join(fields)
 
 
@@ -194,22 +201,26 @@ def _encode_value(value: Any) -> bytes:
     if value is None:
         return b""
     if isinstance(value, Blob):
-        content = b"".join(encode(1, data) for data in value.values)
-        return encode(_BYTES, content + (encode(2, value.content_type.encode()) if value.content_type else b""))
+        content = b"".join(protobuf.encode(1, data) for data in value.values)
+        return protobuf.encode(
+            _BYTES, content + (protobuf.encode(2, value.content_type.encode()) if value.content_type else b"")
+        )
     if not hasattr(value, "shape"):
         raise ValueError(f"expected an array, Sparse or Blob, got {type(value).__name__}")
-    np = arrays()
+    np = protobuf.arrays()
     shape = value.shape
     array = np.asarray(value.values if isinstance(value, Sparse) else value)
     field = _NUMBERS.get(array.dtype.str[1:])
     if field is None or (field == 7 and array.size and not -_INT32 <= int(array.min()) <= int(array.max()) < _INT32):
         raise ValueError(f"expected float32, float64 or int32, got {array.dtype}, or numbers too large for int32")
     content = (
-        encode_varints(array.reshape(-1)) if field == 7 else array.astype("<f8" if field == 3 else "<f4").tobytes()
+        protobuf.encode_varints(array.reshape(-1))
+        if field == 7
+        else array.astype("<f8" if field == 3 else "<f4").tobytes()
     )
-    tensor = encode(1, content) if content else b""
+    tensor = protobuf.encode(1, content) if content else b""
     if isinstance(value, Sparse):
-        tensor += encode(2, encode_varints(value.keys)) if len(value.keys) else b""
+        tensor += protobuf.encode(2, protobuf.encode_varints(value.keys)) if len(value.keys) else b""
     if isinstance(value, Sparse) or len(shape) != 1:
-        tensor += encode(3, encode_varints(np.array(shape, np.int64))) if shape else b""
-    return encode(field, tensor)
+        tensor += protobuf.encode(3, protobuf.encode_varints(np.array(shape, np.int64))) if shape else b""
+    return protobuf.encode(field, tensor)

@@ -10,6 +10,7 @@ Source: MXNet/dmlc-core `recordio.h`.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -187,15 +188,9 @@ def encode(record: bytes) -> list[bytes]:
 
 
 def _parts(payload: bytes) -> list[bytes]:
-    parts = []
-    start = place = 0
-    while (place := payload.find(MAGIC_BYTES, place)) >= 0:
-        if place % 4:
-            place += 1
-            continue
-        parts.append(payload[start:place])
-        start = place = place + 4
-    return [*parts, payload[start:]]
+    places = [found.start() for found in re.finditer(re.escape(MAGIC_BYTES), payload) if found.start() % 4 == 0]
+    starts, ends = [0, *(place + 4 for place in places)], [*places, len(payload)]
+    return [payload[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def _corrupt(key: str | None, offset: int, reason: str) -> CorruptError:

@@ -61,8 +61,13 @@ class SparseRows(NamedTuple):
     shape: tuple[int, ...]
 
 
-# Consecutive records of a batch: their number, and for each name an array or a list with a value of each record.
-Part = tuple[int, "dict[Path, Any]"]
+class _Part:
+    """Consecutive records of a batch: for each name an array, filled up to `count`, or a list with a value of each."""
+
+    def __init__(self, form: Any, columns: dict[Path, Any]) -> None:
+        self.form = form  # names, types and shapes of arrays that can take further records
+        self.columns = columns
+        self.count = 0
 
 
 def _batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
@@ -79,19 +84,18 @@ def _batches(size: int, stream: ByteStream, key: str | None, cursor: Cursor) -> 
     window = Window(stream, cursor.start)
     records = _Records(window, key)
     while True:
-        parts: list[Part] = []
+        parts: list[_Part] = []
         count = 0
         while count < size:
             offset = window.offset
             try:
-                part = records.take(size - count)
+                taken = records.take(parts, size - count)
             except ValueError as error:
                 cursor.skip(_corrupt(key, offset, error))
                 continue
-            if part is None:
+            if not taken:
                 break
-            parts.append(part)
-            count += part[0]
+            count += taken
         if not count:
             return
         try:
@@ -134,15 +138,18 @@ def as_tensors(batch: Sample) -> Sample:
 class _Layout(NamedTuple):
     """A record with nothing but dense tensors, each in one piece, and where their numbers are."""
 
+    form: list[tuple[Path, str, tuple[int, ...]]]  # names, types and shapes, sorted: maps have no order
     record: npt.NDArray[np.uint8]
-    places: list[tuple[int, int, Path, str, tuple[int, ...]]]  # begin, end, name, type and shape, in order
+    places: list[tuple[int, int, Path, str]]  # begin, end, name and type of the numbers, in order
 
-    def part(self, rows: npt.NDArray[np.uint8]) -> Part:
-        """Return the first of the rows that equal this record except for its numbers."""
+    def take(self, rows: npt.NDArray[np.uint8], parts: list[_Part], most: int) -> int:
+        """Take the first of the rows that equal this record except for its numbers; return how many."""
         np = arrays()
+        if rows.shape[1] != len(self.record):
+            return 0
         equal = np.ones(len(rows), bool)
         begin = 0
-        for start, stop, _, dtype, _ in self.places:
+        for start, stop, _, dtype in self.places:
             equal &= (rows[:, begin:start] == self.record[begin:start]).all(axis=1)
             begin = stop
             if dtype == "<i4":
@@ -150,12 +157,16 @@ class _Layout(NamedTuple):
                 equal &= lasts[:, -1] & (lasts.sum(axis=1) == (self.record[start:stop] < 128).sum())
         equal &= (rows[:, begin:] == self.record[begin:]).all(axis=1)
         count = len(rows) if equal.all() else int(equal.argmin())
-        columns: dict[Path, Any] = {}
-        for start, stop, path, dtype, shape in self.places if count else ():
-            column = rows[:count, start:stop]
-            flat = numbers(column.tobytes(), dtype) if dtype == "<i4" else column.copy().view(dtype)
-            columns[path] = flat.reshape(count, *shape)
-        return count, columns
+        if count and not (parts and parts[-1].form == self.form):
+            parts.append(_Part(self.form, {path: np.empty((most, *shape), dtype) for path, dtype, shape in self.form}))
+        for start, stop, path, dtype in self.places if count else ():
+            part, column = parts[-1], rows[:count, start:stop]
+            if dtype == "<i4":
+                column = numbers(column.tobytes(), dtype).reshape(count, -1).view("u1")
+            part.columns[path][part.count : part.count + count].reshape(count, -1).view("u1")[:] = column
+        if count:
+            parts[-1].count += count
+        return count
 
 
 class _Records:
@@ -167,25 +178,25 @@ class _Records:
         self._stride = 4  # bytes that the last record took
         self._layout: _Layout | None = None  # of the last record if it is dense: the next ones probably have it too
 
-    def take(self, most: int) -> Part | None:
-        """Take up to `most` records; None at the end."""
-        if (
-            self._layout is not None
-            and (rows := self._rows(most)) is not None
-            and rows.shape[1] == len(self._layout.record)
-        ):
-            part = self._layout.part(rows)
-            if part[0]:
-                self._window.position += part[0] * self._stride
-                return part
+    def take(self, parts: list[_Part], most: int) -> int:
+        """Take up to `most` records into the last part or a new one; return how many, 0 at the end."""
+        rows = self._rows(most) if self._layout else None
+        if self._layout and rows is not None and (count := self._layout.take(rows, parts, most)):
+            self._window.position += count * self._stride
+            return count
         record = recordio.take(self._window, self._key)
         if record is None:
-            return None
+            return 0
         parsed = parse(record)
         self._layout = _layout(record, parsed)
         if self._layout is not None:
-            return self._layout.part(self._layout.record[None])
-        return 1, {path: [value] for path, value in parsed.items()}
+            return self._layout.take(self._layout.record[None], parts, most)
+        if not (parts and parts[-1].form is None and parts[-1].columns.keys() == parsed.keys()):
+            parts.append(_Part(None, {path: [] for path in parsed}))
+        for path, value in parsed.items():
+            parts[-1].columns[path].append(value)
+        parts[-1].count += 1
+        return 1
 
     def _rows(self, most: int) -> npt.NDArray[np.uint8] | None:
         """Return the payloads of the next records as rows, not yet taken; None unless the window has two of one length."""
@@ -207,21 +218,21 @@ class _Records:
 
 def _layout(record: bytes, parsed: Parsed) -> _Layout | None:
     """Return the layout of a record; None if it has anything but dense tensors in one piece."""
-    places = []
+    form, places = [], []
     for path, tensor in parsed.items():
         if not isinstance(tensor, Tensor) or tensor.sparse or not tensor.values or tensor.place < 0:
             return None
-        end = tensor.place + len(tensor.values)
-        places.append((tensor.place, end, path, tensor.dtype, to_value(tensor).shape))
-    return _Layout(arrays().frombuffer(record, "u1"), sorted(places))
+        form.append((path, tensor.dtype, to_value(tensor).shape))
+        places.append((tensor.place, tensor.place + len(tensor.values), path, tensor.dtype))
+    return _Layout(sorted(form), arrays().frombuffer(record, "u1"), sorted(places))
 
 
-def _stack(parts: list[Part]) -> Sample:
+def _stack(parts: list[_Part]) -> Sample:
     """Return the batch of these parts. Raises ValueError if keys, values and shape of a tensor do not fit together."""
     batch: Sample = {FEATURES: {}, LABEL: {}}
-    for path in dict.fromkeys(path for _, columns in parts for path in columns):
-        values = _joined([columns.get(path, [None] * count) for count, columns in parts])
+    for path in dict.fromkeys(path for part in parts for path in part.columns):
         kind, name = path
+        values = _joined([part.columns.get(path, [None] * part.count)[: part.count] for part in parts])
         if kind in (FEATURES, LABEL):
             batch[kind][name] = values
         else:

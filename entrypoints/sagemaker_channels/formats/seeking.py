@@ -9,9 +9,7 @@ again. So a small object is read in one go, unless the format needs only parts o
 
 from __future__ import annotations
 
-import errno
 import io
-import shutil
 import tempfile
 from typing import Any
 
@@ -30,27 +28,19 @@ class SeekableFile(io.RawIOBase):
     def __init__(self, stream: ByteStream, key: str | None, *, at_once: bool = True) -> None:
         source: Any = stream
         self._copy: Any = None
+        if not (hasattr(source, "seekable") and source.seekable()):
+            source = self._copy = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed with this object
+            _copy(stream, source)
         try:
-            if not (hasattr(source, "seekable") and source.seekable()):
-                self._copy = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed with this object
-                _copy(source, self._copy)
-                source = self._copy
             source.seek(0, io.SEEK_END)
-            self.size: int = source.tell()
-            # Seeking to the end has fetched nothing yet.
-            small = at_once and self._copy is None and self.size <= _IN_MEMORY
-            if small and not isinstance(source, (io.FileIO, io.BytesIO)):
-                source.seek(0)
-                self._copy = io.BytesIO()
-                shutil.copyfileobj(source, self._copy, 4 << 20)
-                source = self._copy
         except io.UnsupportedOperation as error:
             place = f"object {key!r}" if key is not None else "this object"
             raise ChannelError(f"{place} cannot be read from its end, which its format needs: {error}") from error
-        except BaseException:
-            self.close()
-            raise
+        self.size: int = source.tell()  # Seeking to the end has fetched nothing yet.
+        small = at_once and self._copy is None and self.size <= _IN_MEMORY
         source.seek(0)
+        if small and not isinstance(source, (io.FileIO, io.BytesIO)):
+            source = io.BytesIO(b"".join(iter(lambda: stream.read(4 << 20), b"")))
         self._source = source
         self._place = 0
 
@@ -65,13 +55,9 @@ class SeekableFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Seek, with the meaning of `io`; this fetches nothing."""
-        target = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.size}[whence]
-        if target < 0:
-            raise OSError(errno.EINVAL, f"byte {target}")
-        if target != self._place:
-            self._source.seek(target)
-            self._place = target
-        return target
+        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.size}[whence]
+        self._source.seek(self._place)
+        return self._place
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill the buffer, except at the object's end."""
@@ -82,10 +68,10 @@ class SeekableFile(io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return the next `size` bytes, fewer only at the object's end."""
-        left = max(0, self.size - self._place)
+        left = self.size - self._place
         wanted = left if size is None or size < 0 else min(size, left)
         pieces = []
-        while wanted and (piece := self._source.read(wanted)):
+        while wanted > 0 and (piece := self._source.read(wanted)):
             pieces.append(piece)
             wanted -= len(piece)
             self._place += len(piece)

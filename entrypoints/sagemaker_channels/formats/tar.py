@@ -86,7 +86,8 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
                     break
                 header += 2 * BLOCK
                 block = view[header : header + BLOCK].tobytes()
-            if header + BLOCK > end or (plain := _plain(block)) is None:
+            plain = _plain(block) if header + BLOCK <= end else None
+            if plain is None:
                 break
             size, name = plain
             stop = header + BLOCK + size
@@ -113,7 +114,7 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
                 yield None, b"", offset + BLOCK, offset + BLOCK
             is_lone, inside, begin = inside, False, -1
             continue
-        kind, size, name = _header(block, key, offset)
+        kind, size, name = (b"x", checked[block][0], "") if block in checked else _header(block, key, offset)
         if is_lone:
             reason = "a single block of zeros, but an archive ends with two: a header was overwritten"
             raise corrupt(key, offset - BLOCK, reason)
@@ -164,13 +165,13 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
 
 def _plain(block: bytes) -> tuple[int, str] | None:
     """Return size and name in the header of a plain file, as nearly all are; None for any other block."""
-    if len(block) < BLOCK or block[156] != 48 or block[345]:  # kind 0, and no prefix of the name
+    if block[156] != 48 or block[345]:  # kind 0, and no prefix of the name
         return None
     name, size, checksum = _FIELDS.unpack(block)
     # Summing in Python costs by the byte; Adler-32 is in its lower half 1 + the sum, modulo 65,521.
     if zlib.adler32(block) & 0xFFFF != _adler(checksum) or (number := _octal(size)) < 0:
         return None
-    return number, _text(name)
+    return number, name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
 @lru_cache(1024)

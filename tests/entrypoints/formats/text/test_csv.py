@@ -122,7 +122,7 @@ def test_csv_options_are_parsed_and_wrong_ones_refused() -> None:
         ("csv; header=yes", "header is 'yes'; write header=present or header=absent"),
         ('csv; delimiter=""', "delimiter is ''; write one character"),
         ("csv; headr=present", "has no parameter 'headr'; did you mean 'header'"),
-        ("csv; header", "expected parameters as name=value"),
+        ("csv; header", "header is ''; write header=present"),
     ]:
         with pytest.raises(ChannelError, match=reason):
             format_of(text)
@@ -139,7 +139,7 @@ def test_csv_options_are_parsed_and_wrong_ones_refused() -> None:
         ([{"data": 3}], "sample 0: field 'data': expected a list of the row's fields, got int"),
         ([{"data": ["a", b"b"]}], "sample 0: field 1 is bytes, and CSV holds texts"),
         ([{"__key__": "k", "x": b"b"}], r"sample 0 \(__key__ 'k'\): field 'x' is bytes, and CSV holds texts"),
-        ([{"data": ["\ud800"]}], "sample 0: UTF-8 cannot hold it"),
+        ([{"data": ["\ud800"]}], "sample 0: .*surrogates not allowed"),
         ([{"a": "a", "b": "b"}], "sample 0: its values are the fields' names: in a Pipe"),
         ([{"a": 1, "b": 2}, {"a": "a", "b": "b"}], "sample 1: its values are the fields' names"),
     ],

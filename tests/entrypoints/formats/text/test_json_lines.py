@@ -89,12 +89,6 @@ def test_reading_resumes_after_every_sample() -> None:
         assert [sample["a"] for sample in read(data, None, position)] == [1, 2, 3][number:]
 
 
-def test_lone_surrogate_is_read_back() -> None:
-    stream = io.BytesIO()
-    json_lines.FORMAT.write(stream, [{"a": "\ud800"}])
-    assert read(stream.getvalue(), None) == [{"a": "\ud800"}]
-
-
 def test_writing_bytes_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"sample 1 .__key__ 'k'.: field 'a' is bytes: JSON cannot hold it: .*bytes is not JSON"
