@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from sagemaker_channels.job.environment import load_environment as load_environment
     from sagemaker_channels.samples.class_folders import class_index as class_index
     from sagemaker_channels.samples.class_folders import find_classes as find_classes
-    from sagemaker_channels.timed_loader import timed as timed
     from sagemaker_channels.torch_data.dataset import ChannelDataset as ChannelDataset
     from sagemaker_channels.torch_data.dataset import MixedDataset as MixedDataset
     from sagemaker_channels.torch_data.loader import ThreadLoader as ThreadLoader
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from sagemaker_channels.torch_data.ranks import gather_state as gather_state
     from sagemaker_channels.torch_data.shared_tensors import collate as collate
     from sagemaker_channels.torch_data.worker_loader import WorkerLoader as WorkerLoader
+    from sagemaker_channels.waits import timed as timed
 
 _NAMES_OF = {
     "checkpointing.checkpoints": "Checkpoints",
@@ -50,7 +50,7 @@ _NAMES_OF = {
     "torch_data.map": "ChannelMapDataset",
     "torch_data.shared_tensors": "collate",
     "torch_data.worker_loader": "WorkerLoader",
-    "timed_loader": "timed",
+    "waits": "timed",
 }
 _EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names
 __all__ = [*_EXPORTS]

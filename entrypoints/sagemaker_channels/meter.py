@@ -1,4 +1,4 @@
-"""What a thread does to make samples, by channel: how long it is blocked, reads files and transforms, and how long it works in all.
+"""What a thread does to make samples, by channel: how long it waits for bytes and transforms, and how long it works in all.
 
 After the first hundred items, about one in five milliseconds is timed and stands for those before it, so that counting costs little
 even if samples are tiny. How long the thread is blocked, and the bytes that arrive, are always counted.
@@ -19,7 +19,6 @@ _FIRST_ITEMS = 100  # which are all timed
 _EVERY_SECONDS = 5e-3  # between two timed items later
 _MOST_RUN = 10_000  # items between these
 _SHARED_SECONDS = 0.05  # between two times that a meter passes on what it has counted
-_BLOCK_FILES = 16  # of so many files that are read for a block, one is timed, for all
 
 
 @dataclass
@@ -28,8 +27,7 @@ class Work:
 
     items: float = 0.0  # samples or batches, as the consumer requests them
     samples: float = 0.0
-    busy: float = 0.0  # reading, parsing and transforming, without `blocked`
-    files: float = 0.0  # the part of it in reads of files
+    busy: float = 0.0  # parsing and transforming, without `blocked`
     transform: float = 0.0  # the part of it in transforms
     idle: float = 0.0  # until the consumer requests the next item
     blocked: float = 0.0  # until bytes arrive from the source
@@ -68,7 +66,6 @@ class Meter:
         self._publish, self._finish, self._clock = publish, finish, clock
         self.weight = 0  # the number of items that the present one stands for; 0 if it is not timed
         self._timed = 0  # items
-        self._files, self._every = 0, 1  # files that were opened, and of how many one is timed
         self._start = self._since = self._published = 0.0
         self._clear(channels)
 
@@ -158,24 +155,18 @@ class Meter:
         self._charge()
         begin, work, weight = self._since, self.work, self.weight
         block = self.work = Work()
-        self.weight = self._every = _BLOCK_FILES
+        self.weight = 1
         try:
             return read()
         finally:
-            self.work, self.weight, self._every, self._since = work, weight, 1, self._clock()
+            self.work, self.weight, self._since = work, weight, self._clock()
             work.busy += self._since - begin - block.blocked
-            work.files += block.files
             work.blocked += block.blocked
             work.bytes += block.bytes
 
-    def opened(self, size: int) -> bool:
-        """Count the bytes of a file, and return whether its reads are timed."""
-        self.work.bytes += size
-        self._files += 1
-        return self.weight > 0 and self._files % self._every == 0
-
-    def block(self, seconds: float) -> None:
-        self.work.blocked += seconds
+    def block(self, seconds: float, weight: int = 1) -> None:
+        """Count a wait for bytes, which may stand for others."""
+        self.work.blocked += weight * seconds
         self._since += seconds
 
 
@@ -199,7 +190,8 @@ def turn_to(channel: int, samples: int = 1) -> None:
 
 def opened(size: int) -> bool:
     """Count the bytes of a file, which is read whole, and return whether its reads are timed."""
-    return (meter := _current.meter) is not None and meter.opened(size)
+    received(size)
+    return (meter := _current.meter) is not None and meter.weight > 0
 
 
 def read_block(read: Callable[[], T]) -> T:
@@ -214,7 +206,7 @@ def counted_read(read: Callable[..., Any]) -> Callable[..., Any]:
         begin = time.perf_counter()
         result = read(*arguments)
         if (meter := _current.meter) is not None:
-            meter.work.files += meter.weight * (time.perf_counter() - begin)
+            meter.block(time.perf_counter() - begin, meter.weight)
         return result
 
     return counted

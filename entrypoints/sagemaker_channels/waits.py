@@ -12,16 +12,21 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sagemaker_channels import contract
+from sagemaker_channels.errors import expect
 from sagemaker_channels.meter import Meter, Work, count_transform, total
+from sagemaker_channels.sample import weight
 
 F = TypeVar("F", bound=Callable[..., Any] | None)
+T = TypeVar("T")
 Record = dict[str, Any]
 Write = Callable[[Mapping[str, Any]], None]
 
@@ -141,8 +146,8 @@ def _since(now: Work, then: Work) -> Work:
 
 def _parts(work: Work) -> dict[str, float]:
     """Return the seconds of a channel's work by what they were spent on."""
-    parse = max(0.0, work.busy - work.files - work.transform)
-    return {"source": work.blocked + work.files, "parse": parse, "transform": work.transform, "handover": 0.0}
+    parse = max(0.0, work.busy - work.transform)
+    return {"source": work.blocked, "parse": parse, "transform": work.transform, "handover": 0.0}
 
 
 def _rates(work: Work, seconds: float) -> dict[str, float]:
@@ -196,3 +201,58 @@ class RecordWriter:
                 folder.mkdir(parents=True, exist_ok=True)
                 with (folder / f"{self._kind}-{self._host}-{record['rank']}.jsonl").open("a") as file:
                     file.write(f"{json.dumps(record)}\n")
+
+
+class Timed:
+    """A loader whose loops are timed; everything else is the loader's."""
+
+    def __init__(self, loader: Any, channel: str | None, write: Write | None) -> None:
+        self._loader, self._channel, self._write, self._log = loader, channel or "loader", write, RecordWriter()
+        self._shared = getattr(getattr(loader, "dataset", None), "shared_work", None)  # of our datasets
+        if self._shared is not None:
+            self._shared.is_timed = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_loader":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not are_recorded():
+            yield from self._loader
+            return
+        workers = getattr(self._loader, "num_workers", 0)
+        if self._shared is not None:
+            # `chain` starts the workers when the first batch is waited for.
+            yield from self._shared.loop(workers, write=self._write).over(chain.from_iterable([self._loader]))
+            return
+        seen = Work()
+
+        def count() -> Iterator[Any]:
+            for batch in self._loader:
+                seen.samples += getattr(self._loader, "batch_size", None) or 1
+                seen.bytes += weight({"": tuple(batch) if isinstance(batch, list) else batch})
+                yield batch
+
+        abouts = [about(self._channel, "unknown", workers)]
+        yield from Waits(abouts, self._write or self._log, lambda: [replace(seen)]).meter.over(count())
+
+
+def timed(loader: Iterable[T], channel: str | None = None, *, write: Write | None = None) -> Iterable[T]:
+    """Return the loader such that each loop over it records its waits.
+
+    Args:
+        loader: Any iterable of batches; for a DataLoader of our datasets, the records say what was waited for, too.
+        channel: The name in the records, if the loader's dataset has none.
+        write: Receives the records instead of the log and the outputs.
+
+    Raises:
+        TypeError: The loader cannot be iterated over.
+    """
+    expect(isinstance(loader, Iterable), "loader", loader, "a loader, or another iterable of batches")
+    if getattr(loader, "is_timed", False) is True:  # a ThreadLoader, which records by itself
+        return loader
+    return Timed(loader, channel, write)

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.epoch.objects import ObjectSource
+from sagemaker_channels.epoch.objects import ObjectSource, StreamSource
 from sagemaker_channels.epoch.placement import Shard, default_shard, placement_of
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
-from sagemaker_channels.epoch.stream import StreamSource
 from sagemaker_channels.errors import ChannelError, check_path, expect, whole_number
 from sagemaker_channels.formats import Format, augmented, format_of, objects
 from sagemaker_channels.formats.damage import Damage
@@ -116,7 +115,9 @@ class Recipe:
                     channel=channel.name,
                     remedy="remove cache_dir, or use input_mode: FastFile",
                 )
-            return StreamSource(channel, epoch, form, reading, damage, shard)
+            stream = StreamSource(channel, epoch, form, reading, damage, shard.host)
+            stream.readers = shard.readers
+            return stream
         return ObjectSource(reader, self._cache(), self.listed, channel, epoch, form, reading, damage, shard.host)
 
     def samples(self, epoch: int, shard: Shard) -> Samples:

@@ -17,7 +17,7 @@ _DRAWN_AT_ONCE = 1024
 
 
 class MixedSource:
-    """The sources of several channels in an epoch (reading.Source), of which none is yielded in parts.
+    """The sources of several channels in an epoch (objects.Source), of which none is yielded in parts.
 
     Args:
         sources: Each channel's.
@@ -59,8 +59,7 @@ class MixedReader(Positioned):
     def __init__(
         self, source: MixedSource, history: Sequence[Deal], index: int, count: int, at: Position = FRESH
     ) -> None:
-        super().__init__(at)
-        self.source = source
+        super().__init__(source, history, index, count, at)
         positions = (at or {}).get("sources") or [None if at is None else FRESH] * len(source.sources)
         self.drawn = (at or {}).get("drawn", 0)
         self._seed = f"mixture/{source.draws}/{source.epoch}/{f'{len(history)}/' if history else ''}{index}/{count}"

@@ -1,4 +1,4 @@
-"""The objects of a channel in an epoch's order, and their samples."""
+"""What the readers of an epoch read of a channel: its objects in the epoch's order, or the stream of a Pipe."""
 
 from __future__ import annotations
 
@@ -11,16 +11,98 @@ from functools import lru_cache
 from typing import Any
 
 from sagemaker_channels.epoch.deals import Deal, Position
-from sagemaker_channels.epoch.reader import Reader
-from sagemaker_channels.epoch.reading import Source, changed
-from sagemaker_channels.epoch.states import Listing
-from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.epoch.reader import Positioned, Reader, StreamReader
+from sagemaker_channels.epoch.reading import Reading
+from sagemaker_channels.epoch.states import Listing, changed
+from sagemaker_channels.errors import ChannelError, CorruptError, in_channel
+from sagemaker_channels.formats import Format, recordio
 from sagemaker_channels.formats.cursor import Cursor
+from sagemaker_channels.formats.damage import Damage
+from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.meter import waited
 from sagemaker_channels.sample import ByteStream, Sample
+from sagemaker_channels.sources import tee
 from sagemaker_channels.sources.items import Items
 from sagemaker_channels.sources.object_cache import ObjectCache
 from sagemaker_channels.sources.readers import Reader as ObjectReader
+
+
+class Source:
+    """A channel in an epoch. `host` is this host's number and the number of hosts, if what is read is of this host alone."""
+
+    begun = 0  # how far its list of objects must be the same when reading resumes
+    key: str | None = None  # of the object that is being read
+    owed: Any = None  # the reader whose next sample was yielded in part
+    kind: type[Positioned]  # of its readers
+
+    def __init__(
+        self,
+        channel: Channel,
+        epoch: int,
+        form: Format,
+        reading: Reading,
+        damage: Damage,
+        host: tuple[int, int] | None,
+    ) -> None:
+        self.channel, self.epoch, self.form, self.damage, self.host = channel, epoch, form, damage, host
+        self.who = f"channel {channel.name!r}"
+        self.seed, self.block, self.block_bytes = reading.seed, reading.block, reading.block_bytes
+
+    def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> Positioned:
+        """Return reader `index` of `count` at a position, after the deals of `history`."""
+        return self.kind(self, *self._of_host(history, index, count), at)
+
+    def _of_host(self, history: Sequence[Any], index: int, count: int) -> tuple[Any, int, int]:
+        """Return the history and number of a reader among those of its host, if each host deals items of its own.
+
+        Reader `index` is of host `index` modulo the number of hosts.
+        """
+        if self.host is None:
+            return history, index, count
+        number, hosts = self.host
+        return [deal[number::hosts] for deal in history], index // hosts, count // hosts
+
+    def named(self, error: Exception) -> Exception:
+        """Return an error that names the channel, and for one of the system the object at or after which it occurred."""
+        name = self.channel.name
+        if isinstance(error, ChannelError):
+            return in_channel(error, name)
+        where = "" if self.key is None else f" at or after object {self.key!r}"
+        found = ChannelError(f"channel {name!r} cannot be read{where}: {error}")
+        found.channel, found.object = name, self.key
+        return found
+
+    def count(self, index: int, count: int) -> int:
+        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
+        raise TypeError(f"{self.who}: the number of samples is unknown until they are read: a Pipe is one stream")
+
+    def listing_of(self, begun: Any) -> Listing:
+        """Return the digests of what `begun` says."""
+        return {}
+
+    def expect(self, listing: Listing) -> None:
+        """Compare the objects with these digests before the first is read."""
+
+
+class StreamSource(Source):
+    """The stream of a Pipe's epoch. `readers` of this host keep their samples of it."""
+
+    readers = 1
+    kind = StreamReader
+
+    def samples(self, index: int, turns: tuple[int, int]) -> Generator[Sample, None, None]:
+        """Yield all samples to one of the readers; those whose turn it is not may be without content."""
+        # After damage, the readers must agree on the number of samples. So if it is skipped, each of them checks all.
+        cursor = Cursor(0, self.damage.skip, (0, 1)) if self.damage.most else Cursor(0, None, turns)
+        stream = tee.open_stream(
+            self.channel, self.epoch, self.readers, reader=index, may_grow=lambda: self.damage.has_skipped
+        )
+        assert stream is not None
+        with closing(stream):
+            if self.channel.record_wrapper == "RecordIO":  # Each record is one whole object, in the channel's format.
+                yield from recordio.unwrapped(stream, self.form.split, cursor)
+            else:
+                yield from self.form.split(stream, None, cursor)
 
 
 class ObjectSource(Source):
@@ -33,6 +115,8 @@ class ObjectSource(Source):
         of: As for Source.
     """
 
+    kind = Reader
+
     def __init__(
         self, opener: ObjectReader, cache: ObjectCache | None, listed: dict[int, Items[Any]], *of: Any
     ) -> None:
@@ -43,10 +127,6 @@ class ObjectSource(Source):
         self._objects: Items[Any] | None = None
         self._order: Sequence[int] | None = None
         self.pin_of = lru_cache(64)(self._pin_of)
-
-    def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> Reader:
-        """Return reader `index` of `count` at a position, after the deals of `history`."""
-        return Reader(self, *self.of_host(history, index, count), at)
 
     @property
     def objects(self) -> Items[Any]:
@@ -126,8 +206,7 @@ class ObjectSource(Source):
             self.begun = max(self.begun, count)
 
     def count(self, index: int, count: int) -> int:
-        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
-        _, index, count = self.of_host([], index, count)
+        _, index, count = self._of_host([], index, count)
         # `list(dataset)` calls this, too, and ignores only TypeError.
         unknown = f"{self.who}: the number of samples is unknown until they are read"
         of_object = self.form.count

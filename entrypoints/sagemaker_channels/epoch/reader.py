@@ -3,36 +3,42 @@
 The order is a pure function of seed, epoch and reader: every process computes its own part, and a resumed job finds it again.
 First all objects are shuffled, the same way for every reader, and dealt; then each reader's samples are shuffled in blocks. A
 shuffle buffer would mix a little better, but depends on all earlier samples, while a block can be read again by itself.
+
+A Pipe is one stream that cannot go back, so its items are samples, and the deals are filters of the stream. Every reader of a host
+gets the whole stream (sources/tee.py) and keeps its own samples. Blocks end at the same sample for all readers, so that none waits
+for samples that another does not take.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import count as counting
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, Rest, items, reach
-from sagemaker_channels.epoch.reading import changed
+from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, Rest, items, reach, without
+from sagemaker_channels.epoch.states import changed
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.meter import read_block
 from sagemaker_channels.sample import Sample, weight
+from sagemaker_channels.sources import tee
 from sagemaker_channels.sources.silence import warn_once
-
-if TYPE_CHECKING:
-    from sagemaker_channels.epoch.objects import ObjectSource
 
 
 class Positioned:
-    """A reader's position: that of its next sample, or at the end the place that it has read up to (deals.py)."""
+    """Reader `index` of `count` of a source, after the deals of `history`; its position is that of its next sample (deals.py)."""
 
-    source: Any
+    _read: Callable[[], Place]  # returns the place after the last sample that was read
+    _begin: Callable[[], Place]  # returns where the present block begins; unshuffled, the next sample
+    # The item that is a rest of an earlier reader, that reader, and where it began.
+    _old: tuple[int, Positioned, Position] | None = None
 
-    def __init__(self, at: Position) -> None:
+    def __init__(self, source: Any, history: Sequence[Deal], index: int, count: int, at: Position = FRESH) -> None:
+        self.source, self.history, self.index, self.count = source, history, index, count
         self.ended = self._is_over = at is None  # There was nothing to read if it is over.
         known = at or FRESH
         self.block, self.given, self.part = (known.get(name, 0) for name in ("block", "given", "part"))
@@ -60,35 +66,6 @@ class Positioned:
             position["part"] = self.part
         return position
 
-    def _begin(self) -> Place:
-        """Return where the present block begins; unshuffled, the next sample."""
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """Treat everything as read."""
-        self.ended = self._is_over = True
-
-
-class Reader(Positioned):
-    """The samples of reader `index` of `count`, after the deals of `history`; with a limit, of its first items only."""
-
-    def __init__(
-        self,
-        source: ObjectSource,
-        history: Sequence[Deal],
-        index: int,
-        count: int,
-        at: Position = FRESH,
-        limit: int | None = None,
-    ) -> None:
-        self.source, self.history, self.index, self.count, self.limit = source, history, index, count, limit
-        super().__init__(at)
-        begin = (at or FRESH)["at"]
-        self._read: Callable[[], Place] = lambda: begin  # the place after the last sample that was read
-        self._begin: Callable[[], Place] = self._read
-        # The item that is a rest, its reader, and where that began.
-        self._old: tuple[int, Reader, Position] | None = None
-
     def partly(self, before: Position, part: int) -> Position:
         """Return the position between the parts of the last sample, of which so many were yielded; `before` was that before it."""
         if self._old is not None:  # Its rest has the part, in place of one that it had before.
@@ -99,21 +76,74 @@ class Reader(Positioned):
             return {**(before or FRESH), "end": self._read(), "part": part}
         return {"given": 0, **(before or FRESH), "size": self.size, "end": self.end, "part": part}
 
+    def finish(self) -> None:
+        """Treat everything as read."""
+        self.ended = self._is_over = True
+
     def __iter__(self) -> Generator[Sample, None, None]:
         try:  # Errors are named here: one more generator around this one would cost 4-8 % for small records.
-            if not self.ended:
-                if self.part:
-                    self.source.owed = self
-                item, inner = self._begin()
-                for rest in takewhile(lambda each: isinstance(each, Rest), self._own(item)):
-                    yield from self._rest(item, rest, inner)
-                    item, inner = item + 1, 0
-                self._old = None
-                objects = self._objects(item, inner)
-                yield from objects if self.source.seed is None else self._blocks(objects)
+            if self.part:
+                self.source.owed = self
+            yield from self._samples()
             self.ended = True
         except (ChannelError, OSError) as error:
             raise self.source.named(error) from error.__cause__
+
+    def _samples(self) -> Iterator[Sample]:
+        raise NotImplementedError
+
+    def _blocks(self, cut: Callable[[], list[Sample]]) -> Generator[Sample, None, None]:
+        """Yield the samples of each block that `cut` reads, shuffled."""
+        begin, is_known = self._begin(), self.size is not None
+        while block := read_block(cut):
+            end, self._begin = self._read(), self._at_block(begin)
+            if is_known and (self.size, self.end or end) != (len(block), end):
+                break
+            is_known = False
+            samples = block_order(block, self.source, len(self.history), self.index, self.count, self.block)
+            block.clear()
+            self.size, self.end = len(samples), end
+            for number in range(self.given, len(samples)):
+                self.given = number + 1
+                if self.given == len(samples):
+                    begin, self.block, self.given = end, self.block + 1, 0
+                    self._begin = self._at_block(begin)
+                sample, samples[number] = samples[number], None  # frees memory for the next block
+                yield sample
+        if is_known:
+            raise _changed(f"block {self.block} of the shuffled samples has another size or another end than")
+
+    @staticmethod
+    def _at_block(begin: Place) -> Callable[[], Place]:
+        return lambda: begin
+
+
+class Reader(Positioned):
+    """A reader of objects; with a limit, of its first items only."""
+
+    def __init__(
+        self,
+        source: Any,
+        history: Sequence[Deal],
+        index: int,
+        count: int,
+        at: Position = FRESH,
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(source, history, index, count, at)
+        self.limit, begin = limit, (at or FRESH)["at"]
+        self._read = self._begin = lambda: begin
+
+    def _samples(self) -> Iterator[Sample]:
+        if self.ended:
+            return
+        item, inner = self._begin()
+        for rest in takewhile(lambda each: isinstance(each, Rest), self._own(item)):
+            yield from self._rest(item, rest, inner)
+            item, inner = item + 1, 0
+        self._old = None
+        with closing(self._objects(item, inner)) as objects:
+            yield from objects if self.source.seed is None else self._blocks(lambda: list(self._cut(objects)))
 
     def _own(self, begin: int) -> Iterator[Any]:
         """The reader's items from one on."""
@@ -142,46 +172,20 @@ class Reader(Positioned):
         with closing(source.records(partial(self._own, item), cursor)) as opened:
             for number, samples in opened:
                 if pin and source.pin_of(number) != pin:
-                    raise self._changed(f"object {source.key!r} is not the one of")
+                    raise _changed(f"object {source.key!r} is not the one of")
                 pin = 0
                 yield from samples
                 item += 1
                 cursor.start = cursor.position = 0
         if cursor.start:
-            raise self._changed("there are fewer objects than")
+            raise _changed("there are fewer objects than")
         if not item and self.count > 1 and not self.history:
             warn_once(
                 f"{source.who}: there are fewer objects than the {self.count} parts into which they are divided, one for each"
                 " reader (rank, worker, shard), so some have no samples; store the samples in more objects, or use fewer readers"
             )
 
-    def _blocks(self, objects: Generator[Sample, None, None]) -> Generator[Sample, None, None]:
-        changed = f"block {self.block} of the shuffled samples has another size or another end than"
-        begin = self._begin()
-        with closing(objects):
-            while block := read_block(lambda: list(self._cut(objects))):
-                end, self._begin = self._read(), self._at_block(begin)
-                if self.size is not None and (self.size, self.end) != (len(block), end):
-                    raise self._changed(changed)
-                samples = block_order(block, self.source, len(self.history), self.index, self.count, self.block)
-                block.clear()
-                self.size, self.end = len(samples), end
-                for number in range(self.given, len(samples)):
-                    self.given = number + 1
-                    if self.given == len(samples):
-                        begin, self.block, self.given = end, self.block + 1, 0
-                        self._begin = self._at_block(begin)
-                    sample, samples[number] = samples[number], None  # frees memory for the next block
-                    yield sample
-                self.size = None
-        if self.size is not None:
-            raise self._changed(changed)
-
-    @staticmethod
-    def _at_block(begin: Place) -> Callable[[], Place]:
-        return lambda: begin
-
-    def _cut(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+    def _cut(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         size, most, most_bytes = 0, self.source.block, self.source.block_bytes
         for number, sample in enumerate(samples, 1):
             size += weight(sample)
@@ -189,9 +193,75 @@ class Reader(Positioned):
             if number == most or size >= most_bytes:
                 return
 
-    @staticmethod
-    def _changed(how: str) -> ChannelError:
-        return changed(f"{how} when the state was taken")
+
+class StreamReader(Positioned):
+    """A reader of a Pipe, which keeps every count-th sample of what the deals of `history` have left of it."""
+
+    def __init__(self, source: Any, history: Sequence[Deal], index: int, count: int, at: Position = FRESH) -> None:
+        super().__init__(source, history, index, count, at)
+        self._taken = (at or FRESH)["at"][0]  # of its samples
+        self._read = self._begin = lambda: [self._taken, 0]
+
+    def _samples(self) -> Iterator[Sample]:
+        source = self.source
+        if self.ended:
+            if source.readers > 1:  # The host's other readers must not wait for this one.
+                tee.open_stream(source.channel, source.epoch, source.readers, finished=True, reader=self.index)
+            return
+        is_every = not self.history and source.seed is None  # Otherwise the sizes of all samples are needed.
+        turns = (self.index, self.count) if is_every else (0, 1)
+        with closing(source.samples(self.index, turns)) as samples:
+            left = self._left(samples)
+            before = sum(1 for _ in islice(left, self._taken * self.count))
+            if (found := len(range(self.index, before, self.count))) < self._taken:
+                raise changed(
+                    f"the state says that {self._taken:,} samples of this reader were begun, but there are {found:,}"
+                )
+            yield from self._in_order(left) if source.seed is None else self._blocks(lambda: self._block(left))
+
+    def _left(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        """Yield what the earlier deals have left: each reader has taken its first items, and those given of its begun block."""
+        for number, deal in enumerate(self.history):
+            if any(position and "part" in position for position in deal):
+                raise ChannelError(
+                    "the state is in the middle of a sample of which the transform makes several, and a Pipe is divided again:"
+                    " use as many readers as before, or restart the epoch"
+                )
+            given = []
+            for reader, position in enumerate(deal):
+                if position is not None and position.get("given"):
+                    of_block = number, reader, len(deal), position.get("block", 0)
+                    order = block_order(range(position["size"]), self.source, *of_block)
+                    given += [reader + (position["at"][0] + place) * len(deal) for place in order[: position["given"]]]
+            samples = without(samples, [None if each is None else each["at"][0] for each in deal], given)
+        return samples
+
+    def _in_order(self, samples: Iterator[Sample]) -> Generator[Sample, None, None]:
+        if self.count == 1:
+            for sample in samples:
+                self._taken += 1
+                yield sample
+            return
+        # A round is read before its sample is yielded: a rank that waits for this one may need the rest of it from the tee.
+        while len(one := list(islice(samples, self.count))) > self.index:
+            sample = one[self.index]
+            one.clear()
+            self._taken += 1
+            yield sample
+            del sample
+
+    def _block(self, samples: Iterator[Sample]) -> list[Sample]:
+        """Return this reader's samples of the next block: of so many rounds, or of so many bytes of the reader that has most."""
+        own: list[Sample] = []
+        rounds, sizes = 0, [0] * self.count
+        while rounds < self.source.block and max(sizes) < self.source.block_bytes:
+            one = list(islice(samples, self.count))
+            own += one[self.index : self.index + 1]
+            if len(one) < self.count:
+                break
+            rounds, sizes = rounds + 1, [size + weight(sample) for size, sample in zip(sizes, one, strict=True)]
+        self._taken += len(own)
+        return own
 
 
 def block_order(samples: Sequence[Any], source: Any, deals: int, index: int, count: int, block: int) -> list[Any]:
@@ -200,25 +270,5 @@ def block_order(samples: Sequence[Any], source: Any, deals: int, index: int, cou
     return random.Random(seed).sample(samples, len(samples))
 
 
-class Turns:
-    """Several readers as one, a sample of each in turn; the turns of those that have ended are skipped."""
-
-    def __init__(self, readers: Sequence[Any], turn: int = 0) -> None:
-        self.readers, self.turn = readers, turn % len(readers)
-        self.last = readers[0]
-
-    def __iter__(self) -> Generator[Sample, None, None]:
-        iterators: list[Any] = [iter(reader) for reader in self.readers]
-        try:
-            while any(iterators):
-                turn, self.turn = self.turn, (self.turn + 1) % len(iterators)
-                sample = next(iterators[turn], None) if iterators[turn] else None
-                if sample is None:
-                    iterators[turn] = None
-                else:
-                    self.last = self.readers[turn]
-                    yield sample
-        finally:
-            for iterator in iterators:
-                if iterator is not None:
-                    iterator.close()
+def _changed(how: str) -> ChannelError:
+    return changed(f"{how} when the state was taken")

@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
-from sagemaker_channels.epoch.reader import Turns
 from sagemaker_channels.epoch.states import VERSION, Listing, State, checked, compared, dealt
 from sagemaker_channels.errors import RESTART, ChannelError
 from sagemaker_channels.sample import Sample
@@ -32,6 +31,12 @@ class Samples:
         count: The number of all readers.
     """
 
+    is_countable = True  # whether no filter or transform changes their number
+    is_expanded = False  # whether `expanded` will iterate
+    is_left = False  # whether nothing of it is wanted any more, which another thread says
+    # The reader whose sample is being yielded in parts, its position before that, and how many were.
+    _part: tuple[int, Position, int] | None = None
+
     def __init__(self, source: Any, of: State, indexes: Sequence[int], count: int) -> None:
         self.source, self.epoch, self.about, self._indexes, self._count = source, source.epoch, of, indexes, count
         self._resume([], [FRESH] * len(indexes), 0, {})
@@ -41,10 +46,28 @@ class Samples:
         self.readers = [
             self.source.reader(history, index, count, each) for index, each in zip(self._indexes, at, strict=True)
         ]
-        self._turns = Turns(self.readers, turn) if len(self.readers) > 1 else None
+        self._turn = turn % len(self.readers)  # the number of the reader that has the next sample
+        self.last = self.readers[0]  # the reader of the sample that was yielded last
         # A single reader is iterated over itself: another call for each sample would be noticeable.
-        self._samples: Generator[Sample, None, None] = iter(self._turns or self.readers[0])
+        several = len(self.readers) > 1
+        self._samples: Generator[Sample, None, None] = self._in_turns() if several else iter(self.readers[0])
         self.source.expect(listing)
+
+    def _in_turns(self) -> Generator[Sample, None, None]:
+        """Yield a sample of each reader in turn; the turns of those that have ended are skipped."""
+        iterators: list[Any] = [iter(reader) for reader in self.readers]
+        try:
+            while any(iterators):
+                turn, self._turn = self._turn, (self._turn + 1) % len(iterators)
+                sample = next(iterators[turn], None) if iterators[turn] else None
+                if sample is None:
+                    iterators[turn] = None
+                else:
+                    self.last = self.readers[turn]
+                    yield sample
+        finally:
+            for iterator in filter(None, iterators):
+                iterator.close()
 
     def __iter__(self) -> Iterator[Sample]:
         return self._samples
@@ -71,11 +94,6 @@ class Samples:
     def is_unread(self) -> bool:
         """Whether no sample was requested yet."""
         return inspect.getgeneratorstate(self._samples) == inspect.GEN_CREATED
-
-    @property
-    def turn(self) -> int:
-        """The number of the reader that has the next sample."""
-        return self._turns.turn if self._turns else 0
 
     def finish(self) -> None:
         """Treat everything as read, without opening anything."""
@@ -108,12 +126,9 @@ class Samples:
                     yield part
                 self._part = None
 
-    # The reader whose sample is being yielded in parts, its position before that, and how many were.
-    _part: tuple[int, Position, int] | None = None
-
     def mark(self, *, at_end: bool = False) -> Mark:
         """Return the position of the next sample; `at_end`: also where there is none, as long as the loop has not ended."""
-        positions, turn = [reader.place if at_end else reader.at for reader in self.readers], self.turn
+        positions, turn = [reader.place if at_end else reader.at for reader in self.readers], self._turn
         if self._part is not None:
             turn, before, done = self._part  # its reader has the next part, too
             positions[turn] = self.readers[turn].partly(before, done)
@@ -122,7 +137,7 @@ class Samples:
     def state_of(self, mark: Mark) -> State:
         """Return the state at a position."""
         at = {str(index): each for index, each in zip(self._indexes, mark.positions, strict=True)}
-        turn = {f"samples of {min(at, key=int)}": [mark.turn, len(at)]} if self._turns else {}
+        turn = {f"samples of {min(at, key=int)}": [mark.turn, len(at)]} if len(at) > 1 else {}
         if self.about.get("restart") and any(at.values()):  # No other job gets this order.
             at, turn = dict.fromkeys(at, FRESH), {}
         return {
@@ -169,15 +184,6 @@ class Samples:
                 "the state is in the middle of a sample of which a transform made several",
                 remedy="use that transform, or restart the epoch",
             )
-
-    @property
-    def last(self) -> Any:
-        """The reader of the sample that was yielded last."""
-        return self._turns.last if self._turns else self.readers[0]
-
-    is_countable = True  # whether no filter or transform changes their number
-    is_expanded = False  # whether `expanded` will iterate
-    is_left = False  # whether nothing of it is wanted any more, which another thread says
 
     def place(self) -> str:
         """Return, in words, where the sample is that was yielded last."""

@@ -21,7 +21,11 @@ State: TypeAlias = dict[str, Any]
 Listing: TypeAlias = "dict[str, list[int]]"
 VERSION = 4
 _SAME = ("version", "of", "history", "count")
-_NUMBERS = {"block", "given", "size", "part", "drawn"}
+
+
+def changed(what: str) -> ChannelError:
+    """Return the error for data that are not those of a state; `what` is in words."""
+    return ChannelError(f"{what}: the data has changed", remedy=RESTART)
 
 
 def merge_states(states: Iterable[State]) -> State:
@@ -129,33 +133,35 @@ def checked(state: Any) -> State:
             remedy="load what state_dict() of a dataset or loader,"
             " gather_state or merge_states returned, or restart the epoch",
         )
-    count, at, pairs = known.get("count"), known.get("at"), (known.get("listing"), known.get("turn"))
-    checks = (
-        *(is_count(known.get("epoch")), is_count(count), isinstance(known.get("of"), dict)),
-        isinstance(at, dict)
-        and all(isinstance(index, str) and index.isdigit() and int(index) < (count or 0) for index in at)
-        and all(map(_is_position, at.values())),
-        *(isinstance(each, dict) and all(map(_is_pair, each.values())) for each in pairs),
-        isinstance(known.get("history"), list) and all(all(map(_is_position, deal)) for deal in known["history"]),
-    )
-    if not all(checks):
+    try:
+        count, positions = (
+            known["count"],
+            [*known["at"].values(), *(each for deal in known["history"] for each in deal)],
+        )
+        pairs = [*known["listing"].values(), *known["turn"].values()]
+        is_good = (
+            all(map(is_count, (known["epoch"], count)))
+            and all(int(index) < count for index in known["at"])
+            and isinstance(known["of"], dict)
+            and all(len(pair) == 2 and all(map(is_count, pair)) for pair in pairs)
+            and all(map(_is_position, positions))
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        is_good = False
+    if not is_good:
         raise ChannelError("the state is damaged", remedy=RESTART)
     return known
 
 
-def _is_pair(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and all(map(is_count, pair))
-
-
 def _is_position(position: Any) -> bool:
+    """Return whether a value is a position (deals.py). May raise what wrong types raise."""
     if position is None:
         return True
-    if not isinstance(position, dict) or not all(is_count(position[name]) for name in _NUMBERS & position.keys()):
-        return False
+    numbers = [position[name] for name in ("block", "given", "size", "part", "drawn") if name in position]
     if "sources" in position:
-        return isinstance(position["sources"], list) and all(map(_is_position, position["sources"]))
-    places = [position.get("at"), *([position["end"]] if "end" in position else [])]
-    return all(isinstance(place, list) and len(place) == 2 and is_count(place[0]) for place in places)
+        return all(map(is_count, numbers)) and all(map(_is_position, position["sources"]))
+    places = [position["at"], *([position["end"]] if "end" in position else [])]
+    return all(len(place) == 2 for place in places) and all(map(is_count, [*numbers, *(place[0] for place in places)]))
 
 
 def compared(here: State, there: State) -> tuple[str, str] | None:

@@ -34,10 +34,10 @@ from sagemaker_channels.epoch.transformed import NOTHING
 from sagemaker_channels.errors import whole_number
 from sagemaker_channels.sources.background import exit_deadline
 from sagemaker_channels.sources.prefetch import end_all
-from sagemaker_channels.torch_data.batch_memory import keep_memory
-from sagemaker_channels.torch_data.positions import PositionedLoader
+from sagemaker_channels.torch_data.shared_memory import keep_memory
 from sagemaker_channels.torch_data.shared_tensors import collating
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
+from sagemaker_channels.torch_data.worker_loader import PositionedLoader
 from sagemaker_channels.waits import are_recorded, timed_transform
 
 _AHEAD = 2  # batches that each thread makes in advance

@@ -17,7 +17,6 @@ import mmap
 import os
 import struct
 import threading
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,20 +24,17 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sagemaker_channels.torch_data.batch_memory import keep_memory
-
 LEAST_BYTES = 1 << 13  # Smaller fields are pickled as fast.
 _PIECE_BYTES = 1 << 22  # A larger field gets its own piece.
 _MOST_BYTES = 1 << 27  # for all pieces of a worker
 _MOST_FIELDS = 4  # if that is more: a worker's batches in a loader's queue, and the next one
 _HEADER = mmap.PAGESIZE
-_ALIGNMENT = 64  # of tensors
 _COUNT = struct.Struct("<Q")
+KEPT_BYTES = 31 << 20  # the largest block that glibc keeps
 
 Buffer: TypeAlias = bytes | memoryview
 # Of a field: its piece's token, process and descriptor, and the position in it.
 Place: TypeAlias = tuple[bytes, int, int, int]
-Reserved: TypeAlias = "tuple[Piece, int, memoryview]"  # a piece, and the position and memory of a field
 
 
 class SharedBytes(bytes):
@@ -62,8 +58,8 @@ def shared(sample: Any) -> Any:
     return sample
 
 
-class Piece:
-    """Shared memory of a worker, which is filled again once all its fields have been read, and none is used here any more."""
+class _Piece:
+    """Shared memory of a worker, which is filled again once all its fields have been read."""
 
     def __init__(self) -> None:
         # Process numbers and descriptors are reused, so they do not identify a piece.
@@ -71,8 +67,6 @@ class Piece:
         self.owner = os.getpid()
         self.descriptor = os.memfd_create("hand-over")
         self._given, self._end = 0, _HEADER  # fields that the training process reads
-        self._reserved = 0
-        self.ended: deque[None] = deque()  # one for each reserved place whose memory nothing here refers to any more
         self._memory = self._sized(_PIECE_BYTES)
 
     def __len__(self) -> int:
@@ -80,28 +74,22 @@ class Piece:
 
     def is_free(self) -> bool:
         (taken,) = _COUNT.unpack(os.pread(self.descriptor, _COUNT.size, 0))
-        return bool(taken == self._given) and len(self.ended) == self._reserved
+        return bool(taken == self._given)
 
     def begin(self, size: int) -> None:
         """Start filling it again, with room for `size` bytes at least."""
-        self._end, self._reserved = _HEADER, 0
-        self.ended.clear()
+        self._end = _HEADER
         if _HEADER + size > len(self._memory):
             self._memory.close()
             self._memory = self._sized(_HEADER + size)
 
-    def reserve(self, size: int) -> Reserved | None:
-        """Return memory for so many bytes, aligned for every type of number; None if it does not fit."""
-        start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
-        if start + size > len(self._memory):
+    def put(self, data: Buffer) -> Place | None:
+        """Write a field and return its place; None if it does not fit."""
+        start, end = self._end, self._end + len(data)
+        if end > len(self._memory):
             return None
-        self._end = start + size
-        self._reserved += 1
-        return self, start, memoryview(self._memory)[start : self._end]
-
-    def sent(self, start: int) -> Place:
-        """Note that the training process reads a field, and return its place."""
-        self._given += 1
+        self._memory[start:end] = data
+        self._end, self._given = end, self._given + 1
         return self.token, self.owner, self.descriptor, start
 
     def _sized(self, size: int) -> mmap.mmap:
@@ -113,38 +101,21 @@ class _Pieces:
     """All pieces of a worker."""
 
     def __init__(self) -> None:
-        self._all: list[Piece] = []
-        self._current: Piece | None = None
+        self._all: list[_Piece] = []
+        self._current: _Piece | None = None
         self._lock = threading.Lock()  # Each queue pickles in its own thread.
 
     def put(self, data: Buffer) -> Place | None:
         """Write the data and return its place; None if there is no room."""
-        if (found := self.reserve(len(data))) is None:
-            return None
-        piece, start, memory = found
-        memory[:] = data
-        del found, memory  # A piece whose memory is referred to cannot grow.
-        place = self.sent(piece, start)
-        piece.ended.append(None)
-        return place
-
-    def reserve(self, size: int) -> Reserved | None:
-        """Return memory for so many bytes; None if there is no room."""
         with self._lock:
-            found = None if self._current is None else self._current.reserve(size)
-            if found is None:
-                self._current = self._begun(size)
-                found = None if self._current is None else self._current.reserve(size)
-            return found
+            place = None if self._current is None else self._current.put(data)
+            if place is None:
+                self._current = self._begun(len(data))
+                place = None if self._current is None else self._current.put(data)
+            return place
 
-    def sent(self, piece: Piece, start: int) -> Place:
-        """Note that the training process reads a field in reserved memory, and return its place."""
-        with self._lock:
-            return piece.sent(start)
-
-    def _begun(self, size: int) -> Piece | None:
+    def _begun(self, size: int) -> _Piece | None:
         """Return a free piece, emptied, with room for so many bytes."""
-        size += _ALIGNMENT
         room = max(_MOST_BYTES, _MOST_FIELDS * (_HEADER + size)) - sum(map(len, self._all))
         for piece in self._all:
             if _HEADER + size <= len(piece) + room and piece.is_free():
@@ -152,19 +123,19 @@ class _Pieces:
         else:
             if max(_PIECE_BYTES, _HEADER + size) > room:
                 return None
-            piece = Piece()
+            piece = _Piece()
             self._all.append(piece)
         piece.begin(size)
         return piece
 
 
-def pieces() -> _Pieces:
-    """Return those of this process."""
-    return _pieces
+def put(data: Buffer) -> Place | None:
+    """Write data for the training process and return its place; None if there is no room."""
+    return _pieces.put(data)
 
 
 def _reduce(data: SharedBytes) -> Any:
-    place = _pieces.put(data)
+    place = put(data)
     return (bytes, (bytes(memoryview(data)),)) if place is None else (_take, (len(data), *place))
 
 
@@ -224,6 +195,15 @@ def _open(token: bytes, path: str) -> _Opened:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     opened = _opened[token] = _Opened(path, descriptor, mmap.mmap(descriptor, os.fstat(descriptor).st_size), taken)
     return opened
+
+
+def keep_memory() -> None:
+    """Let glibc keep up to 64 MB that one batch frees for the next one, instead of returning it to the kernel.
+
+    glibc derives this limit from the largest block that was ever freed (mallopt(3), M_MMAP_THRESHOLD). The block freed here is
+    never written to, so it uses no memory. Other C libraries ignore it.
+    """
+    bytes(KEPT_BYTES)
 
 
 @cache

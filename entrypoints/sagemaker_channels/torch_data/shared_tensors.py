@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.multiprocessing import reductions
@@ -23,14 +25,18 @@ from torch.utils.data import default_collate, get_worker_info
 from torch.utils.data._utils.collate import collate as collate_by
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
-from sagemaker_channels.torch_data.batch_memory import room
-from sagemaker_channels.torch_data.shared_memory import LEAST_BYTES, Piece, is_ready, pieces, take_into
+from sagemaker_channels.torch_data.shared_memory import KEPT_BYTES, LEAST_BYTES, is_ready, put, take_into
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_kept: deque[Any] = deque(maxlen=2)  # memory of freed batches; a loop frees about one batch for each new one
 
 
 class SharedTensor(torch.Tensor):
     """A tensor that is cheap to send to another process of this machine, which receives a plain tensor."""
 
-    reserved: tuple[Piece, int] | None = None  # where it is in memory that both processes share
     __torch_function__: Any = torch._C._disabled_torch_function_impl  # Its functions return plain tensors.
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -61,11 +67,7 @@ def collating(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any
 
 def sendable(batch: Any) -> Any:
     """Return a batch that its worker's queue sends through shared memory; elsewhere, and without such memory, as it is."""
-    return _marked(batch) if _is_sent() else batch
-
-
-def _is_sent() -> bool:
-    return get_worker_info() is not None and is_ready()
+    return _marked(batch) if get_worker_info() is not None and is_ready() else batch
 
 
 def _marked(value: Any) -> Any:
@@ -81,16 +83,8 @@ def _marked(value: Any) -> Any:
 def _stacked(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> Any:
     if not _are_plain(batch) or any(each.requires_grad for each in batch):
         return collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    size = len(batch) * batch[0].nbytes
-    found = pieces().reserve(size) if size >= LEAST_BYTES and _is_sent() else None
-    piece, start, memory = found or (None, 0, room(size))
-    stacked = torch.stack(list(batch), 0, out=_tensor(batch[0].dtype, (len(batch), *batch[0].shape), memory))
-    if piece is None:
-        return stacked
-    weakref.finalize(memory, piece.ended.append, None).atexit = False  # The tensor and its views keep it alive.
-    shared: Any = stacked.as_subclass(SharedTensor)
-    shared.reserved = piece, start
-    return shared
+    memory = room(len(batch) * batch[0].nbytes)
+    return torch.stack(list(batch), 0, out=_tensor(batch[0].dtype, (len(batch), *batch[0].shape), memory))
 
 
 def _are_plain(batch: Sequence[torch.Tensor]) -> bool:
@@ -117,10 +111,26 @@ def _reduce(tensor: SharedTensor) -> Any:
     data = memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
     if len(data) < LEAST_BYTES:
         return _tensor, (tensor.dtype, tuple(tensor.shape), bytearray(data))
-    place = pieces().sent(*tensor.reserved) if tensor.reserved else pieces().put(data)
-    if place is not None:
+    if (place := put(data)) is not None:
         return _take, (tensor.dtype, tuple(tensor.shape), len(data), *place)
     return reductions.reduce_tensor(tensor.as_subclass(torch.Tensor))  # type: ignore[no-untyped-call]
+
+
+def room(size: int) -> npt.NDArray[np.uint8]:
+    """Return an array of so many bytes, in the memory of an earlier one if that is free and too large for glibc to keep."""
+    import numpy as np
+
+    if size <= KEPT_BYTES:
+        return np.empty(size, np.uint8)
+    memory = None
+    with suppress(IndexError):  # Another thread may take the last one.
+        while memory is None or len(memory) != size:
+            memory = _kept.popleft()
+    if memory is None or len(memory) != size:
+        memory = np.empty(size, np.uint8)
+    array = memory[:]
+    weakref.finalize(array, _kept.append, memory).atexit = False  # Views of it, and tensors, keep it alive.
+    return array
 
 
 def _take(dtype: torch.dtype, shape: tuple[int, ...], size: int, *place: Any) -> torch.Tensor:

@@ -1,21 +1,111 @@
-"""A DataLoader with a position: its workers make whole batches, and send with each where they are after it."""
+"""Loaders that know their position, that of their readers after the batch that the loop got last: their base, and WorkerLoader.
+
+WorkerLoader is a DataLoader whose workers make whole batches, and send with each where they are after it.
+"""
 
 # ruff: noqa: TID253 - its name says that this file imports torch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import IterableDataset, default_collate, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from sagemaker_channels.epoch.states import State
-from sagemaker_channels.torch_data.positions import PositionedLoader
+from sagemaker_channels.epoch.samples import Samples
+from sagemaker_channels.epoch.states import State, united
+from sagemaker_channels.errors import expect, whole_number
+from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.shared_tensors import collating, sendable
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
+
+
+class PositionedLoader(DataLoader[Any]):
+    """A loader of a dataset that knows its position. `stream` is the dataset, of which `readers` make batches in turns."""
+
+    stream: StreamDataset
+    readers: int
+    turn = 0  # the reader of the next batch
+    _epoch, _is_ended = -1, False  # of the last loop
+
+    def _read_by(self, dataset: Any, batch_size: Any, collate_fn: Any, *, drop_last: bool) -> int:
+        """Return the batch size. Raises TypeError unless the dataset has readers and states, and `collate_fn` is a function."""
+        expect(callable(collate_fn), "collate_fn", collate_fn, "a function of a list of samples, such as list")
+        if not isinstance(dataset, StreamDataset):
+            raise TypeError(
+                f"a {type(self).__name__} needs a ChannelDataset or a MixedDataset, not a {type(dataset).__name__}; use torch's"
+                " DataLoader, or a ChannelDataset of the same channel"
+            )
+        self.stream, self._drops_last, self._size = dataset, drop_last, whole_number("batch_size", batch_size, 1)
+        self._states: list[Callable[[], State]] = []
+        return self._size
+
+    def __len__(self) -> int:
+        """The number of batches in the next epoch. Raises TypeError with the reason if no index has that of the samples."""
+        return self.stream.batches(self._size, self.readers, drop_last=self._drops_last)
+
+    def __bool__(self) -> bool:
+        return True  # without counting
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the dataset's next iteration, from 0."""
+        self.stream.set_epoch(epoch)
+
+    def state_dict(self) -> State:
+        """Return the position of the last iteration: after the batch that it yielded last."""
+        epoch = self.stream.epoch
+        if not self._states or self._epoch not in (epoch, epoch - self._is_ended):
+            states = [each.state_dict() for each in self.stream.waiting(self.readers)]
+            return self._of_all(states, self._turn_of(self.stream.epochs.waiting, states))
+        state = self._of_all([each() for each in self._states], self.turn)
+        return {**state, "at": dict.fromkeys(state["at"])} if self._is_ended else state
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue at a state of any loader or dataset, or at the merged one of all ranks, with the next iteration.
+
+        After a finished epoch of all ranks the next one follows; a rank that has finished its own part yields no batch.
+
+        Raises:
+            ChannelError: It is no state of ours.
+        """
+        self.stream.load_state_dict(state)
+        self._states = []
+
+    def _begin(self) -> tuple[Loop, list[Samples], Callable[[], object]]:
+        """Begin a loop: return it, each reader's samples, and what to call at its end."""
+        loop, samples, end = self.stream.begin(self.readers)
+        self._epoch, self._is_ended = loop.epoch, False
+        states = [each.state_dict() for each in samples]  # before they are read
+        self._states = [lambda state=each: state for each in states]  # type: ignore[misc]
+        self.turn = self._turn_of(loop.state, states)
+
+        def ended() -> None:
+            self._is_ended = True
+            end()
+
+        return loop, samples, ended
+
+    def _move(self, reader: int, state: Callable[[], State]) -> None:
+        """Record where a reader is after its batch, which the loop gets now."""
+        self._states[reader], self.turn = state, (reader + 1) % self.readers
+
+    def _turn_of(self, state: State | None, states: Sequence[State]) -> int:
+        """Return the turn of a loaded state, if its readers are these."""
+        turn, among = (state or {}).get("turn", {}).get(_group(states), (0, 0))
+        return turn if among == self.readers and state and state["history"] == states[0]["history"] else 0
+
+    def _of_all(self, states: Sequence[State], turn: int) -> State:
+        state = united(states)
+        if self.readers > 1:
+            state["turn"][_group(states)] = [turn, self.readers]
+        return state
+
+
+def _group(states: Sequence[State]) -> str:
+    return f"readers of {min(states[0]['at'], key=int)}"
 
 
 class WorkerLoader(PositionedLoader):

@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader, DistributedSampler
 import framework_data
 from framework_channels import make_job
 from framework_ranks import RankError, ranks
+from sagemaker_channels import timed
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.timed_loader import timed
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.map import ChannelMapDataset
 from sagemaker_channels.torch_data.ranks import EvenLoader, LightningLoader, gather_state

@@ -143,7 +143,7 @@ def test_process_may_be_forked_while_another_thread_reads(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(sys, "unraisablehook", lambda _: os._exit(1))
     data, array = os.urandom(LEAST_BYTES), Forking(LEAST_BYTES)
-    place = hand_over.pieces().put(data)
+    place = hand_over.put(data)
     assert place is not None
     hand_over.take_into(array, *place)
     assert array.status == 0
