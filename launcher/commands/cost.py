@@ -9,10 +9,9 @@ from typing import Any
 import launcher
 from launcher.commands import options
 from launcher.console import print_line, say
-from launcher.cost import table
 from launcher.cost.estimate import Estimate, estimate, why_not
+from launcher.cost.prices import API_REGION, Lookup, Price, ask_prices, instance_price
 from launcher.cost.show import as_data, as_text
-from launcher.cost.table import Price
 from launcher.errors import InputError, RefusedError
 from launcher.parsing.spec_text import is_spec
 from launcher.request.image_uris import image_region
@@ -54,8 +53,6 @@ def _region(plan: launcher.Plan) -> str | None:
 
 def _ask(plan: launcher.Plan) -> tuple[Estimate, list[_Change]]:
     """Return the estimate by today's prices, and the differences from the table. Raises AwsError."""
-    from launcher.cost.online import API_REGION, ask_prices
-
     region = plan.spec.region or options.open_account(None, plan.spec.profile).region
     names = _estimated(plan, region).instance_types
     asked = ask_prices(options.open_account(API_REGION, plan.spec.profile), names, region)
@@ -63,7 +60,7 @@ def _ask(plan: launcher.Plan) -> tuple[Estimate, list[_Change]]:
     return found, [_change(name, asked.get(name), region) for name in names]
 
 
-def _estimated(plan: launcher.Plan, region: str | None, lookup: table.Lookup = table.instance_price) -> Estimate:
+def _estimated(plan: launcher.Plan, region: str | None, lookup: Lookup = instance_price) -> Estimate:
     """Return the estimate. Raises RefusedError if the job is not billed by the instance hour."""
     found = estimate(plan.request, region, lookup)
     if found is None:
@@ -72,7 +69,7 @@ def _estimated(plan: launcher.Plan, region: str | None, lookup: table.Lookup = t
 
 
 def _change(name: str, today: Price | None, region: str) -> _Change:
-    known = table.instance_price(name, region)
+    known = instance_price(name, region)
     if known is not None and known.region != region:
         known = None
     data = {

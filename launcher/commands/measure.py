@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,14 +131,14 @@ def _is_data(target: str) -> bool:
 
 
 def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sequence[str]) -> launcher.JobSpec:
-    _check_step(loop.step)
+    if loop.step is not None:
+        with _refused():
+            step_seconds(loop.step)
     own = list(sets)
     if _is_data(target):
-        try:
+        with _refused():
             place = S3Location("folder", "") if options.is_folder(target) else parse_s3_uri(target)
-            uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
-        except RefusedError as error:
-            raise InputError(str(error)) from None
+        uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
         if chosen:
             raise click.UsageError(f"{' '.join(chosen)}: only a spec has channels; leave it out")
         file, arrivals, form = str(channel_specs.path("measure")), _of_prefix(uri), loop.format or "objects"
@@ -175,6 +175,15 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Seque
     return launcher.load(file, sets=own, values=values)
 
 
+@contextmanager
+def _refused(option: str = "") -> Iterator[None]:
+    """Raise InputError for what is wrong with an argument."""
+    try:
+        yield
+    except (ConfigError, RefusedError) as error:
+        raise InputError(f"{option}{error}") from None
+
+
 def _channels_here(target: str, plan: launcher.Plan, channels: Sequence[str], sets: Sequence[str]) -> tuple[str, ...]:
     """Return the folders of the plan's channels, by which the data of a folder, or of the spec's channels, arrive."""
     folders = dict.fromkeys(plan.spec.all_channels, target) if options.is_folder(target) else {}
@@ -195,15 +204,6 @@ def _show(results: Results, plot: Path | None, *, as_json: bool, in_log: bool = 
     if plot:
         _draw(results, plot)
         say(f"plot {shown_path(plot)}")
-
-
-def _check_step(step: str | None) -> None:
-    """Raise InputError if it is neither a function nor a time."""
-    try:
-        if step is not None:
-            step_seconds(step)
-    except ConfigError as error:
-        raise InputError(str(error)) from None
 
 
 def _of_prefix(uri: str) -> dict[str, dict[str, Any]]:
@@ -255,10 +255,8 @@ def _ways(names: str | None, arrivals: Mapping[str, Any], form: str) -> list[Way
         if not able:
             raise InputError(f"--format {form}: no way reads it here; there are {', '.join(SHORT_NAMES)}")
         return able
-    try:
+    with _refused("--ways "):
         ways = ways_of(names)
-    except ConfigError as error:
-        raise InputError(f"--ways {error}") from None
     for way in ways:
         if (reason := way.why_not(arrivals, form)) is not None:
             raise InputError(f"--ways {way.name}: {reason}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from launcher.cost.table import Lookup, Price, instance_price, volume_price
+from launcher.cost.prices import Lookup, Price, instance_price, volume_price
 from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import RULE_LISTS, file_system_source
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from launcher.console import duration
 from launcher.cost.estimate import Cluster, Estimate, Instances, Range, cluster_of
-from launcher.cost.table import HOME_REGION, Lookup, Price, instance_price, regions_with
+from launcher.cost.prices import HOME_REGION, Lookup, Price, instance_price, regions_with
 
 _WIDTH = 14  # of the titles
 

@@ -22,7 +22,7 @@ from launcher.account import CHECKS
 from launcher.api import plan
 from launcher.commands import COMMANDS
 from launcher.commands.options import EXIT_CODES
-from launcher.cost.table import regions_with
+from launcher.cost.prices import regions_with
 from launcher.reference.schema import schema
 from launcher.request.serialization import as_yaml
 from launcher.rules import RULES

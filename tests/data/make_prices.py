@@ -16,7 +16,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from launcher.cost.online import trained_type, usd_of
+from launcher.cost.prices import trained_type, usd_of
 
 OUTPUT = Path(__file__).parents[2] / "launcher/data/prices.json"
 _ABOUT = (

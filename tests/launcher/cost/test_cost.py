@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from launcher.cost.estimate import estimate, why_not
+from launcher.cost.prices import Price
 from launcher.cost.show import as_text, at_most, dollars, estimate_of_job, rate
-from launcher.cost.table import Price
 
 MADE_UP = {"m": "1.20", "g": "4.80", "c": "0.36"}  # dollars an hour by the type's first letter
 

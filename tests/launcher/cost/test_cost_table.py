@@ -12,8 +12,8 @@ import pytest
 import channel_specs
 import launcher
 from launcher.cost.estimate import estimate, why_not
+from launcher.cost.prices import instance_price, instance_prices, volume_price
 from launcher.cost.show import as_data, as_text
-from launcher.cost.table import instance_price, instance_prices, volume_price
 from launcher.spec.aws_model import shapes
 from make_prices import OUTPUT, replace_sheet, sheet_of, to_text
 
