@@ -1,8 +1,11 @@
-"""The machines that a job asks for, and whether the account's quotas provide them.
+"""The machines that a job asks for, and whether the account's quotas and the training plans provide them.
 
 Service Quotas cannot look up a quota by name, and SageMaker has two thousand, 100 per page. So quota codes, which are the same
 everywhere, come from a table (launcher/data/quota_codes.json), and each is asked about alone. Quotas that the table lacks, or
 whose answer has another name than expected, are searched for in the pages.
+
+Source on plans: developer guide, training-plan-details-using-api-cli-sdk (a job stays Pending until a Scheduled plan begins);
+DescribeTrainingPlan in the service model.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.account.check import Subject
+from launcher.account.check import Subject, joined
 from launcher.aws.threads import concurrently
+from launcher.console import duration
 from launcher.errors import Problem, SpecPath
 from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import RULE_LISTS, Draft
@@ -38,6 +43,8 @@ _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 _MORE = "request more in the Service Quotas console"
 # Elastic Fabric Adapters: developer guide, train-vpc, and EC2's list of types with EFA whose training images use it.
 _EFA = re.compile(r"ml\.(p3dn|p4de?|p5(e|en)?\.48xlarge|p6[a-z]*-[a-z0-9]+|trn1n?\.32xlarge|trn2[a-z]*)(\..*)?")
+_USABLE = ("Active", "Scheduled")
+_TARGET = "training-job"
 
 
 class Machines(NamedTuple):
@@ -46,10 +53,11 @@ class Machines(NamedTuple):
     path: SpecPath
     instance_type: str
     instances: int
-    is_reserved: bool = False  # whether a training plan reserves them
+    plans: tuple[str, ...] = ()  # the ARNs of the training plans that reserve them
 
     @property
     def has_efa(self) -> bool:
+        """Whether the instances communicate through Elastic Fabric Adapters."""
         return _EFA.fullmatch(self.instance_type) is not None
 
     @property
@@ -78,8 +86,8 @@ def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
     name, count = resources.get("InstanceType"), resources.get("InstanceCount")
     if not isinstance(name, str) or not isinstance(count, int):
         return None
-    is_reserved = bool(resources.get("TrainingPlanArns") or resources.get("TrainingPlanArn"))
-    return Machines((*path, "instance_type"), name, count, is_reserved)
+    plans = resources.get("TrainingPlanArns") or [arn for arn in (resources.get("TrainingPlanArn"),) if arn]
+    return Machines((*path, "instance_type"), name, count, tuple(plans))
 
 
 def _kind(draft: Draft) -> str:
@@ -97,7 +105,7 @@ class _Wanted(NamedTuple):
 
 def _of_machines(draft: Draft, usage: str) -> list[_Wanted]:
     """Return what the job's machines need of their types' quotas; reserved machines count towards other quotas."""
-    machines = [each for choice in alternatives(draft) for each in choice if not each.is_reserved]
+    machines = [each for choice in alternatives(draft) for each in choice if not each.plans]
     return _added_up([_Wanted(each.path, f"{each.instance_type} for {usage}", each.instances) for each in machines])
 
 
@@ -120,9 +128,7 @@ def _of_job(draft: Draft) -> Iterator[_Wanted]:
     if has_volume and (size := draft.get("ResourceConfig.VolumeSizeInGB")):
         path = ("resource_config", "volume_size_in_gb")
         yield _Wanted(path, "Size of EBS volume for a training job instance", size, " GB")
-    if instances := max(
-        (sum(each.instances for each in choice if not each.is_reserved) for choice in choices), default=0
-    ):
+    if instances := max((sum(each.instances for each in choice if not each.plans) for choice in choices), default=0):
         has_count = draft.get("ResourceConfig.InstanceCount") is not None
         path = ("resource_config", "instance_count") if has_count else ("resource_config",)
         yield _Wanted(path, f"Maximum number of instances per {_kind(draft)}", instances)
@@ -236,3 +242,59 @@ def _by_codes(subject: Subject, names: Iterable[str]) -> dict[str, int]:
         for name, quota in found.items()
         if quota.get("QuotaName") == name and "Value" in quota
     }
+
+
+def plans_named(subject: Subject) -> Iterator[tuple[SpecPath, tuple[str, Machines]]]:
+    """Yield the ARN of each training plan with the machines that it reserves."""
+    for machines in [each for choice in alternatives(subject.draft) for each in choice]:
+        above = machines.path[:-1]
+        is_own = "instance_preferences" in above
+        path = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
+        yield from ((path, (arn, machines)) for arn in machines.plans)
+
+
+def training_plans(subject: Subject, path: SpecPath, use: tuple[str, Machines]) -> Iterator[Problem]:
+    """Can the job run on the training plans that the spec names?"""
+    arn, machines = use
+    name = arn.rpartition("/")[2]
+    plan = subject.find("sagemaker", "describe_training_plan", TrainingPlanName=name)
+    if plan is None:
+        where = f"there is no training plan {name!r} in {subject.account.region}"
+        remedy = f"`aws sagemaker list-training-plans{subject.account.options}` lists the plans"
+        yield Problem(path, f"{where}; {remedy}", "training-plan-missing")
+        return
+    if wrong := _unusable(plan, machines):
+        yield Problem(path, f"the training plan {name!r} {wrong}", "training-plan-unusable")
+    if plan.get("Status") not in _USABLE:
+        return
+    now = datetime.now(timezone.utc)
+    begin, longest = plan.get("StartTime", now), subject.draft.get("StoppingCondition.MaxRuntimeInSeconds")
+    left = int((plan["EndTime"] - max(now, begin)).total_seconds()) if "EndTime" in plan else longest
+    if longest is not None and left < longest:
+        message = (
+            f"the training plan {name!r} leaves the job {duration(max(left, 0))}, and the job may run for {duration(longest)};"
+            " lower stopping_condition.max_runtime_in_seconds, write checkpoints, or name another plan"
+        )
+        yield Problem(path, message, "training-plan-ends")
+    if plan["Status"] == "Scheduled" and "StartTime" in plan:
+        subject.note(path, f"the plan begins at {begin:%Y-%m-%d %H:%M} UTC; until then the job is Pending")
+
+
+def _unusable(plan: Mapping[str, Any], machines: Machines) -> str:
+    """Return why the job cannot run on a plan, and what to do; empty if it can."""
+    if plan.get("Status") not in _USABLE:
+        return f"is {plan.get('Status')}; name one that is Active or Scheduled"
+    targets = plan.get("TargetResources", [_TARGET])
+    if _TARGET not in targets:
+        return f"is only for {joined(targets)}; name one for training jobs"
+    reserved: dict[str, int] = {}
+    for capacity in plan.get("ReservedCapacitySummaries", ()):
+        kind = capacity.get("InstanceType", "")
+        reserved[kind] = max(reserved.get(kind, 0), int(capacity.get("TotalInstanceCount", 0)))
+    wanted, count = machines.instance_type, machines.instances
+    if reserved and wanted not in reserved:
+        shown = joined(sorted(reserved))
+        return f"reserves {shown}, and the job asks for {wanted}; use a type of the plan, or name another plan"
+    if reserved and reserved[wanted] < count:
+        return f"reserves {reserved[wanted]} instances, and the job needs {count}; use fewer, or name another plan"
+    return ""
