@@ -113,11 +113,12 @@ class Waits:
 
     def _of_workers(self, works: list[Work]) -> Iterator[Record]:
         busy, every = sum(work.busy + work.blocked for work in works), sum(map(_seconds, works)) or 1e-9
+        seconds = _seconds(self._loop)  # none of the last items, which are not timed
         for about, work in zip(self._about, works, strict=True):
-            if work.items:
+            if work.items and seconds:
                 spent = {"busy": busy, **_parts(work)}
                 shares = {f"{name}_share": part / every for name, part in spent.items() if name != "handover"}
-                yield {**about, **shares, **_rates(work, _seconds(self._loop))}
+                yield {**about, **shares, **_rates(work, seconds)}
 
 
 def _processor_ticks() -> tuple[int, int]:

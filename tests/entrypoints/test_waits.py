@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -275,6 +275,18 @@ def test_busy_share_is_the_part_of_the_workers_time_in_which_they_make_samples()
     [record] = records
     shares = [record[f"{part}_share"] for part in ("busy", "source", "parse", "transform")]
     assert shares == [0.5, 0.25, 0.125, 0.125]
+
+
+def test_worker_for_which_no_time_has_passed_writes_no_record() -> None:
+    """As of the last samples of a loop, which are not timed."""
+    records, done = list[Record](), [Work()]
+
+    def publish(works: Sequence[Work]) -> None:
+        done[:] = [total((done[0], *works))]
+
+    waits_of = Waits([about("train", "File", 1)], records.append, lambda: [*done], publish, lambda: 0.0)
+    assert list(waits_of.meter.over(iter(range(3)))) == [0, 1, 2]
+    assert done[0].items == 3 and records == []
 
 
 def test_shares_of_the_parts_add_up_to_the_share_of_the_waits(environment: Environment) -> None:
