@@ -84,7 +84,7 @@ import pathlib, sys
 secret = "hf_" + "secret"
 print(sys.argv[1:] == ["--token", secret, "--width", "3"])
 for path in pathlib.Path({str(here)!r}, ".launch").rglob("*"):
-    if path.is_file() and secret.encode() in path.read_bytes():
+    if "stage" not in path.parts and path.is_file() and secret.encode() in path.read_bytes():
         print("in", path.name, oct(path.stat().st_mode))
 """
     write_job(here, script, "channels: null\nhyperparameters: {token: '${A_TOKEN}', width: 3}\n")
