@@ -86,8 +86,6 @@ def run_attempts(run: LocalRun, store: Store, file_systems: Mapping[str, Path], 
                 has_state = "CheckpointConfig" in request
                 state = "its checkpoints" if has_state else "no state, since it has no checkpoint_config"
                 run.console.say(f"interrupted: the job starts again, with {state}", "yellow")
-    if options.interrupt_at is not None and not interruptions and total.secondary == "Completed":
-        run.console.warn(f"--interrupt-at: no line of the log had {options.interrupt_at!r}, so nothing was interrupted")
     return total
 
 
@@ -116,7 +114,7 @@ def planned_end(
         ends.append(PlannedEnd(options.stop_after - trained, "Stopped", f"--stop-after {options.stop_after:g}s"))
     if options.interrupt_after is not None and not interruptions:
         ends.append(PlannedEnd(options.interrupt_after, INTERRUPTED))
-    return replace(min(ends, key=attrgetter("seconds")), interrupt_at=None if interruptions else options.interrupt_at)
+    return min(ends, key=attrgetter("seconds"))
 
 
 def delivered(

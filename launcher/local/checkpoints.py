@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +24,6 @@ from sagemaker_channels import contract
 
 _USUAL = f"{contract.BASE_DIR}/{contract.CHECKPOINT_DIR}"
 _SECONDS = 1.0  # between two passes while the job runs
-_SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
 _Stamps = dict[str, tuple[int, int]]  # size and time of the last change of each file
 
 
@@ -140,21 +138,18 @@ class Checkpoints:
         return found
 
     def _target(self, host: Host) -> Path:
-        """Return the directory of LocalPath: below the host's /opt/ml, or for a mount anywhere else."""
-        path, target, wrong = Path(self._local_path), Path(self._local_path), ""
-        needed = (Path(contract.BASE_DIR), self._run.folder, Path(sys.prefix), Path(sys.base_prefix))
+        """Return the directory of LocalPath: below the host's /opt/ml, or in a container anywhere."""
+        path, wrong = Path(self._local_path), ""
         if path.is_relative_to(contract.BASE_DIR):
             target = self._run.root(host) / path.relative_to(contract.BASE_DIR)
-            if ".." in target.parts or target.exists():
-                wrong = "another folder has this path"
-            else:
+            if ".." not in path.parts and not target.exists():
                 target.mkdir(parents=True)
-        elif not self._run.runner.mounts:
-            wrong = "without namespaces all hosts would share this folder of the machine"
-        elif not path.is_absolute() or ".." in path.parts or (path.exists() and not path.is_dir()):
+                return target
+            wrong = "another folder has this path"
+        elif not path.is_absolute() or ".." in path.parts:
             wrong = "this cannot be a directory"
-        elif any(each.is_relative_to(path) for each in needed) or any(map(path.is_relative_to, _SYSTEM)):
-            wrong = "this would hide files that the job needs"
-        if wrong:
-            raise RefusedError(f"checkpoint_config.local_path {self._local_path}: {wrong}; write {_USUAL}")
-        return target
+        elif self._run.runner.image is None:
+            wrong = f"only below {contract.BASE_DIR} has a host folders of its own without docker or podman"
+        else:
+            return path
+        raise RefusedError(f"checkpoint_config.local_path {self._local_path}: {wrong}; write {_USUAL}")

@@ -30,9 +30,6 @@ def enter(host: dict[str, Any]) -> None:
         if bind["written"]:
             _lay_over(tool, bind)
             continue
-        if not Path(bind["target"]).is_dir():
-            _show_anywhere(tool, Path(bind["target"]), Path(bind["source"]), Path(host["stage"]).parent / "scratch")
-            continue
         _mount(tool, "--rbind", bind["source"], bind["target"])
         if bind["read_only"]:
             for target, flags in _mounts_at(bind["target"]):
@@ -56,19 +53,6 @@ def _lay_over(tool: str, bind: dict[str, Any]) -> None:
     for name in ("upper", "work"):
         os.mkdir(name)  # noqa: PTH102 - in the current directory
     _mount(tool, "-t", "overlay", "-o", OVERLAY, "overlay", bind["target"])
-
-
-def _show_anywhere(tool: str, target: Path, source: Path, scratch: Path) -> None:
-    """Show the source at a directory that does not exist on this machine, without creating it."""
-    missing = target
-    while not missing.parent.is_dir():
-        missing = missing.parent
-    new, beside = scratch / "new", scratch / "beside"
-    place = new / target.relative_to(missing)
-    for folder in (place, beside):
-        folder.mkdir(parents=True)
-    _mount(tool, "--rbind", str(source), str(place))
-    _show_at(tool, missing, new, beside)
 
 
 def _show_at(tool: str, base: Path, root: Path, stage: Path) -> None:

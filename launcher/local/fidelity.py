@@ -20,7 +20,7 @@ from launcher.request.view import file_system_source
 _LEFT_OUT = (
     *("DebugHookConfig", "DebugRuleConfigurations", "ProfilerConfig", "ProfilerRuleConfigurations"),
     *("ExperimentConfig", "InfraCheckConfig", "MlflowConfig", "ModelPackageConfig", "RemoteDebugConfig"),
-    *("SessionChainingConfig", "TensorBoardOutputConfig"),
+    "SessionChainingConfig",
 )
 _TOOLKIT = "sagemaker-training"
 

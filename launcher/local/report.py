@@ -29,6 +29,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.start.failure import shell_code
 
 _WITHOUT_MODEL = (*contract.TOOLS, f"{contract.SCRIPTS_DIR}/read_channels.py")
+_TENSORBOARD = "output/tensorboard"  # SageMaker's default of LocalPath
 _LAST_BYTES = 64 * 1024  # at the end of a host's log, which are searched for the cause of a failure
 
 
@@ -115,6 +116,14 @@ def _collect_outputs(run: LocalRun, *, failed: bool) -> dict[str, str]:
             (_copy if is_plain else _archive)(folders, Path(unfinished, "all"))
             Path(unfinished, "all").rename(target)
         artifacts[name] = str(target)
+    if board := run.plan.request.get("TensorBoardOutputConfig"):
+        path = board.get("LocalPath", f"{contract.BASE_DIR}/{_TENSORBOARD}").removeprefix(f"{contract.BASE_DIR}/")
+        folders = [found for host in run.hosts if (found := _of_job(run, host, path)) and found.is_dir()]
+        if folders:
+            target = run.stored(board["S3OutputPath"]) / run.folder.name / "tensorboard-output"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy(folders, target)
+            artifacts["tensorboard"] = str(target)
     return artifacts
 
 

@@ -36,7 +36,6 @@ class PlannedEnd:
     seconds: float = float("inf")  # after its start
     secondary: str = "Stopped"  # the secondary status, in SageMaker's words
     reason: str = ""
-    interrupt_at: str | None = None  # a text in a line of the log that interrupts the attempt before
 
 
 @dataclass(frozen=True)
@@ -103,10 +102,9 @@ def stop_signals() -> Iterator[Stops]:
 class _Output:
     """The lines of all hosts: printed, logged, and searched for metrics and waits."""
 
-    def __init__(self, run: LocalRun, interrupt_at: str | None) -> None:
+    def __init__(self, run: LocalRun) -> None:
         self.read = ReadLines(run.plan.request, run.console)
-        self.seen = threading.Event()  # whether a line had that text
-        self._run, self._interrupt_at = run, interrupt_at
+        self._run = run
         self._unlogged: set[str] = set()  # hosts whose lines can no longer be logged
 
     def follow(self, host: str, stream: IO[bytes]) -> None:
@@ -130,8 +128,6 @@ class _Output:
         texts = [line.decode("utf-8", "replace") for line in shown]
         for text in texts:
             self.read.note(Line(int(time.time() * 1000), host, text))
-            if self._interrupt_at is not None and self._interrupt_at in text:
-                self.seen.set()
         console = self._run.console
         try:
             if host not in self._unlogged:
@@ -148,7 +144,7 @@ def watch(
 ) -> RunResult:
     """Start the hosts and follow them; return when the last of their processes has ended. Signals are only noted from now on."""
     stops.held = True
-    output = _Output(run, end.interrupt_at)
+    output = _Output(run)
     processes: list[subprocess.Popen[bytes]] = []
     threads: list[threading.Thread] = []
     begun = time.monotonic()
@@ -158,7 +154,7 @@ def watch(
             for stream in (processes[-1].stdout, processes[-1].stderr):
                 threads.append(threading.Thread(target=output.follow, args=(host.name, stream), daemon=True))
                 threads[-1].start()
-        while _running(processes) and not (failures or stops.received or output.seen.is_set()):
+        while _running(processes) and not (failures or stops.received):
             if time.monotonic() > begun + end.seconds or any(process.returncode for process in processes):
                 break
             time.sleep(_LOOK_SECONDS)
@@ -186,8 +182,7 @@ def watch(
         # A host that was stopped because another failed has not failed itself.
         result = RunResult("Failed", tuple(code or 0 for code in ended), TrainingFailedError.exit_code)
     elif asked or killed:
-        planned = PlannedEnd(secondary=INTERRUPTED) if output.seen.is_set() else end
-        result = RunResult(planned.secondary, codes, StoppedError.exit_code, planned.reason)
+        result = RunResult(end.secondary, codes, StoppedError.exit_code, end.reason)
     else:
         result = RunResult("Completed", codes)
     return replace(

@@ -42,7 +42,6 @@ class LocalOptions:
         resume: Begin with the checkpoints of this earlier local run, or of the "latest", as with what it wrote to S3.
         stop_after: Stop the job after so many seconds of training, as StopTrainingJob does.
         interrupt_after: Interrupt the job once after so many seconds, as when spot instances are taken back, and restart it.
-        interrupt_at: Interrupt it once when a line of a host's log has this text; with `interrupt_after`, at the earlier.
         no_namespaces: Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.
         shell: Open a shell in the host of this name instead of running the job, as `launch shell` does.
         verbose: Show each difference from SageMaker, and the numbers of waits that the job's lines have.
@@ -60,17 +59,11 @@ class LocalOptions:
     resume: str | None = None
     stop_after: float | None = None
     interrupt_after: float | None = None
-    interrupt_at: str | None = None
     no_namespaces: bool = False
     shell: str | None = None
     verbose: bool = False
     yes: bool = False
     as_json: bool = False
-
-    @property
-    def interrupts(self) -> bool:
-        """Whether the job is to be interrupted."""
-        return self.interrupt_after is not None or self.interrupt_at is not None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ objects, without a request per object.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -193,17 +194,10 @@ def _holds_only(folder: Path, count: int) -> bool:
 
     Such a folder can be mounted for a job. An overlay could not write to files of another user.
     """
-    user, pending = os.geteuid(), [str(folder)]
-    while pending:
-        with os.scandir(pending.pop()) as scanned:
-            entries = list(scanned)
-        for entry in entries:
-            if entry.is_symlink() or entry.stat(follow_symlinks=False).st_uid != user:
-                return False
-            if not entry.is_dir() and not entry.is_file():
-                return False
-        pending += [entry.path for entry in entries if entry.is_dir()]
-        count -= sum(entry.is_file() for entry in entries)
-        if not entries:
+    for parent, folders, files in os.walk(folder):
+        states = [Path(parent, name).lstat() for name in (*folders, *files)]
+        known = [state for state in states if stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)]
+        if not states or len(known) < len(states) or any(state.st_uid != os.geteuid() for state in states):
             return False
+        count -= len(files)
     return count == 0

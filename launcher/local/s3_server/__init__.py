@@ -5,10 +5,10 @@ a whole object into memory for every range; this server sends files by sendfile,
 It answers boto3, the AWS CRT, rclone and s3fs as S3 does, path-style only, and refuses what none of them sends as NotImplemented.
 
 Other users of this machine reach it too, so it answers only requests that are signed with its keys (signatures.py). Unlike S3, it
-compares no body with its signed hash or checksum, since client and server are on one machine; checksums, encryption and storage
-class are stored and returned without effect, and headers for ACLs, tags and locks have none; the ETag of a file in the data folder
-is made of inode, size and time; there are no versions, and one region, us-east-1. A bucket with the name of a directory bucket (S3
-Express) lists only folders, and not in the order of keys.
+compares no body with its signed hash or checksum, since client and server are on one machine; headers for checksums, encryption,
+storage class, ACLs, tags and locks have no effect; the ETag of a file in the data folder is made of inode, size and time; there are
+no versions, and one region, us-east-1. A bucket with the name of a directory bucket (S3 Express) lists only folders, and not in the
+order of keys.
 """
 
 from __future__ import annotations
@@ -37,12 +37,7 @@ _PARAMETERS = frozenset(
     (
         *("prefix", "delimiter", "encoding-type", "list-type", "max-keys", "marker", "start-after", "fetch-owner"),
         *("continuation-token", "key-marker", "version-id-marker", "versionId", "max-buckets", "bucket-region", "x-id"),
-        *(
-            "partNumber",
-            "AWSAccessKeyId",
-            "Signature",
-            "Expires",
-        ),  # the last three sign the request, in S3's older form
+        "partNumber",
     )
 )
 # Conditions, and a place in the object, that no client of ours sends; without them the request would do something else.

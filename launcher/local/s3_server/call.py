@@ -17,14 +17,8 @@ NO_VERSION = "null"  # the version of every object in a bucket without versionin
 RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 _BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete need less
 
-# Attributes that a client can put with an object and gets back with it, spelt as in S3's responses. Those of Amazon have no effect:
-# nothing is encrypted, storage classes do not differ, and checksums are not compared.
-_ENCRYPTION = "x-amz-server-side-encryption"
-STORAGE_CLASS = "x-amz-storage-class"
-CHECKSUM = "x-amz-checksum-"
+# Attributes that a client can put with an object and gets back with it, spelt as in S3's responses.
 _KEPT = ("Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires")
-KEPT_AMZ = (_ENCRYPTION, f"{_ENCRYPTION}-aws-kms-key-id", f"{_ENCRYPTION}-bucket-key-enabled", STORAGE_CLASS)
-_CHECKSUMS = tuple(CHECKSUM + name for name in ("crc32", "crc32c", "crc64nvme", "sha1", "sha256", "type"))
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ class Call:
     def document_body(self) -> bytes:
         """Return the whole XML body."""
         content = bytearray()
-        for block in self._blocks({}):
+        for block in self._blocks():
             content += block
             if len(content) > _BODY_LIMIT:
                 raise S3Error("MalformedXML")
@@ -74,17 +68,15 @@ class Call:
         codings = [part.strip() for part in kept.pop("Content-Encoding", "").split(",")]
         if coding := ", ".join(part for part in codings if part and part != "aws-chunked"):
             kept["Content-Encoding"] = coding
-        kept |= {name: self.headers[name] for name in (*KEPT_AMZ, *_CHECKSUMS) if name in self.headers}
         return kept | {name: value for name, value in self.headers.items() if name.startswith("x-amz-meta-")}
 
-    def receive(self) -> tuple[Received, dict[str, str]]:
-        """Receive the object's bytes without S3's own chunks; return them with the checksum that may follow them."""
-        trailers: dict[str, str] = {}
-        received = self.store.receive(self._blocks(trailers))
+    def receive(self) -> Received:
+        """Receive the object's bytes without S3's own chunks."""
+        received = self.store.receive(self._blocks())
         if self._is_aws_chunked() and str(received.size) != self.headers.get("x-amz-decoded-content-length"):
             received.discard()
             raise S3Error("IncompleteBody")
-        return received, {name: value for name, value in trailers.items() if name in _CHECKSUMS}
+        return received
 
     def check_write(self, existing: Stored | None) -> None:
         """Check If-Match and If-None-Match before the existing object is replaced."""
@@ -108,8 +100,8 @@ class Call:
             raise S3Error("InvalidArgument", ArgumentName="x-amz-copy-source", ArgumentValue=path)
         return bucket, key
 
-    def _blocks(self, trailers: dict[str, str]) -> Iterator[bytes]:
-        return unchunked(as_file(self.request.body), trailers) if self._is_aws_chunked() else self.request.body
+    def _blocks(self) -> Iterator[bytes]:
+        return unchunked(as_file(self.request.body)) if self._is_aws_chunked() else self.request.body
 
     def _is_aws_chunked(self) -> bool:
         """Return whether the body is in S3's own chunks; like S3, ignore Content-Encoding."""

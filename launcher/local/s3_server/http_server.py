@@ -54,11 +54,10 @@ class BrokenBodyError(ConnectionError):
     """A body that ends early, or whose chunks are malformed."""
 
 
-def unchunked(stream: io.BufferedIOBase, trailers: dict[str, str]) -> Iterator[bytes]:
+def unchunked(stream: io.BufferedIOBase) -> Iterator[bytes]:
     """Yield the content of chunks, each `<hex size>[;extension]` CRLF data CRLF, the last of size 0 and followed by trailers.
 
     HTTP's chunked transfer coding and S3's aws-chunked content coding share this form; one can contain the other.
-    `trailers` are complete at the end.
     """
     try:
         while size := int(stream.readline(_LINE_LIMIT).partition(b";")[0], 16):
@@ -66,9 +65,8 @@ def unchunked(stream: io.BufferedIOBase, trailers: dict[str, str]) -> Iterator[b
             stream.readline(_LINE_LIMIT)
     except ValueError:
         raise BrokenBodyError("not the start of a chunk") from None
-    while line := stream.readline(_LINE_LIMIT).decode("latin-1").strip():
-        name, _, value = line.partition(":")
-        trailers[name.strip().lower()] = value.strip()
+    while stream.readline(_LINE_LIMIT).strip():
+        pass  # a trailer, such as a checksum
 
 
 def _counted(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:
@@ -145,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
                 waits = False
                 self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             if "chunked" in headers.get("transfer-encoding", "").lower():
-                yield from unchunked(self.rfile, {})
+                yield from unchunked(self.rfile)
             else:
                 yield from _counted(self.rfile, int(length))
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TypeAlias
 from urllib.parse import quote
 
-from launcher.local.s3_server.call import CHECKSUM, KEPT_AMZ, NO_VERSION, RANGE, STORAGE_CLASS, Call, bounds_of, xml
+from launcher.local.s3_server.call import NO_VERSION, RANGE, Call, bounds_of, xml
 from launcher.local.s3_server.documents import Pairs, S3Error, Value, parsed, text_of, timestamp
 from launcher.local.s3_server.http_server import FileSlice, Response
 from launcher.local.s3_server.store import Received, Stored
@@ -113,8 +113,7 @@ def _page(
             page.append(("CommonPrefixes", [("Prefix", encode(name))]))
         elif (stored := call.store.describe(path)) is not None:  # else it was removed meanwhile
             about: list[tuple[str, Value]] = [("Key", encode(name)), ("LastModified", timestamp(stored.modified))]
-            about += [("ETag", f'"{stored.etag}"'), ("Size", stored.size)]
-            about += [("StorageClass", stored.headers.get(STORAGE_CLASS, "STANDARD"))]
+            about += [("ETag", f'"{stored.etag}"'), ("Size", stored.size), ("StorageClass", "STANDARD")]
             about += [("VersionId", NO_VERSION), ("IsLatest", True)] if element == "Version" else []
             page.append((element, [*about, ("Owner", _OWNER)] if owned else about))
     return page, names[limit - 1][0] if is_truncated else "", encode
@@ -161,12 +160,10 @@ def _get_object(call: Call) -> Response:
                 raise S3Error("NotImplemented", Parameter="partNumber")
             asked = "bytes=0-" if stored.size else ""
         bounds = bounds_of(asked, stored.size)
-        headers |= {name: value for name, value in stored.headers.items() if not name.startswith(CHECKSUM)}
+        headers |= stored.headers
         if call.is_unchanged(stored):
             file.close()
             return Response(304, headers)
-        if bounds is None and call.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
-            headers |= stored.headers
         start, end = bounds or (0, stored.size)
         if bounds:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{stored.size}"
@@ -181,13 +178,11 @@ def _put_object(call: Call) -> Response:
     call.store.require_bucket(call.bucket)  # before the body is read
     headers, is_copy = call.kept_headers(), "x-amz-copy-source" in call.headers
     if not is_copy:
-        received, checksum = call.receive()
-        headers |= checksum
+        received = call.receive()
     else:
         received, source = _receive_source(call)
         if call.headers.get("x-amz-metadata-directive", "COPY").upper() != "REPLACE":
-            kept = {name: value for name, value in source.headers.items() if name not in KEPT_AMZ}
-            headers = kept | {name: value for name, value in headers.items() if name in KEPT_AMZ}
+            headers = dict(source.headers)
     stored = call.store.put((call.bucket, call.key), received, headers, allow=call.check_write)
     if is_copy:
         return xml("CopyObjectResult", [("LastModified", timestamp(stored.modified)), ("ETag", f'"{stored.etag}"')])
@@ -225,8 +220,7 @@ def _delete_object(call: Call) -> Response:
 def _create_multipart_upload(call: Call) -> Response:
     call.store.require_bucket(call.bucket)
     upload_id = os.urandom(16).hex()
-    headers = {name: value for name, value in call.kept_headers().items() if not name.startswith(CHECKSUM)}
-    call.uploads[upload_id] = Upload(call.bucket, call.key, headers)
+    call.uploads[upload_id] = Upload(call.bucket, call.key, call.kept_headers())
     pairs = [("Bucket", call.bucket), ("Key", call.key), ("UploadId", upload_id)]
     return xml("InitiateMultipartUploadResult", pairs)
 
@@ -237,7 +231,7 @@ def _upload_part(call: Call) -> Response:
     if not 1 <= number <= LAST_NUMBER:
         raise S3Error("InvalidArgument", Message=f"Part number must be between 1 and {LAST_NUMBER}, inclusive")
     is_copy = "x-amz-copy-source" in call.headers
-    received, _ = _receive_source(call) if is_copy else call.receive()
+    received = _receive_source(call)[0] if is_copy else call.receive()
     upload.add(number, received)
     if is_copy:
         return xml("CopyPartResult", [("LastModified", timestamp(time.time())), ("ETag", f'"{received.md5}"')])
@@ -254,9 +248,7 @@ def _complete_multipart_upload(call: Call) -> Response:
         raise S3Error("MalformedXML") from error
     if not named:
         raise S3Error("MalformedXML")
-    kept = call.kept_headers().items()
-    checksum = {name: value for name, value in kept if name.startswith(CHECKSUM)}
-    stored = upload.complete(call.store, named, checksum, call.check_write)
+    stored = upload.complete(call.store, named, call.check_write)
     location = f"http://{call.headers.get('host', '')}/{call.bucket}/{call.key}"
     place: Pairs = [("Location", location), ("Bucket", call.bucket), ("Key", call.key)]
     return xml("CompleteMultipartUploadResult", [*place, ("ETag", f'"{stored.etag}"')])

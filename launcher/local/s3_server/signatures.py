@@ -1,7 +1,7 @@
 """Whether a request to the embedded S3 server is signed with one of its keys, in a header or in the URL.
 
-This is AWS Signature Version 4, and version 2 for URLs, which boto3 still signs with it. A body is not compared with its signed
-hash, and the signatures of a streamed body's chunks are not checked: client and server are on one machine.
+This is AWS Signature Version 4. A body is not compared with its signed hash, and the signatures of a streamed body's chunks are not
+checked: client and server are on one machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
-from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from launcher.local.s3_server.documents import S3Error
 from launcher.local.s3_server.http_server import Request
@@ -29,6 +29,7 @@ _quote = partial(quote, safe="~", encoding="latin-1")
 _REMEDY = (
     "leave credentials and signature_version out of the script, so that it signs with AWS_ACCESS_KEY_ID and its secret"
 )
+_REMEDY_URL = "sign it with Config(signature_version='s3v4')"
 
 
 class _Signed(NamedTuple):
@@ -46,8 +47,8 @@ def signing_key_id(request: Request, keys: Keys) -> str:
     """Return the id of the key that a request is signed with. Raises an S3Error, like S3, unless that is one of the keys."""
     query = parse_qsl(request.query, keep_blank_values=True, encoding="latin-1")
     values = dict(query)
-    if "Signature" in values and "authorization" not in request.headers:
-        return _check_version_2(request, values, keys)
+    if "Signature" in values:
+        raise S3Error("AccessDenied", Message=f"The URL is signed by version 2; {_REMEDY_URL}")
     signed = _stated(request, values)
     key_id, _, scope = signed.credential.partition("/")
     secret = _secret(key_id, keys)
@@ -91,23 +92,6 @@ def _canonical_request(request: Request, query: Sequence[tuple[str, str]], signe
     headers = "".join(f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signed.headers)
     parameters = "&".join(f"{name}={value}" for name, value in pairs)
     return f"{request.method}\n{path}\n{parameters}\n{headers}\n{';'.join(signed.headers)}\n{signed.payload}"
-
-
-def _check_version_2(request: Request, values: Mapping[str, str], keys: Keys) -> str:
-    """Check a URL that is signed by version 2, and return the id of its key."""
-    from botocore.auth import HmacV1QueryAuth
-    from botocore.credentials import ReadOnlyCredentials
-
-    key_id, expires = values.get("AWSAccessKeyId", ""), values.get("Expires", "")
-    auth = HmacV1QueryAuth(ReadOnlyCredentials(key_id, _secret(key_id, keys), None))
-    if not re.fullmatch("[0-9]{1,12}", expires) or int(expires) < time.time():
-        raise S3Error("AccessDenied", Message="Request has expired")
-    headers = {**request.headers, **values}  # a URL can have headers, too
-    stated = (headers.get("content-md5", ""), headers.get("content-type", ""), expires)
-    amazon = sorted(f"{name}:{value}" for name, value in headers.items() if name.startswith("x-amz-"))
-    resource = auth.canonical_resource(urlsplit(f"http://s3{request.path}?{request.query}"))
-    _compare(auth.sign_string("\n".join((request.method, *stated, *amazon, resource))), values["Signature"])
-    return key_id
 
 
 def _secret(key_id: str, keys: Keys) -> str:

@@ -40,12 +40,11 @@ class Upload:
         self,
         store: Store,
         named: Sequence[tuple[int, str]],
-        headers: Mapping[str, str],
         allow: Callable[[Stored | None], None],
     ) -> Stored:
         """Make the object of the parts that are named by number and ETag; after an S3Error the upload stays.
 
-        `headers` are added to those of the upload's beginning, and `allow` raises to refuse to replace an object.
+        `allow` raises to refuse to replace an object.
         """
         with self.lock:
             if self.stored is not None:
@@ -58,7 +57,7 @@ class Upload:
                     with part.path.open("rb") as source:
                         shutil.copyfileobj(source, target, 1 << 20)
             place, etag = (self.bucket, self.key), f"{md5}-{len(parts)}"
-            self.stored = store.put(place, whole, {**self.headers, **headers}, etag, allow)
+            self.stored = store.put(place, whole, self.headers, etag, allow)
             self.discard()
             return self.stored
 

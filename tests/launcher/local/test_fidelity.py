@@ -68,14 +68,14 @@ def test_run_without_mounts_reports_what_takes_their_place(here: Path) -> None:
 
 def test_members_without_a_part_in_a_local_run_are_named(here: Path) -> None:
     members = (
-        "debug_hook_config: {s3_output_path: s3://bucket/debug/}\ntensor_board_output_config: {s3_output_path: s3://bucket/b/}\n"
+        "debug_hook_config: {s3_output_path: s3://bucket/debug/}\n"
         "experiment_config: {experiment_name: cats}\n"
         "request: {RemoteDebugConfig: {EnableRemoteDebug: true}}\nchannels: null\n"
     )
     write_job(here, "print('trained')", members)
     output = launch(here, "--no-namespaces")
     assert re.search(
-        r"differs    in \d+ ways: .*debug_hook_config, experiment_config, request.RemoteDebugConfig, tensor_board_output_config",
+        r"differs    in \d+ ways: .*debug_hook_config, experiment_config, request.RemoteDebugConfig",
         output,
     )
 

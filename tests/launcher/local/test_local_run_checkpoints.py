@@ -33,22 +33,15 @@ print("accuracy=0.75")
     assert not (here / "data/s3/bucket/checkpoints/epoch-2.pt").exists()
 
 
-@pytest.mark.parametrize(
-    "place", ["/opt/ml/checkpoints", "/checkpoints/of/mine", "{here}/mine", "/var/tmp/mine-{name}/x"]
-)
-def test_each_host_has_its_own_checkpoints_at_any_local_path(here: Path, place: str) -> None:
+def test_each_host_has_its_own_checkpoints(here: Path) -> None:
     namespaces()
-    place = place.format(here=here, name=here.name)
     stored = here / "data/s3/bucket/checkpoints"
     stored.mkdir()
     for name in ("kept", "removed"):
         (stored / name).write_text(name)
-    if place == f"{here}/mine":
-        (here / "mine").mkdir()
-        (here / "mine/users").write_text("the user's own")
     script = """
 import os, pathlib
-folder, host = pathlib.Path("PLACE"), os.environ["SM_CURRENT_HOST"]
+folder, host = pathlib.Path("/opt/ml/checkpoints"), os.environ["SM_CURRENT_HOST"]
 print(sorted(path.name for path in folder.iterdir()))
 (folder / host).write_text(host)
 if host == "algo-1":
@@ -59,8 +52,8 @@ print(sorted(path.name for path in folder.iterdir()), os.path.exists("/etc/hosts
 """
     write_job(
         here,
-        script.replace("PLACE", place),
-        f"checkpoint_config: {{s3_uri: s3://bucket/checkpoints/, local_path: {place}}}\n"
+        script,
+        "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
         "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}\n",
     )
     output = launch(here)
@@ -70,8 +63,6 @@ print(sorted(path.name for path in folder.iterdir()), os.path.exists("/etc/hosts
     after = here / ".launch/job/s3/bucket/checkpoints"
     assert sorted(path.name for path in after.iterdir()) == ["algo-1", "algo-2", "kept", "sub"]
     assert (after / "sub/both").read_text() in ("algo-1", "algo-2")
-    assert [path.name for path in (here / "mine").glob("*")] == ["users"] * (place == f"{here}/mine")
-    assert place.startswith((str(here), "/opt/ml")) or not Path(place).exists()
     assert not (here / ".launch/job/algo-1/checkpoints").exists()
     assert not (here / ".launch/job/algo-1/scratch").exists()
 
@@ -84,22 +75,13 @@ def test_code_runs_in_a_mounted_folder(here: Path) -> None:
     assert "algo-1 | ['train.py']" in launch(here)
 
 
-def test_other_local_path_of_checkpoints_is_refused_without_namespaces(here: Path) -> None:
-    write_job(here, "print(1)", "checkpoint_config: {s3_uri: s3://bucket/c/, local_path: /checkpoints}")
-    assert "without namespaces all hosts would share" in launch(here, "--no-namespaces", code=3)
-    assert not (here / ".launch/job").exists()
-
-
 def test_job_may_remove_its_model_folder(here: Path) -> None:
     write_job(here, "import os, shutil\nshutil.rmtree(os.environ['SM_MODEL_DIR'])")
     launch(here)
     assert result(here)["TrainingJobStatus"] == "Completed"
 
 
-@pytest.mark.parametrize(
-    "place",
-    ["/opt/ml/../../x", "/opt/ml/model", "/opt", "/", "relative", "/etc/passwd", "/proc/x", "/usr/lib"],
-)
+@pytest.mark.parametrize("place", ["/opt/ml/../../x", "/opt/ml/model", "/checkpoints", "relative"])
 def test_unusable_local_path_of_checkpoints_is_refused(here: Path, place: str) -> None:
     write_job(here, "print(1)", f"checkpoint_config: {{s3_uri: s3://bucket/c/, local_path: {place}}}")
     assert "local_path" in launch(here, code=3)

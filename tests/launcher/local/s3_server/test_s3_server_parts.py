@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from s3_objects import BODY, NAME, PART, refusal, text
+from s3_objects import BODY, NAME, PART, refusal
 
 
 def upload_parts(s3: Any, bodies: dict[int, bytes], **create: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -77,13 +76,3 @@ def test_refused_completion_keeps_the_upload(s3: Any) -> None:
     assert refusal(s3.complete_multipart_upload, **upload, **condition) == "PreconditionFailed"
     complete(s3, upload, named)
     assert s3.get_object(**NAME)["Body"].read() == bytes(PART) + BODY
-
-
-def test_checksum_of_an_object_of_parts_is_the_one_that_completes_it(s3: Any) -> None:
-    bodies = {1: os.urandom(PART), 2: BODY}
-    whole = b"".join(bodies.values())
-    checksum = text(zlib.crc32(whole).to_bytes(4, "big"))
-    create = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}
-    complete(s3, *upload_parts(s3, bodies, **create), ChecksumCRC32=checksum, ChecksumType="FULL_OBJECT")
-    got = s3.get_object(**NAME, ChecksumMode="ENABLED")
-    assert got["Body"].read() == whole and (got["ChecksumCRC32"], got["ChecksumType"]) == (checksum, "FULL_OBJECT")
