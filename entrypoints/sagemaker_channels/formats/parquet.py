@@ -76,8 +76,8 @@ def _read(columns: tuple[str, ...] | None, stream: ByteStream, key: str | None, 
                     raise  # an error of the medium, not of pyarrow
                 if isinstance(source, arrow.PythonFile):
                     where = f"row {cursor.position}, in row group {group}" if group >= 0 else "the table at its end"
-                    reason = " ".join(str(error).split())
-                    raise corrupt(key, file.tell(), f"{where}: not Parquet, or damaged: {reason}") from error
+                    what = f"{where}: not Parquet, or damaged: {' '.join(str(error).split())}"
+                    raise corrupt(key, file.tell(), what) from error
 
 
 def _count(stream: ByteStream, key: str | None) -> int:
@@ -97,7 +97,6 @@ def _open(file: SeekableFile, source: Any, columns: tuple[str, ...] | None, plac
     head = file.read(signatures.SIZE)
     if not head.startswith(MAGIC):
         raise ValueError(signatures.problem_of(head) or f"it begins with {head[:4]!r}, expected {MAGIC!r}")
-    file.seek(0)
     metadata = parquet.read_metadata(source)
     buffer = max(1 << 16, min(_BUFFERS // max(1, metadata.num_columns), 4 << 20))
     reader = parquet.ParquetFile(
@@ -114,14 +113,12 @@ def _open(file: SeekableFile, source: Any, columns: tuple[str, ...] | None, plac
 
 def _groups(metadata: Any, start: int) -> Iterator[tuple[int, int, int]]:
     """Yield the row groups that have rows from `start` on: number, rows before it, rows in it."""
-    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    # Some writers leave out the total, 0.
-    if sum(counts) != (metadata.num_rows or sum(counts)) or min(counts, default=0) < 0:
-        raise ValueError(
-            f"its row groups have {sum(counts)} rows, but the footer states {metadata.num_rows}; write the file again"
-        )
-    if start > sum(counts):
-        raise ValueError(f"reading should resume at row {start}, but it has {sum(counts)}; start the epoch again")
+    counts: list[int] = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    total, stated = sum(counts), metadata.num_rows  # Some writers leave out a total of 0.
+    if total != (stated or total) or min(counts, default=0) < 0:
+        raise ValueError(f"its row groups have {total} rows, but the footer states {stated}; write the file again")
+    if start > total:
+        raise ValueError(f"reading should resume at row {start}, but it has {total}; start the epoch again")
     before = 0
     for group, count in enumerate(counts):
         if before + count > start:
@@ -131,16 +128,15 @@ def _groups(metadata: Any, start: int) -> Iterator[tuple[int, int, int]]:
 
 def _batches(reader: Any, group: int, before: int, columns: tuple[str, ...] | None, start: int) -> Iterator[Any]:
     """Yield the rows of a row group from row `start` of the file on, some MiB at a time; `before` are in earlier groups."""
-    names = None if columns is None else list(columns)
     metadata = reader.metadata.row_group(group)
     rows = max(1, min(_MAX_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, metadata.total_byte_size)))
     # One thread, since there are many DataLoader workers, and they are forked.
-    for batch in reader.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):
+    for batch in reader.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False):
         after = before + batch.num_rows
         if after > start:
             rest = batch.slice(max(0, start - before))
             # A name also selects the columns that begin with it.
-            yield rest if names is None else rest.select(names)
+            yield rest if columns is None else rest.select(columns)
         before = after
 
 
@@ -153,13 +149,10 @@ def _check_end(file: SeekableFile, metadata: Any) -> None:
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
             end = max(end, (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size)
-    footer = file.size - 8 - metadata.serialized_size
     file.seek(end)
-    between = file.read(max(0, footer - end))  # a file's indexes and filters, if it has any
+    between = file.read(max(0, file.size - 8 - metadata.serialized_size - end))  # indexes and filters, if it has any
     if (joint := between.rfind(MAGIC * 2)) >= 0:
-        raise ValueError(
-            f"another file ends at byte {end + joint + len(MAGIC)}: Parquet files cannot be joined, write one"
-        )
+        raise ValueError(f"another file ends at byte {end + joint + 4}: Parquet files cannot be joined, write one")
 
 
 def _samples(batch: Any, key: str | None, place: str) -> Iterator[Sample]:
@@ -174,14 +167,13 @@ def _samples(batch: Any, key: str | None, place: str) -> Iterator[Sample]:
 def _values(column: Any, name: str) -> list[Any]:
     """Return a column's values; see the module for their types. Raises ChannelError, which begins with `name`."""
     arrow, _ = pyarrow()
-    types = arrow.types
-    kind = column.type
+    types, kind = arrow.types, column.type
     if (types.is_timestamp(kind) or types.is_duration(kind)) and kind.unit == "ns":
         return _numpy_times(column)
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if not is_list or not (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
         try:
-            listed: list[Any] = column.to_pylist()
+            return list(column.to_pylist())
         except (OverflowError, ValueError) as error:
             if isinstance(error, (UnicodeError, arrow.ArrowException)):
                 raise
@@ -190,7 +182,6 @@ def _values(column: Any, name: str) -> list[Any]:
             raise ChannelError(
                 f"{name} has values that Python's types cannot hold ({error}); leave it out: parquet; columns=..."
             ) from error
-        return listed
     flat = column.flatten()  # without the lists that are null
     holes = flat.is_null().to_numpy(zero_copy_only=False) if flat.null_count else None
     numbers = (flat.fill_null(0) if flat.null_count else flat).to_numpy(zero_copy_only=False)
@@ -203,10 +194,8 @@ def _values(column: Any, name: str) -> list[Any]:
         start, end = end, end + length
         if holes is not None and holes[start:end].any():
             values.append(flat[start:end].to_pylist())
-        else:
-            values.append(
-                numbers[start:end].copy()
-            )  # writable, as torch wants it, and does not keep the batch in memory
+        else:  # A copy is writable, as torch wants it, and does not keep the batch in memory.
+            values.append(numbers[start:end].copy())
     return values
 
 
@@ -222,10 +211,8 @@ def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
         SampleError: A sample does not fit the columns, or has no fields.
     """
     arrow, parquet = pyarrow()
-    count = 0
-    writer = None
+    count, writer, rest = 0, None, iter(samples)
     try:
-        rest = iter(samples)
         while rows := list(_row_group(rest)):
             table = _table(rows, writer and writer.schema, count)
             if writer is None:
@@ -284,10 +271,9 @@ def _column(rows: list[Sample], name: str, kind: Any, before: int) -> Any:
 
     try:
         return column(values)
-    except (arrow.ArrowException, ValueError, TypeError, OverflowError):
+    except (arrow.ArrowException, ValueError, TypeError, OverflowError) as error:
         bad = bisect_left(range(len(values)), True, key=lambda last: problem(last) is not None)
-        reason = problem(bad)
-    raise refusal(before + bad, rows[bad], f"field {name!r} does not fit the column: {reason}") from reason
+        raise refusal(before + bad, rows[bad], f"field {name!r} does not fit the column: {problem(bad)}") from error
 
 
 def _with_options(options: Mapping[str, str]) -> Format:
