@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 import torch
@@ -86,17 +87,13 @@ class Training:
 
     def __init__(self, options: argparse.Namespace, environment: Environment, device: torch.device) -> None:
         self.options, self.environment, self.device = options, environment, device
-        self.compared: dict[str, parts.Reads] = {}  # by channel
+        self.read: dict[str, Tally] = {}  # by channel, what this rank has read of it in its last pass
         shuffle = {"seed": options.seed, "block": options.shuffle_block} if options.shuffle_block else {}
-        form = parts.Form(options.image_mode, options.image_size)
-        self.channels = {}
-        for name in ("train", "validation", "test"):
-            if name == "train" or name in environment.channels:
-                lines = parts.read_lines(environment, f"{name}_lst")
-                loading = {"batch_size": options.batch_size, "threads": options.num_workers}
-                loading |= shuffle if name == "train" else {}
-                self.channels[name] = parts.ImageChannel(environment, name, lines, form, **loading)
-        self.source = self.channels["train"]
+        self.source = parts.ImageChannel(environment, "train", options, **shuffle)
+        self.channels = {"train": self.source}
+        for name in ("validation", "test"):
+            if name in environment.channels:
+                self.channels[name] = parts.ImageChannel(environment, name, options)
         if options.compare_channel is not None:
             find_channel(environment, options.compare_channel)
         for name, channel in self.channels.items():
@@ -104,7 +101,8 @@ class Training:
                 what = f"the list '{name}_lst' has class {channel.classes - 1}, but 'train_lst' has none above"
                 raise ChannelError(f"{what} {self.source.classes - 1}", remedy="correct the lists")
         torch.manual_seed(options.seed)
-        self.network = parts.build_model(options.model, form.bands, self.source.classes).to(device)
+        bands = len(options.image_mode)  # a letter for each
+        self.network = parts.build_model(options.model, bands, self.source.classes).to(device)
         count = sum(map(torch.numel, self.network.parameters()))
         say(f"{self.source.classes} classes, {count:,} parameters, {len(gather(None))} rank(s)")
         self.model = self.network
@@ -121,15 +119,14 @@ class Training:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what all ranks have done, beside model, optimizer and data position."""
-        score = total(self.score)
-        common = {name: vars(self)[name] for name in ("epoch", "steps", "history", "order")}
-        return {**common, "loss": score.loss, "correct": score.correct, "read": vars(score.read)}
+        own = {name: vars(self)[name] for name in ("epoch", "steps", "history", "order")}
+        return {**own, "score": asdict(total(self.score))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume; the ranks' scores add up to the one that was saved."""
-        read = Tally(**state.pop("read"))
-        score = Score(state.pop("loss"), state.pop("correct"), read)
-        vars(self).update(state, score=score if rank() == 0 else Score())
+        score = state["score"]
+        score = Score(**{**score, "read": Tally(**score["read"])}) if rank() == 0 else Score()
+        vars(self).update(state, score=score)
 
     def run(self) -> bool:
         """Train, test and write the model; return whether the training was stopped before its end."""
@@ -174,10 +171,10 @@ class Training:
         if stopped(self.device):
             return False
         trained = self.check("train", self.score)
-        if (name := self.options.compare_channel) is not None and name not in self.compared:
-            if (reads := parts.compare(self.environment, name, trained.read, self.device)) is None:
+        if (name := self.options.compare_channel) is not None and name not in self.read:
+            if (read := parts.compare(self.environment, name, trained.read, self.device)) is None:
                 return False
-            self.compared[name] = reads
+            self.read[name] = read
         if (validated := self.evaluate("validation")) is None:
             return False
         metrics = {"epoch": self.epoch + 1, "train_loss": trained.means("train")["train_loss"], **validated}
@@ -206,7 +203,7 @@ class Training:
                     say(f"epoch {self.epoch + 1}: {count:,} images so far, {rate:,.0f}/s, loss {mean:.4f}")
                 if stopped(self.device):
                     break
-        self.source.reads.last = self.score.read  # with what was read before a resume
+        self.read["train"] = self.score.read  # with what was read before a resume
 
     @torch.no_grad()
     def evaluate(self, name: str) -> dict[str, float] | None:
@@ -222,6 +219,7 @@ class Training:
                 score += self.scored(self.network, batch)[1]
                 if stop.is_set():
                     break
+        self.read[name] = score.read
         return None if stopped(self.device) else self.check(name, score).means(name)
 
     def scored(self, model: nn.Module, batch: parts.Batch) -> tuple[torch.Tensor, Score]:
@@ -243,8 +241,7 @@ class Training:
 
     def write(self, tested: Mapping[str, float]) -> None:
         """Write the model and the metrics, and print what was read of each channel."""
-        reads = {name: channel.reads for name, channel in self.channels.items()} | self.compared
-        metrics = {"epochs": self.history, "test": tested, "channels": parts.table(self.environment, reads)}
+        metrics = {"epochs": self.history, "test": tested, "channels": parts.table(self.environment, self.read)}
         if rank() != 0:
             return
         options, model_dir, data_dir = self.options, self.environment.model_dir, self.environment.output_data_dir

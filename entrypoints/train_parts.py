@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
+import argparse
 import threading
-import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pkgutil import resolve_name
@@ -82,64 +81,37 @@ class Score:
         return {f"{name}_loss": self.loss / count, f"{name}_accuracy": self.correct / count}
 
 
-@dataclass
-class Reads:
-    """What this rank has read of a channel."""
-
-    last: Tally = field(default_factory=Tally)  # of the last pass
-    passes: int = 0
-    samples: int = 0  # of all passes
-    seconds: float = 0.0  # of all passes, with the work on the batches
-
-
-def compare(environment: Environment, name: str, trained: Tally, device: torch.device) -> Reads | None:
+def compare(environment: Environment, name: str, trained: Tally, device: torch.device) -> Tally | None:
     """Read a channel, and compare it with what all ranks have trained on; return what was read, or None if it was stopped.
 
     Raises:
         ChannelError: It has other samples.
     """
-    began, tally = time.monotonic(), Tally()
+    own = Tally()
     for sample in open_channel(name, environment=environment):
-        tally.add(sample)
+        own.add(sample)
         if stop.is_set():
             break
-    reads, other = Reads(tally, 1, tally.count, time.monotonic() - began), total(tally)
+    other = total(own)
     if stopped(device):
         return None
-    if (trained.count, trained.digest) != (other.count, other.digest):
+    if trained != other:
         what = f"channel {name!r} ({other.count:,} samples, digest {other.hex[:16]}) does not hold the same samples as"
         remedy = "correct one of their s3_uri, or remove compare-channel"
         raise ChannelError(f"{what} 'train' ({trained.count:,}, {trained.hex[:16]})", remedy=remedy)
     say(f"{name} holds the same {other.count:,} samples as train: digest {other.hex[:16]}")
-    return reads
+    return own
 
 
-def table(environment: Environment, reads: Mapping[str, Reads]) -> list[dict[str, Any]]:
-    """Print and return what all ranks have read of each channel. A collective call."""
+def table(environment: Environment, reads: Mapping[str, Tally]) -> list[dict[str, Any]]:
+    """Print and return what all ranks have read of each channel in its last pass. A collective call."""
     rows = []
-    say("samples of each channel (images per second include training and testing)")
-    say(f"  {'channel':20} {'mode':12} {'samples':>9} {'bytes':>13} {'passes':>6} {'images/s':>9}")
-    for name, mine in reads.items():
-        last, seconds, mode = total(mine.last), max(gather(mine.seconds)), environment.channels[name].mode
-        rate = round(total(mine.samples) / seconds, 1) if seconds else None
-        shown = f"{rate:,.0f}" if rate else ""
-        say(f"  {name:20} {mode:12} {last.count:9,} {last.bytes:13,} {mine.passes:6} {shown:>9}")
-        values = {"samples": last.count, "bytes": last.bytes, "passes": mine.passes, "rate": rate}
-        rows.append({"channel": name, "mode": mode, **values})
+    say(f"  {'channel':20} {'mode':12} {'samples':>9} {'bytes':>13}")
+    for name, own in reads.items():
+        read, mode = total(own), environment.channels[name].mode
+        say(f"  {name:20} {mode:12} {read.count:9,} {read.bytes:13,}")
+        rows.append({"channel": name, "mode": mode, "samples": read.count, "bytes": read.bytes})
     return rows
-
-
-@dataclass(frozen=True)
-class Form:
-    """The form of an image in a tensor."""
-
-    mode: str = "RGB"  # Pillow's: L grey, RGB colour
-    size: int | None = None  # pixels of width and of height; None keeps each image's size
-
-    @property
-    def bands(self) -> int:
-        """The numbers of a pixel."""
-        return len(self.mode)
 
 
 def read_lines(environment: Environment, name: str) -> dict[str, Line]:
@@ -159,51 +131,35 @@ def read_lines(environment: Environment, name: str) -> dict[str, Line]:
             what, remedy = f"the label of {line.path!r} is {shown}", "expected one class, an integer >= 0"
             raise ChannelError(what, channel=name, remedy=remedy)
     if not lines:
-        what = f"no .lst file in {channel.path} has lines"
-        raise ChannelError(what, channel=name, remedy="name the folder of the list")
+        raise ChannelError(
+            f"no .lst file in {channel.path} has lines", channel=name, remedy="name the folder of the list"
+        )
     return lines
 
 
 class ImageChannel:
-    """A rank's labelled images of a channel, for any number of passes.
+    """A rank's images of a channel, labelled by the lists of the channel `<name>_lst`, for any number of passes.
 
     Args:
         environment: The job.
         name: The channel.
-        lines: The lines of its lists.
-        form: The form of the images.
-        loading: `batch_size`, `threads` that decode, and `seed` and `block` of a ChannelDataset for a random order.
+        options: Those of train.py.
+        order: `seed` and `block` of a ChannelDataset for a random order.
     """
 
-    def __init__(
-        self, environment: Environment, name: str, lines: Mapping[str, Line], form: Form, **loading: int
-    ) -> None:
-        self.channel, self.lines, self.form, self.reads = find_channel(environment, name), lines, form, Reads()
-        size, threads = loading.pop("batch_size"), loading.pop("threads")
-        order: Any = loading
-        dataset = ChannelDataset(name, environment=environment, **order)
+    def __init__(self, environment: Environment, name: str, options: argparse.Namespace, **order: int) -> None:
+        self.channel, self.options = find_channel(environment, name), options
+        self.lines = read_lines(environment, f"{name}_lst")
+        self.classes = 1 + max(int(line.labels[0]) for line in self.lines.values())
+        dataset = ChannelDataset(name, environment=environment, **order)  # type: ignore[arg-type]
         # Decoders release the GIL, so threads are faster than worker processes.
-        self.loader = ThreadLoader(dataset, size, num_workers=threads, collate_fn=self.batch_of)
+        workers = options.num_workers
+        self.loader = ThreadLoader(dataset, options.batch_size, num_workers=workers, collate_fn=self.batch_of)
 
-    @property
-    def classes(self) -> int:
-        """The number of classes: the highest class in a list, plus one."""
-        return 1 + max(int(line.labels[0]) for line in self.lines.values())
-
-    def batches(self, epoch: int) -> Generator[Batch, None, None]:
-        """Yield the batches of an epoch, or those that are left of it if the loader has loaded a state."""
+    def batches(self, epoch: int) -> Any:
+        """Return an iterator of the batches of an epoch, or those that are left of it if the loader has loaded a state."""
         self.loader.set_epoch(epoch)
-        reads, began = self.reads, time.monotonic()
-        reads.last, reads.passes = Tally(), reads.passes + 1
-        loop: Any = iter(self.loader)
-        try:
-            with closing(loop) as batches:
-                for batch in batches:
-                    reads.last += batch[2]
-                    reads.samples += batch[2].count
-                    yield batch
-        finally:
-            reads.seconds += time.monotonic() - began
+        return iter(self.loader)
 
     def batch_of(self, samples: Sequence[Sample]) -> Batch:
         """Return samples as a batch: join the labels, decode the images, count what was read."""
@@ -226,12 +182,12 @@ class ImageChannel:
     def _decoded(self, data: bytes, path: str) -> torch.Tensor:
         try:
             with Image.open(BytesIO(data)) as file:
-                image = file.convert(self.form.mode)
+                image = file.convert(self.options.image_mode)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             what = f"image {path!r} of {len(data)} bytes cannot be decoded: {error}"
             raise ChannelError(what, channel=self.channel.name) from None
-        if self.form.size is not None:
-            image = image.resize((self.form.size, self.form.size), Image.Resampling.BILINEAR)
+        if (size := self.options.image_size) is not None:
+            image = image.resize((size, size), Image.Resampling.BILINEAR)
         pixels = np.asarray(image, dtype=np.float32) / 255
         return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1)
 
