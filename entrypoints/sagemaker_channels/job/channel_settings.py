@@ -13,8 +13,8 @@ The launcher passes them in environment variables: JSON, in pieces that fit into
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sagemaker_channels.contract import (
     ATTRIBUTE_NAMES_VARIABLE,
@@ -24,35 +24,24 @@ from sagemaker_channels.contract import (
 )
 from sagemaker_channels.errors import ConfigError
 
+T = TypeVar("T")
+
 
 def attribute_names(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the attributes of each augmented manifest's channel, in the order in which they are sent.
-
-    Raises:
-        ConfigError: The variables are damaged, or one is missing.
-    """
-    try:
-        return {channel: _names(names) for channel, names in _joined(environ, ATTRIBUTE_NAMES_VARIABLE, {}).items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"{ATTRIBUTE_NAMES_VARIABLE}0 and following do not name channels' attributes: {error}"
-        ) from error
+    """Return the attributes of each augmented manifest's channel, in the order in which they are sent. Raises ConfigError."""
+    return _read(
+        environ, ATTRIBUTE_NAMES_VARIABLE, lambda value: {name: _names(names) for name, names in value.items()}
+    )
 
 
 def shuffled_channels(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the Pipes whose order is another in each job. Raises ConfigError if the variables are damaged, or one is missing."""
-    try:
-        return _names(_joined(environ, SHUFFLED_CHANNELS_VARIABLE, []))
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{SHUFFLED_CHANNELS_VARIABLE}0 and following do not name channels: {error}") from error
+    """Return the Pipes whose order is another in each job. Raises ConfigError."""
+    return _read(environ, SHUFFLED_CHANNELS_VARIABLE, lambda value: _names(list(value)))
 
 
 def bucket_owners(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the accounts that buckets must belong to. Raises ConfigError if the variables are damaged, or one is missing."""
-    try:
-        return {str(bucket): str(owner) for bucket, owner in _joined(environ, BUCKET_OWNERS_VARIABLE, {}).items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{BUCKET_OWNERS_VARIABLE}0 and following do not name buckets' accounts: {error}") from error
+    """Return the accounts that buckets must belong to. Raises ConfigError."""
+    return _read(environ, BUCKET_OWNERS_VARIABLE, lambda value: {name: str(owner) for name, owner in value.items()})
 
 
 def host_shards(
@@ -61,25 +50,30 @@ def host_shards(
     """Return this host's index among the hosts that receive a channel, and the number of these hosts.
 
     Only channels that the group of `current_host` receives, but not all `groups` do, have an entry; `groups` has the hosts of
-    each. Raises ConfigError if the variable is damaged.
+    each. Raises ConfigError.
     """
-    try:
-        settings = json.loads(environ.get(CHANNEL_GROUPS_VARIABLE) or "{}")
-        named = {channel: _names(names) for channel, names in settings.items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{CHANNEL_GROUPS_VARIABLE} does not name channels' instance groups: {error}") from error
+    named = _read(
+        environ, CHANNEL_GROUPS_VARIABLE, lambda value: {name: _names(names) for name, names in value.items()}
+    )
     hosts = {
         channel: [host for name in groups if name in names for host in groups[name]] for channel, names in named.items()
     }
     return {name: (of.index(current_host), len(of)) for name, of in hosts.items() if current_host in of}
 
 
-def _joined(environ: Mapping[str, str], prefix: str, default: Any) -> Any:
-    """Return the JSON of the variables `<prefix>0`, `<prefix>1` and so on together; `default` if there are none."""
-    pieces: list[str] = []
+def _read(environ: Mapping[str, str], prefix: str, parse: Callable[[Any], T]) -> T:
+    """Return what the JSON of the variables `<prefix>`, or `<prefix>0`, `<prefix>1` and so on together, means.
+
+    Raises:
+        ConfigError: A variable is damaged or missing.
+    """
+    pieces = [environ[prefix]] if environ.get(prefix) else []
     while (piece := environ.get(f"{prefix}{len(pieces)}")) is not None:
         pieces.append(piece)
-    return json.loads("".join(pieces)) if pieces else default
+    try:
+        return parse(json.loads("".join(pieces) or "{}"))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"the variables {prefix}* are not as `launch` writes them: {error}") from error
 
 
 def _names(names: object) -> tuple[str, ...]:

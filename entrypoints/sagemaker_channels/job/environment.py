@@ -167,7 +167,7 @@ def _read_object(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not JSON in UTF-8: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error

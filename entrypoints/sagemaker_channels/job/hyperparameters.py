@@ -39,7 +39,7 @@ def decoded(value: object) -> Any:
         return value  # local set-ups write numbers
     try:
         return json.loads(value)
-    except (ValueError, RecursionError):
+    except ValueError:
         return value
 
 

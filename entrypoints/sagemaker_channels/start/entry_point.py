@@ -237,26 +237,18 @@ def _child_environ(
 def _run(command: list[str], environ: Mapping[str, str], directory: Path) -> ProgramResult:
     variables = {}
     for name, value in environ.items():
-        entry = _bytes(f"{name}={value}")
-        if "=" in name or b"\0" in entry or len(entry) >= _VARIABLE_BYTES:
+        entry = f"{name}={value}"
+        if "=" in name or "\0" in entry or len(entry.encode(errors="replace")) >= _VARIABLE_BYTES:
             # The toolkit fails here. The script can still read the value from hyperparameters.json.
             print(f"boot: {name[:80]!r} is left out: Linux cannot pass such a variable", file=sys.stderr, flush=True)
         else:
-            variables[_bytes(name)] = _bytes(value)
+            variables[name] = value
     try:
-        return run_program([_bytes(argument) for argument in command], variables, directory, _GRACE_SECONDS)
+        return run_program(command, variables, directory, _GRACE_SECONDS)
     except ValueError as error:  # a NUL in an argument
         raise StartError(f"a hyperparameter cannot be an argument of the entry point: {error}; remove it") from error
     except OSError as error:
         raise StartError(f"{command[0]} cannot be started: {error.strerror}") from error
-
-
-def _bytes(text: str) -> bytes:
-    """Return text in the locale's encoding, or in UTF-8 if that cannot encode it."""
-    try:
-        return os.fsencode(text)
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
 
 
 def _pip_failure(what: str, pip: ProgramResult) -> str:

@@ -23,28 +23,7 @@ def lost_model(environment: Environment, since: float) -> str | None:
         environment: The job's.
         since: The time at which the script began; older files are the code's or the image's.
     """
-    try:
-        return _lost_model(environment, since)
-    except (OSError, RecursionError):  # such as folders that are nested too deeply; a warning must not fail the job
-        return None
-
-
-def lost_checkpoints(environment: Environment) -> str | None:
-    """Return a warning if there are files in a checkpoint folder that the script has made, since SageMaker made none."""
-    try:
-        count = sum(len(files) for _, _, files in os.walk(environment.checkpoint_dir))
-    except (OSError, RecursionError):  # as below
-        return None
-    if not count:
-        return None
-    return (
-        f"{environment.checkpoint_dir} did not exist before the script, so this job seems to have no checkpoint_config, and"
-        f" {count:,} file(s) there are lost; add checkpoint_config: {{s3_uri: s3://bucket/prefix}} to the spec"
-    )
-
-
-def _lost_model(environment: Environment, since: float) -> str | None:
-    if any(path.is_file() for path in environment.model_dir.rglob("*")):
+    if _count(environment.model_dir):
         return None
     kept = (environment.input_dir, environment.output_data_dir, environment.checkpoint_dir)
     ours = (environment.root / name for name in (contract.BUNDLE_DIR, contract.PACKAGES_DIR))
@@ -65,6 +44,20 @@ def _lost_model(environment: Environment, since: float) -> str | None:
         f"{environment.model_dir} is empty, so {what}, and what the script has written elsewhere is lost: "
         f"{named}{more}; save the model below os.environ['SM_MODEL_DIR']"
     )
+
+
+def lost_checkpoints(environment: Environment) -> str | None:
+    """Return a warning if there are files in a checkpoint folder that the script has made, since SageMaker made none."""
+    if not (count := _count(environment.checkpoint_dir)):
+        return None
+    return (
+        f"{environment.checkpoint_dir} did not exist before the script, so this job seems to have no checkpoint_config, and"
+        f" {count:,} file(s) there are lost; add checkpoint_config: {{s3_uri: s3://bucket/prefix}} to the spec"
+    )
+
+
+def _count(folder: Path) -> int:
+    return sum(len(files) for _, _, files in os.walk(folder))
 
 
 def _files(environment: Environment, left_out: set[Path]) -> Iterator[Path]:

@@ -58,10 +58,7 @@ class _Run:
 
 
 def run_program(
-    command: Sequence[str | bytes],
-    environ: Mapping[str, str] | Mapping[bytes, bytes],
-    directory: Path,
-    grace_seconds: float,
+    command: Sequence[str], environ: Mapping[str, str], directory: Path, grace_seconds: float
 ) -> ProgramResult:
     """Run a program to its end. Call it in the main thread of a process without other children: it reaps all children.
 
