@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Generator, Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
@@ -107,11 +108,8 @@ def known_weights(weights: Iterable[Any]) -> list[float]:
     """Return a mixture's weights as floats. Raises ValueError unless each is a finite number above 0."""
     expect(isinstance(weights, Iterable), "weights", weights, "a list with a number for each dataset")
     given = list(weights)
-    try:
-        known = [float(weight) for weight in given if not isinstance(weight, str)]
-    except TypeError:
-        known = []
+    known = [float(each) for each in given if isinstance(each, Real)]
     # NaN is not above 0, and an infinite weight makes the sum infinite.
-    if not given or len(known) < len(given) or not all(weight > 0 for weight in known) or sum(known) == math.inf:
+    if not given or len(known) < len(given) or not all(each > 0 for each in known) or sum(known) == math.inf:
         raise ValueError(f"the channels of a mixture have the weights {given}; each needs one, a finite number above 0")
     return known

@@ -33,10 +33,10 @@ class Reading:
 
     def __post_init__(self) -> None:
         least = {"seed": None, "block": 1, "block_bytes": 1, "shards": 1, "skip_damaged": 0}
-        for name in least:
+        for name, limit in least.items():
             value = getattr(self, name)
             if value is not None or name not in ("seed", "shards"):
-                object.__setattr__(self, name, whole_number(name, value, least[name]))
+                object.__setattr__(self, name, whole_number(name, value, limit))
         # An empty cache_dir would be the script's working directory.
         named = isinstance(self.cache_dir, str | os.PathLike) and self.cache_dir != ""
         expect(self.cache_dir is None or named, "cache_dir", self.cache_dir, "the path of a folder")

@@ -90,11 +90,6 @@ class Samples:
         """Whether everything was read, here or before the loaded state was taken."""
         return all(reader.ended for reader in self.readers)
 
-    @property
-    def is_unread(self) -> bool:
-        """Whether no sample was requested yet."""
-        return inspect.getgeneratorstate(self._samples) == inspect.GEN_CREATED
-
     def finish(self) -> None:
         """Treat everything as read, without opening anything."""
         for reader in self.readers:
@@ -164,7 +159,7 @@ class Samples:
         Raises:
             ChannelError: The state is damaged or does not match, or a sample was read already.
         """
-        if not self.is_unread:
+        if inspect.getgeneratorstate(self._samples) != inspect.GEN_CREATED:
             raise ChannelError(
                 "a state must be loaded before the first sample is read", remedy="open the channel again"
             )

@@ -93,11 +93,6 @@ def is_finished(state: State) -> bool:
     return bool(state["at"]) and not any(state["at"].values())
 
 
-def is_whole(state: State) -> bool:
-    """Return whether a state is of all readers of its epoch."""
-    return len(state["at"]) == int(state["count"])
-
-
 def is_fresh(state: State) -> bool:
     """Return whether the readers of a state have read nothing of the epoch, and none before them has."""
     return not state["history"] and all(position == FRESH for position in state["at"].values())

@@ -9,7 +9,7 @@ The class is the first folder of the key, relative to the channel's s3_uri or di
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sagemaker_channels import contract
@@ -18,7 +18,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel, Environment
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.sources import mounted
-from sagemaker_channels.sources.readers import Reader, reader_of
+from sagemaker_channels.sources.readers import reader_of
 
 _NAMED = (
     "if its samples' keys have the folders, as members of a tar may have, name the classes: "
@@ -45,8 +45,9 @@ def find_classes(name: str, *, environment: Environment | None = None) -> dict[s
         reason = "a Pipe cannot be listed and sends objects without their names; use another input mode"
         raise ChannelError(f"{reason}, or, {_NAMED}", channel=name)
     found = set()
-    keys: Iterable[str] = mounted.top_names(channel) if reader is mounted else _keys(channel, reader)
-    for key in keys:
+    objects = mounted.top_names(channel) if reader is mounted else reader.objects(channel, 0)
+    for each in objects:
+        key = reader.key_of(channel, each)
         folder, slash, _ = key.partition("/")
         if not slash:
             raise ChannelError(
@@ -58,10 +59,6 @@ def find_classes(name: str, *, environment: Environment | None = None) -> dict[s
     if channel.distribution == contract.SHARDED and channel.hosts != 1:
         found = _of_all_hosts(channel, found)
     return {folder: number for number, folder in enumerate(sorted(found))}
-
-
-def _keys(channel: Channel, reader: Reader) -> Iterator[str]:
-    return (reader.key_of(channel, item) for item in reader.objects(channel, 0))
 
 
 def class_index(sample: Sample, classes: Mapping[str, int]) -> int:

@@ -1,23 +1,33 @@
-"""Which epoch each loop over a dataset reads: a few integers that all processes of a DataLoader share.
+"""What the processes of a DataLoader share of a dataset: which epoch each loop reads, and the work of the loops and workers.
 
 `set_epoch` or a loaded state sets the epoch; the end of a loop sets the next one. One that is left early does not.
 """
 
+# ruff: noqa: TID253 - its name says that this file imports torch
+
 from __future__ import annotations
 
-from collections.abc import MutableSequence
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
-from sagemaker_channels.epoch.states import State, checked, is_finished, is_fresh, is_whole
-from sagemaker_channels.errors import ChannelError
+import torch
+from torch.utils.data import get_worker_info
 
-READERS = 1024  # at most, of a dataset
+from sagemaker_channels.epoch.states import State, checked, is_finished, is_fresh
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.meter import Meter, Work
+from sagemaker_channels.waits import RecordWriter, Waits, Write, about
+
+_READERS = 1024  # at most, of a dataset
 # The cells: the epoch, how often a state was loaded, the mark of the loop that continued at it, how often the epoch was set, the
 # number of loops since then, whether one of them may not have ended, and for each reader the mark of the loop that it has ended
 # last, which is negative until then.
 _EPOCH, _LOADED, _USED, _SET, _LOOPS, _RUNNING, _ENDS = range(7)
-CELLS = _ENDS + READERS
+_CELLS = _ENDS + _READERS
 
 
 class Loop(NamedTuple):
@@ -33,10 +43,10 @@ class Loop(NamedTuple):
 
 
 class Epochs:
-    """The epochs of a dataset; `cells` are CELLS integers, shared by all processes that iterate."""
+    """The epochs of a dataset; its cells are shared by all processes that iterate."""
 
-    def __init__(self, cells: MutableSequence[int]) -> None:
-        self.cells = cells
+    def __init__(self) -> None:
+        self.cells: Any = torch.zeros(_CELLS, dtype=torch.int64)
         self.loaded: State | None = None  # forked workers have a copy
         self._loads = 0  # how often `loaded` was set
         self._loops = count(1)
@@ -67,7 +77,7 @@ class Epochs:
         If the finished epoch is set again before that loop, nothing is left of it.
         """
         state = checked(state)
-        is_over = is_finished(state) and is_whole(state)
+        is_over = is_finished(state) and len(state["at"]) == state["count"]
         self._loads += 1
         self.cells[_LOADED], self.cells[_USED] = self._loads, 0
         self.loaded = None if is_fresh(state) or (state["of"].get("restart") and not is_over) else state
@@ -106,3 +116,56 @@ class Epochs:
         # Readers that end at the same time all write the same.
         if ends == {loop.mark} and self.epoch == loop.epoch:
             self.cells[_EPOCH], self.cells[_RUNNING] = loop.epoch + 1, int(loop.is_of_worker)
+
+
+class SharedWork:
+    """A row for each worker, which adds to no other, and in it one for each channel.
+
+    Args:
+        sources: The names and input modes of the channels.
+        environment: The job, whose log and outputs get the records.
+    """
+
+    is_timed = False  # whether the loop records its waits elsewhere
+
+    def __init__(self, sources: Sequence[tuple[str, str]], environment: Environment) -> None:
+        self.sources = list(sources)
+        self._write = RecordWriter(environment.root, environment.current_host, in_jobs_only=True)
+        self._rows = torch.zeros(_READERS, len(self.sources), len(fields(Work)), dtype=torch.float64)
+        self.epochs = Epochs()
+        self.__setstate__(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for each in (self._rows, self.epochs.cells):
+            each.share_memory_()
+
+    def separate(self) -> None:
+        """Stop sharing with the process that this one was started by: it is another rank, and no worker."""
+        self._rows, self.epochs.cells = (each.clone().share_memory_() for each in (self._rows, self.epochs.cells))
+
+    def _add(self, worker: int, works: Sequence[Work]) -> None:
+        self._rows[worker] += torch.tensor([work.numbers() for work in works], dtype=torch.float64)
+
+    def _done(self) -> list[Work]:
+        """Return what all workers have done, for each channel."""
+        return [Work(*row) for row in self._rows.sum(0).tolist()]
+
+    def loop(self, workers: int = 0, threads: int = 0, write: Write | None = None) -> Meter:
+        """Return the meter of a loop for which others make the batches: processes, threads, or a loader in its own thread."""
+        self._write.in_jobs_only &= not self.is_timed
+        abouts = [about(*source, workers, threads) for source in self.sources]
+        return Waits(abouts, write or self._write, self._done).meter
+
+    def worker(self, number: int) -> Meter:
+        """Return the meter of one of these, in the order of their numbers."""
+        return Meter(partial(self._add, number), len(self.sources))
+
+    def meter(self) -> Meter:
+        """Return the meter for a loop over the dataset in this process; the first worker records how busy all are."""
+        info = get_worker_info()
+        number, workers = (info.id, info.num_workers) if info else (0, 0)
+        if number or self.is_timed:
+            return self.worker(number)
+        abouts = [about(*source, workers) for source in self.sources]
+        return Waits(abouts, self._write, self._done, partial(self._add, number)).meter

@@ -57,7 +57,7 @@ class ThreadLoader(PositionedLoader):
         batch_size: Samples per batch; fewer, if damaged ones are skipped.
         num_workers: Threads that transform and collate; one also if it is 0.
         readers: Parts of the rank's samples that are read at the same time, by turns: for formats that take long to read (gzip,
-            Parquet). States are of as many.
+            Parquet), and for large files in memory whose samples are hardly transformed. States are of as many.
         collate_fn: A function that makes a batch from a list of samples.
         drop_last: Whether to drop each reader's incomplete last batch.
         pin_memory: Whether to copy tensors to pinned memory, from which they are copied to a GPU faster.

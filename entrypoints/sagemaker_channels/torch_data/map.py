@@ -32,9 +32,9 @@ from sagemaker_channels.sources.items import Keys
 from sagemaker_channels.sources.listing import keep_in
 from sagemaker_channels.sources.readers import reader_of
 from sagemaker_channels.torch_data import frameworks
+from sagemaker_channels.torch_data.epochs import SharedWork
 from sagemaker_channels.torch_data.ranks import exchange, group_placement
 from sagemaker_channels.torch_data.shared_memory import shared
-from sagemaker_channels.torch_data.shared_work import SharedWork
 from sagemaker_channels.waits import are_recorded, timed_transform
 
 Transform: TypeAlias = Callable[[Sample], Any]

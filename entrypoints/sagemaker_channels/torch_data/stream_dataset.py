@@ -24,10 +24,9 @@ from sagemaker_channels.sources.agreement import compare_by
 from sagemaker_channels.sources.listing import job, join_job
 from sagemaker_channels.sources.silence import warn_once
 from sagemaker_channels.torch_data import frameworks
-from sagemaker_channels.torch_data.epochs import Epochs, Loop
+from sagemaker_channels.torch_data.epochs import Epochs, Loop, SharedWork
 from sagemaker_channels.torch_data.ranks import exchange, group_placement
 from sagemaker_channels.torch_data.shared_memory import shared
-from sagemaker_channels.torch_data.shared_work import SharedWork
 from sagemaker_channels.waits import are_recorded
 
 Self = TypeVar("Self", bound="StreamDataset")
@@ -56,7 +55,6 @@ class StreamDataset(IterableDataset[Any]):
     def _own_memory(self) -> None:
         sources = [(recipe.channel.name, recipe.channel.mode) for recipe in self.recipes]
         self._shared_work = SharedWork(sources, self._environment)
-        self._epochs = Epochs(self._shared_work.cells)
         self._current: Samples | None = None  # of the loop that this process began last
 
     def _copy(self: Self) -> Self:
@@ -96,8 +94,7 @@ class StreamDataset(IterableDataset[Any]):
     @property
     def epochs(self) -> Epochs:
         """The epochs of this process's loops, or of those of the DataLoader whose worker it is."""
-        self._epochs.cells = self.shared_work.cells
-        return self._epochs
+        return self.shared_work.epochs
 
     @property
     def shared_work(self) -> SharedWork:
