@@ -21,9 +21,10 @@ from decimal import Decimal
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from launcher.aws.account import Account
+if TYPE_CHECKING:
+    from launcher.aws.account import Account
 
 HOME_REGION = "us-east-1"  # has the most known prices
 _TABLE = Path(__file__).parents[1] / "data" / "prices.json"

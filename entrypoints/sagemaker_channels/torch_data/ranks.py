@@ -209,16 +209,21 @@ def exchange(name: str, text: str) -> str | None:
 
 
 def _store() -> Any:
-    """Return a connection to the job's store; None if there is none, or a worker cannot use it."""
+    """Return a connection to the job's store; None if there is none, or this release of torch cannot make a second one."""
     distributed: Any = torch.distributed
     if has_group():
         default = distributed.distributed_c10d._get_default_store()
         inner = default
         while hasattr(inner, "underlying_store"):
             inner = inner.underlying_store
+        # `clone` would wait for a rank 0 that has died as long as the group does.
         if isinstance(inner, distributed.TCPStore):
             return _connected(inner.host, inner.port)
-        return None if get_worker_info() else default
+        if not hasattr(default, "clone"):
+            return None if get_worker_info() else default
+        store = default.clone()
+        store.set_timeout(timedelta(seconds=_SECONDS))
+        return store
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not distributed.is_available():
         return None
     return _connected(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))

@@ -106,7 +106,7 @@ def test_owner_is_the_one_named_or_the_jobs(
 
 
 def test_damaged_owners_are_named() -> None:
-    with pytest.raises(ConfigError, match="LAUNCHER_BUCKET_OWNERS_0 and following"):
+    with pytest.raises(ConfigError, match="LAUNCHER_BUCKET_OWNERS_"):
         owner_of("mine", {OWNERS: "["}, is_own=True)
 
 
