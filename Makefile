@@ -21,10 +21,10 @@ demo: env  ## Train a small model here, from all kinds of channels.
 test: check tests  ## Run every check and test.
 
 test-fast: env  ## Run the tests that start no process; a minute.
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not processes"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not processes"
 
 tests: env  ## Run every test without the checks.
-	$(BIN)/python -m pytest -n 4 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # Measuring doubles the time of tests that compute, so CI measures the two halves without effects: from a spec to the request, and
 # from bytes to samples.

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -46,13 +47,21 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make test-fast` leaves out: by their fixtures, and by what their file or a helper of it imports."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test-fast` leaves out: by their fixtures, and by what their file or a helper of it imports.
+
+    Side by side, files with few of these come first: one that takes a minute must not be the last.
+    """
+    slow = set[Path]()
     for item in items:
         if isinstance(item, pytest.Function) and (
             _SLOW_FIXTURES & {*item.fixturenames} or _starts_processes(item.module)
         ):
             item.add_marker("processes")
+            slow.add(item.path)
+    if hasattr(config, "workerinput"):
+        counts = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.path not in slow, counts[item.path]))
 
 
 @functools.cache

@@ -31,7 +31,7 @@ def note_begin(run: LocalRun) -> None:
     """Write what the run's folder says of it until its end."""
     request = run.plan.request
     noted = {
-        "CreationTime": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "CreationTime": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "Process": [os.getpid(), start_time(os.getpid())],
         "InstanceCount": len(run.hosts),
         "MetricDefinitions": request.get("AlgorithmSpecification", {}).get("MetricDefinitions", []),
