@@ -17,7 +17,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Channel, Environment, load_environment
 from sagemaker_channels.sources.pace import pace_of
 from sagemaker_channels.sources.s3 import numbers_of
-from served_bucket import serve
+from served_bucket import served_bucket
 
 RESET = 0  # in place of a status: the connection is cut
 CODES = {404: "NoSuchKey", 403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}
@@ -81,12 +81,7 @@ def faulty_s3(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     pace_of.cache_clear()  # so that requests of short tests are not repeated, and can be counted
     numbers_of.cache_clear()
     found = Store(root / "s3" / "bucket")
-    found.folder.mkdir(parents=True)
-    with serve(root / "s3", root / "overlay", found.around) as endpoint:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "any")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with served_bucket(root, monkeypatch, found.around):
         yield found
         found.hushed.clear()
         found.silent_methods.clear()

@@ -22,11 +22,13 @@ def serve(data: Path, overlay: Path, around: Callable[[Answer], Answer] | None =
 
 
 @contextmanager
-def served_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def served_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, around: Callable[[Answer], Answer] | None = None
+) -> Iterator[Path]:
     """Serve s3://bucket and yield its folder; what is written appears below `overlay/bucket` in `tmp_path`."""
     folder = tmp_path / "s3" / "bucket"
     folder.mkdir(parents=True)
-    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+    with serve(tmp_path / "s3", tmp_path / "overlay", around) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         monkeypatch.setenv("AWS_REGION", "us-east-1")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")

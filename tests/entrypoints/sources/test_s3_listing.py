@@ -24,7 +24,7 @@ from sagemaker_channels.sources import s3, s3_pages
 from sagemaker_channels.sources.connector_client import place
 from sagemaker_channels.sources.listing import version_of
 from sagemaker_channels.sources.s3_pages import UnsuitableError
-from served_bucket import serve
+from served_bucket import serve, served_bucket
 from torch_ranks import torch_processes
 
 OnHost = Callable[[int], None]
@@ -57,12 +57,7 @@ class Bucket:
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     found = Bucket(tmp_path / "s3" / "bucket")
-    found.folder.mkdir(parents=True)
-    with serve(tmp_path / "s3", tmp_path / "overlay", found.around) as endpoint:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "any")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with served_bucket(tmp_path, monkeypatch, found.around):
         yield found
 
 
