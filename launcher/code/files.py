@@ -77,7 +77,10 @@ class _Patterns:
 
     def verdict(self, path: str) -> tuple[bool | None, str]:
         """Return whether `path`, with a final slash for a folder, is matched itself (None: by no line), and the deciding line."""
-        path = self._above + path[self._below :]
+        return self.verdict_of(self._above + path[self._below :])
+
+    def verdict_of(self, path: str) -> tuple[bool | None, str]:
+        """Do the same for a path from the file's own folder."""
         name = path.rstrip("/")
         for line, bare, pattern in reversed(self._patterns):
             if (line == bare or name != path) and (found := pattern.match_file(name)) and not found.match.lastindex:
@@ -217,8 +220,8 @@ class FileRules:
         files = [each / ".gitignore" for each in parents if (each / ".gitignore").is_file()]
         found = [_Patterns(_lines(file), file, f"{folder.relative_to(file.parent).as_posix()}/") for file in files]
         for each in (folder, *parents[:-1]):
-            around = [file for file in files if file.parent in each.parents]
-            verdicts = (_Patterns(_lines(file)).verdict(f"{each.relative_to(file.parent)}/")[0] for file in around)
+            around = [(file, own) for file, own in zip(files, found, strict=True) if file.parent in each.parents]
+            verdicts = (own.verdict_of(f"{each.relative_to(file.parent).as_posix()}/")[0] for file, own in around)
             if next((verdict for verdict in verdicts if verdict is not None), False):
                 return ()
         return tuple(found)
