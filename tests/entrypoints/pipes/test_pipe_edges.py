@@ -178,8 +178,8 @@ def test_rank_that_skips_more_bytes_than_the_ring_has_does_not_wait_for_the_othe
         )
         monkeypatch.setattr(dataset, "_known_placement", Placement(rank, 2, rank, 2))
         for batch in by(dataset, batch_size=4, collate_fn=list):
+            found[rank] += batch  # before the wait, in which the other rank's end may break the step
             step.wait(PATIENCE)  # as an all-reduce does
-            found[rank] += batch
         step.abort()
 
     def run(rank: int) -> None:
