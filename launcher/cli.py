@@ -45,7 +45,7 @@ _MEANT = {
     "launch {0} --check": "check preflight doctor",
     "launch {0} --local --channel NAME=PATH": "test debug",
     "launch {0} --dry-run": "plan show render validate lint dry-run preview",
-    "launch --example s3-file > job.yaml": "init new example",
+    "launch init": "new example wizard",
     "launch advise {0}": "peek inspect data",
     "launch logs NAME --follow": "follow tail watch attach log",
     "launch status NAME": "describe get info",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
+    "init": "launcher.commands.init:init",
     "submit": "launcher.commands.submit:submit",
     "local": "launcher.commands.local:local",
     "status": "launcher.commands.jobs:status",

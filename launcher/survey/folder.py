@@ -1,0 +1,139 @@
+"""What a user's folder, and a prefix in S3, hold for a job: a training script, its requirements, and the data of channels."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from launcher.account.places import as_folder
+from launcher.advice.facts import Inventory, Use
+from launcher.advice.model import predict
+from launcher.advice.ways import WAYS
+from launcher.aws.account import Account
+from launcher.errors import InputError, did_you_mean_path
+from launcher.s3.uri import S3Location, parse_s3_uri
+from launcher.survey.channels import Channel, objects_of
+from launcher.survey.inventory import take_inventory
+
+_MOST_FOLDERS = 20_000  # that are looked at
+_MOST_OBJECTS = 10_000  # of a channel
+_EPOCHS = 10  # by which File and FastFile are compared
+_LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv"}
+_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+_DATA = re.compile(
+    r".*\.(jpe?g|png|gif|bmp|webp|tiff?|npy|npz|wav|flac|tar|tgz|zip|rec|tfrecords?|parquet|csv|jsonl|ndjson)(\.gz)?",
+    re.I,
+)
+_NO_SCRIPT = re.compile(r"(test_.*|.*_test|setup|conftest|__init__)\.py")
+Files = Mapping[PurePosixPath, list[str]]  # by folder
+
+
+class Folder(NamedTuple):
+    """What was found; all paths are relative to the folder."""
+
+    script: PurePosixPath | None  # the training script
+    code: PurePosixPath  # the folder to send
+    requirements: PurePosixPath | None
+    lists: list[PurePosixPath]  # .lst files
+    channels: dict[str, PurePosixPath]
+
+
+def look_at_folder(root: Path) -> Folder:
+    """Look for the script, its requirements, lists and data; links to folders are not followed. Raises InputError."""
+    if not root.is_dir():
+        raise InputError(f"{root}: there is no such folder{did_you_mean_path(root, Path.is_dir)}")
+    files: dict[PurePosixPath, list[str]] = {}
+    for folder, names, found in islice(os.walk(root), _MOST_FOLDERS):
+        names[:] = sorted(
+            each
+            for each in names
+            if not (each.startswith(".") or each in _LEFT_OUT or Path(folder, each, "pyvenv.cfg").exists())
+        )
+        files[PurePosixPath(Path(folder).relative_to(root))] = sorted(each for each in found if each[0] != ".")
+    script = _script(files)
+    code = script.parent if script else PurePosixPath()
+    while "__init__.py" in files[code] and code.parent != code:
+        code = code.parent
+    above = [each for each in (code, *code.parents) if "requirements.txt" in files[each]]
+    code = above[0] if above and script else code
+    lists = [folder / each for folder, found in files.items() for each in found if each.endswith(".lst")]
+    requirements = code / "requirements.txt" if above and script else None
+    return Folder(script, code, requirements, lists, _channels(files, has_script=script is not None))
+
+
+def _script(files: Files) -> PurePosixPath | None:
+    """Return train.py, the nearest to the top, else one with `train` in its name, else main.py, else the only script."""
+    found = [
+        folder / each
+        for folder, names in files.items()
+        for each in names
+        if each.endswith(".py") and not _NO_SCRIPT.fullmatch(each) and "tests" not in folder.parts
+    ]
+
+    def rank(path: PurePosixPath) -> int:
+        return 0 if path.name == "train.py" else 1 if "train" in path.stem else 2 if path.stem in ("main", "run") else 3
+
+    first = min(found, key=lambda path: (rank(path), len(path.parts), path), default=None)
+    return first if first and (rank(first) < 3 or len(found) == 1) else None
+
+
+def _channels(files: Files, *, has_script: bool) -> dict[str, PurePosixPath]:
+    """Return the folders of data: those named like a split, else the first below the root, which hold no Python files."""
+    with_code = {
+        above for folder, names in files.items() if any(map(_is_python, names)) for above in (folder, *folder.parents)
+    }
+    folders: dict[PurePosixPath, str | None] = {}
+    for folder, names in files.items():
+        if folder.parts and any(map(_DATA.fullmatch, names)):
+            split = next((number for number, part in enumerate(folder.parts) if part.lower() in _SPLITS), None)
+            top = PurePosixPath(*folder.parts[: 1 if split is None else split + 1])
+            if top not in with_code:
+                folders[top] = None if split is None else _SPLITS[top.name.lower()]
+    if len(folders) == 1 or (folders and not has_script and not any(folders.values())):
+        return {"train": next(iter(folders)) if len(folders) == 1 else PurePosixPath()}
+    channels: dict[str, PurePosixPath] = {}
+    for folder, name in folders.items():
+        free = name if name and name not in channels else re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(folder.parts))
+        channels[free.strip("-")[:60] or "data"] = folder
+    return channels
+
+
+def _is_python(name: str) -> bool:
+    return name.endswith(".py")
+
+
+def prefixes_in(uri: str, account: Account) -> dict[str, str]:
+    """Return the URIs of the channels below a prefix: its folders that are named like a split, else the prefix itself.
+
+    Raises:
+        RefusedError: It is no URI, or AWS refuses to list it.
+    """
+    bucket, key = parse_s3_uri(uri)
+    key = as_folder(key)
+    page = account.call("s3", "list_objects_v2", Bucket=bucket, Prefix=key, Delimiter="/")
+    found = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+    splits = {_SPLITS.get(each.rstrip("/").rpartition("/")[2].lower()): each for each in reversed(found)}
+    named = {name: f"s3://{bucket}/{splits[name]}" for name in _SPLITS.values() if name in splits}
+    return named or {"train": f"s3://{bucket}/{key}"}
+
+
+def inventory_of(place: Path | str, account: Account) -> Inventory:
+    """Return what a folder or a prefix holds, of its first 10,000 objects. Raises RefusedError."""
+    folder = place if isinstance(place, Path) else None
+    channel = Channel("data", S3Location("folder", "") if folder else parse_s3_uri(str(place)), folder=folder)
+    with objects_of(channel, account, None) as (objects, below):
+        return take_inventory(objects, below, "S3", most=_MOST_OBJECTS)[0]
+
+
+def mode_of(inventory: Inventory) -> str:
+    """Return the faster of File and FastFile, by the estimates of `launch advise`."""
+    ways = {name: WAYS[name] for name in ("File", "FastFile")}
+    return next(each.way for each in predict(inventory, Use(epochs=_EPOCHS), ways=ways) if not each.shards)

@@ -1,0 +1,152 @@
+"""`launch init`: the spec that it writes for a folder, and what it asks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import launcher
+from aws_stand_in import StandIn
+from launching import launch
+from terminals import on_terminal
+
+PNG = b"\x89PNG" + bytes(100)
+TRUST = '{"Statement": [{"Effect": "Allow", "Principal": {"Service": "%s.amazonaws.com"}, "Action": "sts:AssumeRole"}]}'
+ROLE = "arn:aws:iam::123456789012:role/training"
+
+
+def files(root: Path, *names: str, content: bytes = PNG) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+
+
+@pytest.fixture
+def pets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a script for GPUs, its requirements and class folders of images; it is the working folder."""
+    root = tmp_path / "My pets!"
+    files(root, "images/cat/1.png", "images/dog/1.png", ".venv/lib/train.py", "src/tests/test_train.py")
+    files(root, "src/train.py", content=b"device = 'cuda'\n")
+    files(root, "requirements.txt", content=b"")
+    monkeypatch.chdir(root)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    return root
+
+
+def spec(file: str = "job.yaml") -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(Path(file).read_text())
+    return found
+
+
+def test_spec_of_a_folder_passes_a_strict_dry_run(pets: Path) -> None:
+    done = launch("init", "--yes", "--role", ROLE, "--bucket", "mine")
+    assert done.returncode == 0, done.stderr
+    assert "aws s3 sync images s3://mine/My-pets/train/" in done.stderr
+    first, *lines = Path("job.yaml").read_text().splitlines()
+    _, _, schema = first.partition("# yaml-language-server: $schema=file://")
+    assert json.loads(Path(schema).read_text())["properties"]["base_name"]
+    keys = [line for line in lines if not line.startswith(" ") and line != "channels:"]
+    assert [line for line in keys if "  # " not in line] == []
+    written = spec()
+    assert written["code"] == {
+        "directory": ".",
+        "entry_point": "src/train.py",
+        "requirements": "requirements.txt",
+        "exclude": ["/images/"],
+    }
+    assert written["resource_config"] == {"instance_type": "ml.g5.xlarge", "instance_count": 1}
+    assert written["channels"].keys() == {"train"}
+    assert launch("job.yaml", "--dry-run", "--strict").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "channels"),
+    [
+        (["data/train/a/1.png", "data/val/a/1.png"], {"train": "data/train", "validation": "data/val"}),
+        (["masks/0.tar", "shards/0.tar"], {"masks": "masks", "shards": "shards"}),
+        (["a/train/0.csv", "b/train/0.csv"], {"train": "a/train", "b-train": "b/train"}),
+        (["pkg/data.csv", "pkg/__init__.py"], {}),
+    ],
+)
+def test_channels_are_the_folders_of_data(names: list[str], channels: dict[str, str], pets: Path) -> None:
+    files(pets / "more", *names)
+    files(pets / "more", "train.py", content=b"")
+    done = launch("init", "more", "--yes", "--json", "--dry-run")
+    found = json.loads(done.stdout)
+    local = next(step for step in found["next"] if "--local" in step)
+    here = [f"--channel {name}=more/{folder}" for name, folder in channels.items()]
+    assert local.partition("--local ")[2] == " ".join(here or ["--sample 100"])
+    assert yaml.safe_load(found["text"])["channels"].keys() == channels.keys() | ({"train"} if not channels else set())
+    assert not Path("more/job.yaml").exists()
+
+
+def test_class_folders_without_a_script_are_one_channel_of_the_folder(pets: Path) -> None:
+    done = launch("init", "images", "--yes")
+    assert "no training script was found in images" in done.stderr
+    assert "launch images/job.yaml --local --channel train=images" in done.stderr
+    assert launch("images/job.yaml", "--dry-run", "--strict").returncode == 0
+
+
+def test_file_that_exists_is_not_replaced(pets: Path) -> None:
+    Path("job.yaml").write_text("mine")
+    done = launch("init", "--yes")
+    assert (done.returncode, Path("job.yaml").read_text()) == (2, "mine")
+    assert "job.yaml: exists already" in done.stderr
+    assert launch("init", "--yes", "-o", "other.yaml").returncode == 0
+
+
+def test_without_a_terminal_the_missing_options_are_named(pets: Path) -> None:
+    done = launch("init", "--role", ROLE)
+    assert done.returncode == 3
+    assert "pass --instance-type, --bucket, or --yes" in done.stderr
+    assert not Path("job.yaml").exists()
+
+
+def test_prefix_and_account_give_the_defaults(aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    aws.client("iam").create_role(RoleName="a-lambda", AssumeRolePolicyDocument=TRUST % "lambda")
+    aws.client("iam").create_role(RoleName="trainer", AssumeRolePolicyDocument=TRUST % "sagemaker")
+    aws.client("s3").create_bucket(Bucket="mine")
+    for name in ("train/0", "train/1", "validation/0", "old/0"):
+        aws.client("s3").put_object(Bucket="mine", Key=f"pets/{name}.tar", Body=bytes(257) + b"ustar\0" + bytes(300))
+    aws.clear_calls()
+    done = launch("init", "--data", "s3://mine/pets", "--yes")
+    assert done.returncode == 0, done.stderr
+    written = spec()
+    assert written["role_arn"].endswith(":role/trainer")
+    train = written["channels"]["train"]
+    assert (train["s3_uri"], train["content_type"]) == ("s3://mine/pets/train/", "application/x-tar")
+    assert [*written["channels"]] == ["train", "validation"]
+    assert written["output_data_config"]["s3_output_path"] == "s3://mine/My-pets/out/"
+    assert aws.writing_calls() == []
+
+
+def test_denied_account_leaves_placeholders_and_says_so(
+    aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    aws.deny("*")
+    done = launch("init", "--data", "s3://mine/pets/", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "warning: the data could not be looked at" in done.stderr
+    assert "replace role_arn by yours" in done.stderr
+    assert launcher.plan("job.yaml").request["InputDataConfig"][0]["ChannelName"] == "train"
+
+
+def test_terminal_is_asked_again_after_a_wrong_answer(pets: Path) -> None:
+    command = [sys.executable, "-m", "launcher", "init", "--bucket", "s3://mine/x/"]
+    with on_terminal(command, pets) as terminal:
+        terminal.wait_for("Instance type [ml.g5.xlarge]")
+        terminal.type("large\n")
+        terminal.wait_for("expected an instance type")
+        terminal.type("ml.m5.large\n")
+        terminal.wait_for("Role of the job (ARN)")
+        terminal.type(f"{ROLE}\n")
+        assert terminal.end() == 0, terminal.shown
+    assert (spec()["resource_config"]["instance_type"], spec()["role_arn"]) == ("ml.m5.large", ROLE)
