@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launcher.account.run import Report
-    from launcher.api import check, follow, plan, run_local, submit, upload_code
+    from launcher.api import check, follow, plan, run_local, status, submit, upload_code
     from launcher.errors import (
         AccountError,
         LaunchError,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from launcher.spec.job import JobSpec
 
 _MODULE_OF = {
-    **dict.fromkeys(("check", "follow", "plan", "run_local", "submit", "upload_code"), "launcher.api"),
+    **dict.fromkeys(("check", "follow", "plan", "run_local", "status", "submit", "upload_code"), "launcher.api"),
     **dict.fromkeys(("AccountError", "LaunchError", "Problem", "RefusedError", "SpecError"), "launcher.errors"),
     **dict.fromkeys(("StoppedError", "TrainingFailedError"), "launcher.errors"),
     **dict.fromkeys(("load", "parse_spec"), "launcher.parsing.parser"),
@@ -49,7 +49,7 @@ _MODULE_OF = {
     "Report": "launcher.account.run",
     "Submitted": "launcher.jobs.submission",
 }
-__all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "submit", "upload_code"]
+__all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "status", "submit", "upload_code"]
 __all__ += ["JobSpec", "LocalOptions", "Outcome", "Plan", "Report", "Submitted"]
 __all__ += [
     "AccountError",

@@ -181,6 +181,26 @@ def run_local(
     return outcome.checked() if raise_on_failure else outcome
 
 
+def status(job: Submitted | str, *, account: Account | None = None, console: Console | None = None) -> Outcome:
+    """Return what a job does now, or how it ended.
+
+    Args:
+        job: What `submit` returned, or the name of a job.
+        account: The account of the job; by default that of `submit`.
+        console: Where warnings are printed.
+
+    Returns:
+        The job's state: `status`, `metrics` and `waits` of its last lines, `cost` so far, `console_url` and AWS's `description`.
+
+    Raises:
+        RefusedError: There is no such job, or you are not allowed to ask AWS.
+    """
+    from launcher.jobs.follow import look_at
+
+    name, account = _job_in(job, account)
+    return look_at(account, name, console or Console())
+
+
 def follow(
     job: Submitted | str,
     *,
@@ -205,16 +225,20 @@ def follow(
         RefusedError: There is no such job, or you are not allowed to ask AWS.
         TrainingFailedError, StoppedError: The training failed or was stopped, with `raise_on_failure`.
     """
-    from launcher.aws.account import Account
     from launcher.jobs.follow import follow
 
-    is_new = not isinstance(job, str)
-    if isinstance(job, str):
-        account, name = account or Account(), job
-    else:
-        account, name = account or Account(region=job.region, profile=job.profile), job.name
-    outcome = follow(account, name, console or Console(), view, is_new=is_new)
+    name, account = _job_in(job, account)
+    outcome = follow(account, name, console or Console(), view, is_new=not isinstance(job, str))
     return outcome.checked() if raise_on_failure else outcome
+
+
+def _job_in(job: Submitted | str, account: Account | None) -> tuple[str, Account]:
+    """Return a job's name and its account."""
+    from launcher.aws.account import Account
+
+    if isinstance(job, str):
+        return job, account or Account()
+    return job.name, account or Account(region=job.region, profile=job.profile)
 
 
 def _opened(plan: Plan, account: Account | None) -> Account:

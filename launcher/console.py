@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,16 @@ def human_bytes(count: float) -> str:
 def counted(count: int, noun: str) -> str:
     """Return `1 line`, `2 lines` or `3,000 classes`."""
     return f"{count:,} {noun}" + ("es" if noun.endswith("s") else "s") * (count != 1)
+
+
+def timestamp(moment: datetime) -> str:
+    """Return a moment as every command prints it, in this machine's zone: `2026-11-27T10:15:02+01:00`."""
+    return moment.astimezone().isoformat(timespec="seconds")
+
+
+def json_timestamp(moment: datetime) -> str:
+    """Return a moment as all JSON has it, in UTC, so that texts sort by time: `2026-11-27T09:15:02.123+00:00`."""
+    return moment.astimezone(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def duration(seconds: float) -> str:

@@ -11,14 +11,13 @@ from typing import Any
 
 import click
 
+import launcher
 from launcher.aws.account import AwsError
 from launcher.commands import options
-from launcher.console import Console, print_line, say
+from launcher.console import Console, print_line, say, timestamp
 from launcher.errors import LaunchError
-from launcher.jobs.lines import creation_of, last_lines
 from launcher.jobs.lookup import describe, jobs
-from launcher.jobs.outcome import ENDED, Outcome, Statuses
-from launcher.jobs.waits import waits_in
+from launcher.jobs.outcome import ENDED, Statuses
 
 _TITLES = ("name", "status", "created", "took")
 _GAP = "  "
@@ -35,30 +34,29 @@ class _Status(click.Choice[str]):
 
 
 @options.command("status", "status digits-1")
-@options.job_argument
+@options.jobs_argument
 @options.local_option
 @options.account_options
 @options.json_option
-def status(name: str, local: bool, where: options.AccountOptions, as_json: bool) -> None:
-    """Show what a job is doing, or how it ended.
+def status(names: tuple[str, ...], local: bool, where: options.AccountOptions, as_json: bool) -> None:
+    """Show what jobs are doing, or how they ended.
 
-    It shows the statuses of the training job NAME, how long each took, and what its training loops wait for; after its end also
-    its cost, outputs and failure. With --local, NAME is a local run, or latest. The exit code does not depend on how it ended.
+    It shows the statuses of each training job NAME with their times, why it is pending, the latest metrics, what its training
+    loops wait for, the billed time and its cost so far, its warm pool, outputs and failure, and links. With --local, each NAME is
+    a local run, or latest. With --json, several names make a list. The exit code does not depend on how a job ended.
     """
-    if is_local(name, local=local, where=where):
-        _show_local(name, as_json=as_json)
-        return
-    account = where.open()
-    description = describe(account, name)
-    lines = last_lines(account, name, creation_of(description))
-    explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
-    outcome = Outcome(description, last_lines=explaining, waits=waits_in(line.message for line in lines))
-    if as_json:
-        options.print_json(outcome.as_data())
-    else:
-        console = Console(says_on=sys.stdout)
-        Statuses(console.say).show(description)
-        outcome.show(console)
+    console, account = Console(as_json=as_json, says_on=None if as_json else sys.stdout), where.open()
+
+    def show(name: str) -> Any:
+        if is_local(name, local=local, where=where):
+            return _show_local(name, as_json=as_json)
+        outcome = launcher.status(name, account=account, console=console)
+        if not as_json:
+            Statuses(console.say).show(outcome.description)
+            outcome.show(console)
+        return outcome.as_data()
+
+    options.for_each(names, show, as_json=as_json)
 
 
 def is_local(name: str, *, local: bool, where: options.AccountOptions) -> bool:
@@ -78,7 +76,8 @@ def is_local(name: str, *, local: bool, where: options.AccountOptions) -> bool:
     return False
 
 
-def _show_local(name: str, *, as_json: bool) -> None:
+def _show_local(name: str, *, as_json: bool) -> Any:
+    """Print a local run, unless `as_json`, and return its data."""
     from launcher.local.report import show
     from launcher.local.runs import local_run
 
@@ -86,16 +85,16 @@ def _show_local(name: str, *, as_json: bool) -> None:
     name, result = run["TrainingJobName"], run.get("Result")
     if as_json:
         shown = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus", "CreationTime", "Folder")
-        options.print_json(result or {member: run[member] for member in shown})
-    elif result:
+        return result or {member: run[member] for member in shown}
+    if result:
         show(result, console)
     else:
         more = f"`launch logs {name} --local --follow` shows its lines"
         if run["TrainingJobStatus"] != "InProgress":
             more = "its `launch` was killed, so it has no result"
-        began = f"{run['CreationTime'].astimezone():%Y-%m-%d %H:%M}"
-        console.say(f"{name}: {run['TrainingJobStatus']}, began {began}; {more}")
+        console.say(f"{name}: {run['TrainingJobStatus']}, began {timestamp(run['CreationTime'])}; {more}")
         console.say(f"  folder   {run['Folder']}")
+    return None
 
 
 @options.command("list", "list digits --status InProgress")
@@ -195,8 +194,7 @@ def _show(found: list[dict[str, Any]]) -> None:
 def _row(job: Mapping[str, Any]) -> tuple[str, str, str, str]:
     status, end = job["TrainingJobStatus"], job.get("TrainingEndTime") or job.get("LastModifiedTime")
     took = str(end - job["CreationTime"]).partition(".")[0] if end and status != "InProgress" else "-"
-    created = job["CreationTime"].astimezone().strftime("%Y-%m-%d %H:%M")
-    return job["TrainingJobName"], status, created, took
+    return job["TrainingJobName"], status, timestamp(job["CreationTime"]), took
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], colour: str | None = None) -> str:

@@ -15,7 +15,7 @@ import launcher
 from launcher.aws.account import AwsError
 from launcher.commands import options
 from launcher.commands.jobs import is_local
-from launcher.console import Console, json_text, print_line, shown_path
+from launcher.console import Console, json_text, json_timestamp, print_line, shown_path
 from launcher.jobs.follow import ReadLines, View
 from launcher.jobs.lines import Line, Selection, check_host, creation_of, lines_so_far
 from launcher.jobs.lookup import describe
@@ -117,5 +117,5 @@ def _warn(console: Console, error: AwsError) -> None:
 
 
 def _print_json(line: Line, *, is_timed: bool = True) -> None:
-    at = datetime.fromtimestamp(line.timestamp / 1000, timezone.utc).isoformat(timespec="milliseconds")
+    at = json_timestamp(datetime.fromtimestamp(line.timestamp / 1000, timezone.utc))
     print_line(json_text({**({"timestamp": at} if is_timed else {}), "host": line.host, "message": line.message}))

@@ -13,14 +13,14 @@ from datetime import datetime, timedelta, timezone
 from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
 import launcher
-from launcher.console import print_line, say, show_problems
-from launcher.errors import LaunchError
+from launcher.console import json_timestamp, print_line, say, show_problems
+from launcher.errors import LaunchError, RefusedError
 from launcher.quantities import A_DURATION, seconds_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ EXIT_CODES = {
     141: "the output was closed while it was written, as by `launch list | head -1`",
 }
 _Function = Callable[..., Any]
+_Shown = TypeVar("_Shown")
 _Decorator = Callable[[_Function], _Function]
 _Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -209,9 +210,32 @@ def _ask_for_credentials(reason: str) -> bool:
     return click.confirm("Correct this in another terminal. Continue?", err=True)
 
 
+def for_each(names: Sequence[str], do: Callable[[str], _Shown], *, as_json: bool) -> None:
+    """Call `do` for each name, also after others were refused; then raise the refusals as one.
+
+    With `as_json`, what `do` returned is printed: as it is for one name, as a list for several, if none was refused.
+    """
+    done, refused = list[_Shown](), list[LaunchError]()
+    for name in dict.fromkeys(names):
+        try:
+            done.append(do(name))
+        except LaunchError as error:
+            refused.append(error)
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise RefusedError("\n".join(dict.fromkeys(map(str, refused))))
+    if as_json:
+        print_json(done[0] if len(names) == 1 else done)
+
+
 def print_json(data: Any) -> None:
     """Print a result for programs."""
-    print_line(json.dumps(data, indent=2, default=str))
+    print_line(json.dumps(data, indent=2, default=_json_value))
+
+
+def _json_value(value: Any) -> str:
+    return json_timestamp(value) if isinstance(value, datetime) else str(value)
 
 
 class SpecOptions(NamedTuple):
@@ -243,6 +267,9 @@ class AccountOptions(NamedTuple):
 
 spec_argument = click.argument("spec", type=_SpecPath(dir_okay=False, allow_dash=True))
 job_argument = click.argument("name", type=_JobName(), shell_complete=_job_names)
+jobs_argument = click.argument(
+    "names", type=_JobName(), nargs=-1, required=True, metavar="NAME...", shell_complete=_job_names
+)
 name_option = click.option("--name", help="The job's full name, instead of the spec's.")
 json_option = flag("--json", "as_json", help="Print JSON for programs.")
 local_option = flag("--local", help="Show local runs of this folder, which are below ./.launch.")

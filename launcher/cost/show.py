@@ -7,6 +7,7 @@ saving is in the seconds, not in the price (DescribeTrainingJob in the service m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
@@ -150,7 +151,7 @@ def at_most(amounts: Range) -> str:
 
 
 class JobCost(NamedTuple):
-    """The estimated cost of a job that ended."""
+    """The estimated cost of a job, of a running one so far."""
 
     usd: Decimal | None  # None if a price is unknown
     text: str
@@ -160,11 +161,25 @@ class JobCost(NamedTuple):
         return {"usd": _float(self.usd), "is_estimate": True, "text": self.text}
 
 
+def billed_seconds(description: Mapping[str, Any], now: datetime | None = None) -> int | None:
+    """Return the seconds that AWS bills per instance, of a running job those until `now`; None if it bills none yet.
+
+    A job is billed from TrainingStartTime to TrainingEndTime (DescribeTrainingJob); BillableTimeInSeconds is there in the end.
+    """
+    billed, begun = description.get("BillableTimeInSeconds"), description.get("TrainingStartTime")
+    if billed is None and now and begun and "TrainingEndTime" not in description:
+        billed = max(0, round((now - begun).total_seconds()))
+    return billed
+
+
 def estimate_of_job(
-    description: Mapping[str, Any], region: str | None, lookup: Lookup = instance_price
+    description: Mapping[str, Any],
+    region: str | None,
+    lookup: Lookup = instance_price,
+    now: datetime | None = None,
 ) -> JobCost | None:
-    """Return the cost of a described job; None if AWS reports no billed time, or does not bill by the instance."""
-    seconds, resources = description.get("BillableTimeInSeconds"), description.get("ResourceConfig") or {}
+    """Return the cost of a described job, until `now` if it runs; None if it is not billed yet, or not by the instance."""
+    seconds, resources = billed_seconds(description, now), description.get("ResourceConfig") or {}
     cluster = cluster_of(resources, region, lookup)
     if seconds is None or cluster is None or resources.get("TrainingPlanArn"):
         return None
@@ -178,11 +193,14 @@ def estimate_of_job(
         if each.price is not None
     ]
     about = "" if usd < Decimal("0.01") else "about "
-    parts = [f"{about}{dollars(usd)}, an estimate: {seconds:,} s billed x {' + '.join(rows)}"]
+    so_far = "" if "BillableTimeInSeconds" in description else " so far"
+    parts = [f"{about}{dollars(usd)}{so_far}, an estimate: {seconds:,} s billed x {' + '.join(rows)}"]
     parts += [f"{kept:,} s more as a warm pool"] if kept else []
     if stored := cluster.for_volumes(seconds + kept):
         parts.append(f"{dollars(stored)} for {cluster.volume_gb:,} GB of storage")
-    if took := description.get("EnableManagedSpotTraining") and description.get("TrainingTimeInSeconds"):
+    if so_far and description.get("EnableManagedSpotTraining"):
+        parts.append("at most, since AWS reports what spot saves at the end")
+    elif took := description.get("EnableManagedSpotTraining") and description.get("TrainingTimeInSeconds"):
         # AWS's formula of the saving is (1 - BillableTimeInSeconds / TrainingTimeInSeconds) * 100.
         parts.append(f"spot saved {max(0.0, 1 - seconds / took):.0%} of on-demand")
     return JobCost(usd, "; ".join(parts))

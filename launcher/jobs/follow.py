@@ -73,6 +73,20 @@ def follow(account: Account, name: str, console: Console, view: View | None = No
     return outcome
 
 
+def look_at(account: Account, name: str, console: Console) -> Outcome:
+    """Return a job's state now, with what the last lines of its hosts show: metrics, waits, the cause of a failure.
+
+    Raises:
+        RefusedError: There is no such job, or you are not allowed to ask AWS.
+    """
+    description = describe(account, name)
+    lines, read = last_lines(account, name, creation_of(description)), ReadLines(description, console)
+    for line in lines:
+        read.note(line)
+    explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
+    return Outcome(description, read.metrics.last, explaining, waits=read.waits.worst())
+
+
 class ReadLines:
     """What a job's lines show: printed as `algo-1 | ...` in a colour for each host, with its metrics and waits."""
 

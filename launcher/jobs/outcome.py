@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from launcher.console import Console, counted, duration
-from launcher.cost.show import estimate_of_job
+from launcher.console import Console, counted, duration, json_timestamp, timestamp
+from launcher.cost.show import JobCost, billed_seconds, estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.causes import Cause, headline, likely_cause
 from launcher.jobs.lines import Line, hosts_of
@@ -25,8 +25,10 @@ _EXIT_CODES = {"Completed": 0, "Failed": TrainingFailedError.exit_code, "Stopped
 _SHOWN = (
     *("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "SecondaryStatus", "FailureReason"),
     *("TrainingTimeInSeconds", "BillableTimeInSeconds", "CreationTime", "TrainingStartTime", "TrainingEndTime"),
-    *("ModelArtifacts", "FinalMetricDataList"),
+    *("ModelArtifacts", "FinalMetricDataList", "SecondaryStatusTransitions", "WarmPoolStatus", "ProgressInfo"),
+    *("OutputModelPackageArn", "MlflowConfig", "MlflowDetails"),
 )
+_CONSOLES = {"cn": "console.amazonaws.cn", "us-gov": "console.amazonaws-us-gov.com"}  # by partition, without aws-
 
 
 class Statuses:
@@ -44,7 +46,7 @@ class Statuses:
         for index, transition in enumerate(transitions):
             message, start = transition.get("StatusMessage") or "", transition.get("StartTime")
             if index >= shown or (index == shown - 1 and message != self._message):
-                clock = f"{start.astimezone():%H:%M:%S} " if start else ""
+                clock = f"{timestamp(start)} " if start else ""
                 took = _duration_of(transitions[index - 1], start) if index and index >= shown else ""
                 self._say(f"{clock}{transition['Status']:11} {message}{took}".rstrip(), "cyan")
                 self._message = message
@@ -69,6 +71,7 @@ class Outcome:
     waits: tuple[ChannelWaits, ...] = ()  # what its training loops wait for
     folder: Path | None = None  # of a local run
     local_exit_code: int | None = None  # of a local run, or of the shell in one
+    seen: datetime = field(default_factory=lambda: datetime.now(timezone.utc))  # when it was described
 
     def __repr__(self) -> str:
         reason = f": {headline(self.reason)}" if self.reason else ""
@@ -114,6 +117,20 @@ class Outcome:
         return parts[3] if len(parts) > 3 else None
 
     @property
+    def cost(self) -> JobCost | None:
+        """The estimated cost, of a running job so far; None if it is not billed yet, or not by the instance."""
+        return estimate_of_job(self.description, self.region, now=self.seen)
+
+    @property
+    def console_url(self) -> str | None:
+        """The job's page in the AWS console; None for a local run."""
+        _, partition, *rest = str(self.description.get("TrainingJobArn", ":")).split(":")
+        if not rest:
+            return None
+        place = f"{self.region}.{_CONSOLES.get(partition.removeprefix('aws-'), 'console.aws.amazon.com')}"
+        return f"https://{place}/sagemaker/home?region={self.region}#/jobs/{self.name}"
+
+    @property
     def cause(self) -> Cause | None:
         """The likely cause of a failure; of a local run that which was found at its end."""
         if "Folder" in self.description:
@@ -127,8 +144,10 @@ class Outcome:
         data: dict[str, Any] = {**shown, "Metrics": _plain(self.metrics)}
         if cause := self.cause:
             data["LikelyCause"] = cause.as_data()
-        if estimate := estimate_of_job(self.description, self.region):
+        if estimate := self.cost:
             data["EstimatedCost"] = estimate.as_data()
+        if url := self.console_url:
+            data["ConsoleUrl"] = url
         return {**data, **as_data(self.waits), "ExitCode": self.exit_code}
 
     def show(self, console: Console, more: Iterable[tuple[str, str]] = ()) -> None:
@@ -146,6 +165,17 @@ class Outcome:
             yield "output", f"{output.rstrip('/')}/{self.name}/output/"
         if checkpoints := (description.get("CheckpointConfig") or {}).get("S3Uri"):
             yield "saved", f"checkpoints in {checkpoints}"
+        if package := description.get("OutputModelPackageArn"):
+            yield "package", package
+        if server := (description.get("MlflowConfig") or {}).get("MlflowResourceArn"):
+            named = {**description["MlflowConfig"], **(description.get("MlflowDetails") or {})}
+            words = {"experiment": "MlflowExperimentName", "run": "MlflowRunName", "run ID": "MlflowRunId"}
+            yield (
+                "mlflow",
+                ", ".join([server, *(f"{word} {named[key]}" for word, key in words.items() if key in named)]),
+            )
+        if url := self.console_url:
+            yield "console", url
 
     def _end(self) -> Iterator[tuple[str, str]]:
         final = {one["MetricName"]: one["Value"] for one in self.description.get("FinalMetricDataList") or ()}
@@ -165,20 +195,29 @@ class Outcome:
 
     def _time_and_cost(self) -> Iterator[tuple[str, str]]:
         description = self.description
-        trained, billed = description.get("TrainingTimeInSeconds"), description.get("BillableTimeInSeconds")
+        trained, billed = description.get("TrainingTimeInSeconds"), billed_seconds(description, self.seen)
+        count = len(hosts_of(description))
+        hosts = f" on each of {count} hosts" if count > 1 else ""
+        last = (description.get("SecondaryStatusTransitions") or [{}])[-1]
+        if self.status not in ENDED and (begun := last.get("StartTime")):
+            age = duration(max(0.0, (self.seen - begun).total_seconds()))
+            yield "now", f"{last['Status']} for {age}: {last.get('StatusMessage') or 'AWS gives no reason'}"
         if trained is not None:
             statuses = [each["Status"] for each in description.get("SecondaryStatusTransitions") or ()]
-            count = statuses.count("Interrupted")
-            yield "trained", _length(trained) + (f", interrupted {counted(count, 'time')}" if count else "")
+            times = statuses.count("Interrupted")
+            yield "trained", _length(trained) + (f", interrupted {counted(times, 'time')}" if times else "")
         if billed is not None:
-            count = len(hosts_of(description))
-            hosts = f" on each of {count} hosts" if count > 1 else ""
             # The formula in the documentation of BillableTimeInSeconds.
-            is_spot = description.get("EnableManagedSpotTraining") and trained
-            saved = f"; spot saved {max(0.0, 1 - billed / trained):.0%}" if is_spot else ""
-            yield "billed", f"{_length(billed)}{hosts}{saved}"
-            if estimate := estimate_of_job(description, self.region):
+            ended = "BillableTimeInSeconds" in description
+            is_spot = description.get("EnableManagedSpotTraining") and ended
+            saved = f"; spot saved {max(0.0, 1 - billed / trained):.0%}" if is_spot and trained else ""
+            yield "billed", f"{_length(billed)}{'' if ended else ' so far'}{hosts}{saved}"
+            if estimate := self.cost:
                 yield "cost", estimate.text
+        if pool := description.get("WarmPoolStatus"):
+            by = f" by {pool['ReusedByJob']}" if pool.get("ReusedByJob") else ""
+            kept = pool.get("ResourceRetainedBillableTimeInSeconds")
+            yield "warm pool", f"{pool['Status']}{by}" + (f", billed {_length(kept)}{hosts}" if kept else "")
 
 
 def _length(seconds: float) -> str:
@@ -194,4 +233,4 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value.isoformat() if isinstance(value, datetime) else value
+    return json_timestamp(value) if isinstance(value, datetime) else value

@@ -177,14 +177,6 @@ def in_words(lines: Iterable[str], reported: set[str]) -> list[str]:
     return found
 
 
-def waits_in(lines: Any) -> tuple[ChannelWaits, ...]:
-    """Return the channels that these lines report waits for."""
-    waits = LoopWaits()
-    for line in lines:
-        waits.note(line)
-    return waits.worst()
-
-
 def as_data(waits: tuple[ChannelWaits, ...]) -> Mapping[str, Any]:
     """Return the member of a JSON report; empty without waits."""
     return {"Waits": {each.channel: each.as_data() for each in waits}} if waits else {}

@@ -293,7 +293,7 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
             "Missing argument 'SPEC'. Write a spec's path, such as job.yaml; `launch --example s3-file`",
         ),
         (["diff"], "Missing argument 'SPEC'. Write a spec's path"),
-        (["status"], "Missing argument 'NAME'. Write a training job's name; `launch list` shows the names."),
+        (["status"], "Missing argument 'NAME...'. Write a training job's name; `launch list` shows the names."),
         (
             ["list", "--status", "ended"],
             "'ended' is not one of 'InProgress', 'Completed', 'Failed', 'Stopping', 'Stopped', 'Deleting'.",

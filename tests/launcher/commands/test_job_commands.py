@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,69 @@ def test_status_shows_running_and_failed_job(aws: StandIn, request_of: dict[str,
     assert "AlgorithmError: ExitCode 1" in shown
     assert "timm" in shown
     assert aws.writing_calls() == []
+
+
+def test_status_of_a_running_job_shows_reason_metrics_cost_and_links(aws: StandIn, request_of: dict[str, Any]) -> None:
+    metrics = [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]
+    algorithm = {**request_of["AlgorithmSpecification"], "MetricDefinitions": metrics}
+    server = "arn:aws:sagemaker:us-east-1:123456789012:mlflow-app/app-1"
+    mlflow = {"MlflowResourceArn": server, "MlflowRunName": "first"}
+    request = {**request_of, "TrainingJobName": "cats", "AlgorithmSpecification": algorithm, "MlflowConfig": mlflow}
+    aws.client("sagemaker").create_training_job(**request)
+    aws.job("cats", "Pending", message="Insufficient capacity, retrying")
+    assert "  now        Pending for " in (shown := launch("status", "cats").stdout)
+    assert "s: Insufficient capacity, retrying" in shown
+    assert "EstimatedCost" not in data("status", "cats")
+    begun = datetime.now(timezone.utc) - timedelta(hours=2)
+    package = "arn:aws:sagemaker:us-east-1:123456789012:model-package/cats/1"
+    more = {"OutputModelPackageArn": package, "MlflowDetails": {"MlflowRunId": "8f2"}}
+    more["WarmPoolStatus"] = {"Status": "Reused", "ReusedByJob": "dogs", "ResourceRetainedBillableTimeInSeconds": 90}
+    aws.job("cats", "Training", describe={"TrainingStartTime": begun.timestamp(), **more})
+    aws.log("cats", ["loss=0.5", "loss=0.25"])
+    shown, found = launch("status", "cats").stdout, data("status", "cats")
+    assert found["Metrics"] == {"loss": 0.25}
+    price = 2 * 0.115 + 10 * 7200 / 2_592_000 * 0.14
+    assert found["EstimatedCost"]["usd"] == pytest.approx(price, rel=0.05)
+    for text in (
+        f"  console    {found['ConsoleUrl']}\n",
+        " so far, an estimate: 7,2",
+        "  metric     loss = 0.25\n",
+        f"  mlflow     {server}, run first, run ID 8f2\n",
+        f"  package    {package}\n",
+        "  warm pool  Reused by dogs, billed 1 min 30 s (90 s)\n",
+    ):
+        assert text in shown
+    assert found["ConsoleUrl"] == "https://us-east-1.console.aws.amazon.com/sagemaker/home?region=us-east-1#/jobs/cats"
+
+
+def test_times_are_iso_8601_with_the_zone(
+    aws: StandIn, request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        aws.job(NAME, "Training")
+        aws.log(NAME, ["a line"])
+        moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+        assert re.match(rf"{moment}\+05:30 Starting", launch("status", NAME).stdout)
+        assert re.search(rf"InProgress +{moment}\+05:30", launch("list").stdout)
+        times = [data("list")[0]["CreationTime"], data("status", NAME)["CreationTime"]]
+        times += [each["StartTime"] for each in data("status", NAME)["SecondaryStatusTransitions"]]
+        times.append(json.loads(launch("logs", NAME, "--json").stdout.splitlines()[0])["timestamp"])
+        assert [each for each in times if not re.fullmatch(rf"{moment}(\.\d+)?\+00:00", each)] == []
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_status_of_several_jobs_shows_all_although_one_is_missing(aws: StandIn, request_of: dict[str, Any]) -> None:
+    aws.client("sagemaker").create_training_job(**{**request_of, "TrainingJobName": "cats"})
+    assert [each["TrainingJobName"] for each in data("status", "cats", NAME)] == ["cats", NAME]
+    with CliRunner().isolation() as (out, _, _), pytest.raises(LaunchError, match="there is no training job 'dogs'"):
+        cli.main(["status", "dogs", "cats", NAME], standalone_mode=False)
+    shown = out.getvalue().decode()
+    assert "cats: InProgress" in shown
+    assert f"{NAME}: InProgress" in shown
 
 
 def test_missing_job_gets_nearest_name(request_of: dict[str, Any]) -> None:

@@ -51,7 +51,8 @@ def test_completed_job_shows_lines_metrics_and_outputs(aws: StandIn, capsys: pyt
     assert out.splitlines() == ["algo-1 | hello", "algo-2 | world", "algo-1 | loss=0.5", "algo-1 | loss=0.25"]
     assert (outcome.exit_code, outcome.status, outcome.metrics) == (0, "Completed", {"loss": 0.25})
     assert re.search(
-        r"\d\d:\d\d:\d\d Training +Training image download completed.*\(Downloading took 1 min [345]\d s\)", err
+        r"T\d\d:\d\d:\d\d[+-]\d\d:\d\d Training +Training image download completed.*\(Downloading took 1 min [345]\d s\)",
+        err,
     )
     for expected in (
         "cats-1: Completed",
@@ -133,7 +134,7 @@ def test_statuses_are_printed_as_they_change(
     thread.start()
     assert followed().exit_code == 0
     thread.join()
-    shown = re.findall(r"^\d\d:\d\d:\d\d (\w+) +(.*)$", capsys.readouterr().err, re.MULTILINE)
+    shown = re.findall(r"^\S+T\d\d:\d\d:\d\d[+-]\d\d:\d\d (\w+) +(.*)$", capsys.readouterr().err, re.MULTILINE)
     assert [status for status, _ in shown] == [
         "Starting", "Starting", "Training", "Interrupted", "Starting", "Training", "Completed",
     ]  # fmt: skip

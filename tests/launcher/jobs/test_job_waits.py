@@ -10,7 +10,7 @@ import pytest
 from aws_stand_in import StandIn
 from followed_job import job
 from launcher.cli import main
-from launcher.jobs.waits import ChannelWaits, in_words, waits_in
+from launcher.jobs.waits import ChannelWaits, LoopWaits, in_words
 from sagemaker_channels.waits import line_of
 
 PARTS = ("source", "parse", "transform", "handover")
@@ -39,8 +39,15 @@ def line(channel: str, share: float, cause: str = "source", **changes: Any) -> s
     return line_of({name: value for name, value in members.items() if value is not None})
 
 
+def worst(*lines: str) -> tuple[ChannelWaits, ...]:
+    waits = LoopWaits()
+    for each in lines:
+        waits.note(each)
+    return waits.worst()
+
+
 def reported(*lines: str) -> list[str]:
-    return [str(waits) for waits in waits_in(lines)]
+    return [str(waits) for waits in worst(*lines)]
 
 
 def test_waits_in_a_huge_line_take_no_time_by_the_square_of_its_length() -> None:
@@ -132,7 +139,7 @@ def test_removable_part_is_that_of_a_loop_with_twice_the_workers(workers: int, w
 
 def test_lines_of_all_hosts_add_up_and_the_longest_wait_is_first() -> None:
     lines = [line("train", 0.2), line("train", 0.4), line("extra", 0.8), line("idle", 0.01)]
-    first, second = waits_in(["epoch 1", *lines, "waits channel=train mode=x wait_share=cut"])
+    first, second = worst("epoch 1", *lines, "waits channel=train mode=x wait_share=cut")
     assert (first.channel, first.share) == ("extra", pytest.approx(0.8))
     assert (second.channel, second.share) == ("train", pytest.approx(0.3))
 
