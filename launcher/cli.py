@@ -46,7 +46,7 @@ _MEANT = {
     "launch {0} --local --channel NAME=PATH": "test debug",
     "launch {0} --dry-run": "plan show render validate lint dry-run preview",
     "launch init": "new example wizard",
-    "launch advise {0}": "peek inspect data",
+    "launch peek {0}": "inspect data head",
     "launch logs NAME --follow": "follow tail watch attach log",
     "launch status NAME": "describe get info",
     "launch list": "ls ps jobs",

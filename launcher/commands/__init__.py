@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "cost": "launcher.commands.cost:cost",
     "shell": "launcher.commands.local:shell",
     "measure": "launcher.commands.measure:measure",
+    "peek": "launcher.commands.peek:peek",
     "advise": "launcher.commands.advise:advise",
     "reshard": "launcher.commands.reshard:reshard",
     "toy-data": "launcher.commands.toy_data:toy_data",

@@ -96,7 +96,7 @@ def _look(
 
     console = Console(as_json=asked.as_json)
     measured = read_measured(asked.measured) if asked.measured else Observed()
-    account, subject, channels = _channels(asked, reading, where)
+    account, subject, channels = channels_asked(asked, reading, where)
     question = Question(account, subject, asked.data, asked.use, asked.probe, asked.full, measured)
     jobs = None
     if asked.data is None and not all(each.folder for each in channels):
@@ -120,15 +120,23 @@ def _look(
     return found, errors
 
 
-def _channels(
+def channels_asked(
     asked: SimpleNamespace, reading: options.SpecOptions, where: options.AccountOptions
 ) -> tuple[Account, Subject | None, list[Channel]]:
-    """Return the account, the job of the spec if there is one, and the channels to look at."""
+    """Return the account, the job of the spec if there is one, and the channels to look at.
+
+    `asked` has a `spec`, the `chosen` channels, `data` and `channels`. Raises InputError.
+    """
     from launcher.account.run import subject_of
     from launcher.jobs.submission import mask
     from launcher.survey.channels import Channel, channels_of
 
+    if asked.data is not None and not asked.data.is_dir():
+        what = f"there is no directory {asked.data}; create it, or correct the path"
+        raise InputError(f"--data {asked.data}: {what}")
     if is_s3(asked.spec) or options.is_folder(asked.spec):
+        if reading.sets or asked.chosen or asked.channels:
+            raise click.UsageError("--set, CHANNEL and --channel need a spec; pass job.yaml instead")
         folder = Path(asked.spec) if options.is_folder(asked.spec) else None
         place = S3Location("folder", "") if folder else parse_s3_uri(asked.spec)
         return where.open(), None, [Channel("data", place, folder=folder)]
@@ -149,13 +157,8 @@ def _check(asked: SimpleNamespace, reading: options.SpecOptions) -> None:
 
     if asked.local != (asked.data is not None or bool(asked.channels)):
         raise click.UsageError("--local needs --data DIR or --channel NAME=PATH, and these need --local")
-    if asked.data is not None and not asked.data.is_dir():
-        what = f"there is no directory {asked.data}; create it, or correct the path"
-        raise InputError(f"--data {asked.data}: {what}")
     if options.is_folder(asked.spec) and asked.local:
         raise click.UsageError(f"{asked.spec} is a folder of this machine; leave out --local, --data and --channel")
-    if (is_s3(asked.spec) or options.is_folder(asked.spec)) and (reading.sets or asked.chosen or asked.channels):
-        raise click.UsageError("--set, CHANNEL and --channel need a spec; pass job.yaml instead")
     with_answers(Use(), asked.use)
 
 

@@ -34,6 +34,9 @@ class Channel:
     is_sharded: bool = False
     style: str | None = None  # of S3Connector: map or iterable
     folder: Path | None = None  # of this machine, that is looked at in place of all of this
+    content_type: str | None = None
+    is_wrapped: bool = False  # in RecordIO, by a Pipe
+    is_gzip: bool = False  # undone by a Pipe
 
     @property
     def shown(self) -> str:
@@ -60,7 +63,8 @@ def channels_of(subject: Subject, wanted: Collection[str] = ()) -> tuple[list[Ch
         name = str(path[1])
         written = (subject.draft.spec.channels or {})[name]
         style = getattr(written, "style", None)
-        found[name] = Channel(name, place, present=written.WAYS[0], instances=hosts, style=style)
+        kind = written.content_type
+        found[name] = Channel(name, place, present=written.WAYS[0], instances=hosts, style=style, content_type=kind)
     if not found:
         raise InputError("the spec has no channels; add one: `channels: {train: s3://bucket/prefix/}`")
     for name in wanted:
@@ -81,7 +85,7 @@ def _channel(subject: Subject, entry: Entry) -> Channel | str:
     if entry.is_file_system:
         storage = str(entry.get("FileSystemType"))
         place = S3Location(entry.get("FileSystemId") or "", entry.get("DirectoryPath") or "/")
-        return Channel(entry.name, place, storage, storage, instances=hosts)
+        return Channel(entry.name, place, storage, storage, instances=hosts, content_type=entry.get("ContentType"))
     uri, data_type = entry.get("S3Uri"), entry.get("S3DataType")
     if (found := place_of(uri)) is None:
         return (
@@ -91,7 +95,18 @@ def _channel(subject: Subject, entry: Entry) -> Channel | str:
         return "an augmented manifest is read by Pipe only, so there is nothing to choose"
     manifest = str(uri) if data_type == "ManifestFile" else None
     is_sharded = hosts_that_share(subject, entry) > 1
-    return Channel(entry.name, found, "S3", entry.mode, manifest, hosts, is_sharded)
+    return Channel(
+        entry.name,
+        found,
+        "S3",
+        entry.mode,
+        manifest,
+        hosts,
+        is_sharded,
+        content_type=entry.get("ContentType"),
+        is_wrapped=entry.get("RecordWrapperType") == "RecordIO",
+        is_gzip=entry.get("CompressionType") == "Gzip",
+    )
 
 
 @contextmanager

@@ -108,7 +108,7 @@ class Recipe:
             channel = replace(channel, record_wrapper="None")  # It splits the records itself: each is one attribute.
         damage = Damage(reading.skip_damaged, channel.name, epoch, environment.root, environment.current_host)
         if reader is None:
-            self._check_stream(channel, form)
+            self.check_stream(channel, form)
             if self.reading.cache_dir is not None:
                 raise ChannelError(
                     "cache_dir cannot keep objects of a Pipe, which sends each epoch as one stream",
@@ -169,7 +169,7 @@ class Recipe:
         return augmented.for_channel(form, names) if augmented.is_augmented(form) else form
 
     @staticmethod
-    def _check_stream(channel: Channel, form: Format) -> None:
+    def check_stream(channel: Channel, form: Format) -> None:
         if form.boundaries or channel.record_wrapper == "RecordIO":
             return
         if form != objects.FORMAT:

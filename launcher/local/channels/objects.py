@@ -52,10 +52,11 @@ class RemoteObjects:
                     changed = each["LastModified"].timestamp()
                     yield each["Key"], each["Size"], changed, each.get("StorageClass", "STANDARD")
 
-    def head(self, place: S3Location, count: int) -> bytes:
-        """Return the first `count` bytes of an object that is not empty."""
+    def head(self, place: S3Location, count: int, start: int = 0) -> bytes:
+        """Return the first `count` bytes of an object that is not empty, or those from `start` on."""
         with refusals(self._client, place):
-            got = self._client.get_object(Bucket=place.bucket, Key=place.key, Range=f"bytes=0-{count - 1}")
+            part = f"bytes={start}-{start + count - 1}"
+            got = self._client.get_object(Bucket=place.bucket, Key=place.key, Range=part)
             with closing(got["Body"]) as body:
                 return body.read()
 
@@ -114,9 +115,9 @@ class FolderObjects:
                     state = os.stat(path)  # noqa: PTH116 - a Path costs more than the call itself
                     yield key, state.st_size, state.st_mtime, ""
 
-    def head(self, place: S3Location, count: int) -> bytes:
+    def head(self, place: S3Location, count: int, start: int = 0) -> bytes:
         with self._opened(place) as descriptor:
-            return os.read(descriptor, count)
+            return os.pread(descriptor, count, start)
 
     def sizes(self, places: Iterable[S3Location]) -> Iterator[int]:
         for place in places:

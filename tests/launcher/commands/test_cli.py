@@ -250,7 +250,7 @@ def test_missing_file_is_reported_with_a_remedy(folder: Path, args: list[str], m
         (["test", "job.yaml"], "write launch job.yaml --local --channel NAME=PATH\n"),
         (["plan", "job.yaml", "--name", "x"], "write launch job.yaml --dry-run\n"),
         (["new", "job.yaml"], "write launch init\n"),
-        (["peek", "job.yaml"], "write launch advise job.yaml\n"),
+        (["inspect", "job.yaml"], "write launch peek job.yaml\n"),
         (["follow", "digits-1"], "write launch logs NAME --follow\n"),
         (["statsu", "job.yaml"], "did you mean status?\n"),
         (["submitt", "job.yaml"], "did you mean submit?\n"),
