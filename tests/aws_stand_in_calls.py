@@ -14,5 +14,6 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "ecr": ("describe_repositories", {}),
     "s3": ("list_buckets", {}),
     "service-quotas": ("list_service_quotas", {"ServiceCode": "sagemaker"}),
+    "cloudtrail": ("lookup_events", {"LookupAttributes": [{"AttributeKey": "EventName", "AttributeValue": "x"}]}),
     "pricing": ("get_products", {"ServiceCode": "AmazonSageMaker"}),
 }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,30 @@ import click
 import launcher
 from launcher.aws.account import AwsError
 from launcher.commands import options
-from launcher.console import Console, print_line, say, timestamp
+from launcher.console import Console, print_table, say, timestamp
+from launcher.cost.estimate import cluster_of
+from launcher.cost.show import dollars, estimate_of_job, machines_of
 from launcher.errors import LaunchError
-from launcher.jobs.lookup import describe, jobs
+from launcher.jobs.lookup import describe, jobs_with_settings, names_created_by_caller
 from launcher.jobs.outcome import ENDED, Statuses
 
-_TITLES = ("name", "status", "created", "took")
-_GAP = "  "
-_COLOURS = {"Completed": "green", "Failed": "red", "InProgress": "cyan"}
+_TITLES = ("name", "status", "created", "took", "instances", "cost")
+_MEMBERS = (
+    *("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "SecondaryStatus", "CreationTime", "TrainingStartTime"),
+    *("TrainingEndTime", "LastModifiedTime", "BillableTimeInSeconds", "ResourceConfig", "WarmPoolStatus", "Tags"),
+)
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting")
+
+
+_COLOURS = dict.fromkeys(_STATUSES, "yellow") | {"Completed": "green", "Failed": "red", "InProgress": "cyan"}
+
+
+def _tag(text: str) -> tuple[str, str]:
+    """Return the key and value of `KEY=VALUE`. Raises click.BadParameter for anything else."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"expected KEY=VALUE, such as team=vision, got {text!r}")
+    return key, value
 
 
 class _Status(click.Choice[str]):
@@ -103,6 +117,8 @@ def _show_local(name: str, *, as_json: bool) -> Any:
 @click.option(
     "--since", type=options.moment_of, metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d."
 )
+@options.many("--tag", "tags", type=_tag, metavar="KEY=VALUE", help="Only jobs with this tag. Repeatable.")
+@options.flag("--mine", help="Only jobs that you created, as CloudTrail records it: of 90 days, some minutes late.")
 @click.option("--limit", default=20, type=click.IntRange(1, 10_000), show_default=True, help="At most this many jobs.")
 @options.local_option
 @options.account_options
@@ -111,6 +127,8 @@ def list_jobs(
     contains: str | None,
     status: str | None,
     since: datetime | None,
+    tags: tuple[tuple[str, str], ...],
+    mine: bool,
     limit: int,
     local: bool,
     where: options.AccountOptions,
@@ -118,34 +136,48 @@ def list_jobs(
 ) -> None:
     """List training jobs, the latest first.
 
-    With TEXT, those whose name contains it are listed, and with --local the local runs of this folder.
+    With TEXT, those whose name contains it are listed, and with --local the local runs of this folder. A job in AWS has its
+    instances and estimated cost, so far if it runs.
     """
+    region = None
     if local:
-        from launcher.local.runs import RUNS_FOLDER, local_runs
+        options.refuse_together("local", "tags", "mine")
+        from launcher.local.runs import RUNS_FOLDER
 
-        place, members = f"./{RUNS_FOLDER}", (*("TrainingJobName", "TrainingJobStatus"), *("CreationTime", "Folder"))
-        found = [
-            {member: run[member] for member in (*members, "TrainingEndTime") if member in run}
-            for run in local_runs()
-            if (contains or "") in run["TrainingJobName"]
-            and status in (None, run["TrainingJobStatus"])
-            and (since is None or run["CreationTime"] >= since)
-        ][:limit]
+        place, found = f"./{RUNS_FOLDER}", _local_jobs(contains, status, since)[:limit]
     else:
         account = where.open()
-        place = account.region
-        found = list(jobs(account, limit, StatusEquals=status, NameContains=contains, CreationTimeAfter=since))
+        place = region = account.region
+        since = since or (options.moment_of("90d") if mine else None)
+        names = names_created_by_caller(account, since) if mine and since else None
+        filters = {"StatusEquals": status, "NameContains": contains, "CreationTimeAfter": since}
+        found = jobs_with_settings(account, limit, dict(tags), names, Console().warn, **filters)
     if as_json:
-        options.print_json(found)
+        options.print_json([_as_data(job, region) for job in found] if region else found)
     elif not found:
-        filtered = contains or status or since
+        filtered = contains or status or since or tags
         first = f"exist; `launch job.yaml{' --local' * local}` creates one"
-        remedy = "match; widen TEXT, --status or --since" if filtered else first
+        remedy = "match; widen TEXT or the options that filter" if filtered else first
         say(f"{place}: no {'local runs' if local else 'training jobs'} {remedy}")
     else:
-        _show(found)
+        rows = [_row(job, region) for job in found]
+        width = max(map(len, rows))
+        print_table(_TITLES[:width], [(*row, *["-"] * (width - len(row))) for row in rows], _COLOURS)
         if len(found) == limit:
             say(f"the latest {limit}; --limit shows more")
+
+
+def _local_jobs(contains: str | None, status: str | None, since: datetime | None) -> list[dict[str, Any]]:
+    from launcher.local.runs import local_runs
+
+    members = ("TrainingJobName", "TrainingJobStatus", "CreationTime", "Folder", "TrainingEndTime")
+    return [
+        {member: run[member] for member in members if member in run}
+        for run in local_runs()
+        if (contains or "") in run["TrainingJobName"]
+        and status in (None, run["TrainingJobStatus"])
+        and (since is None or run["CreationTime"] >= since)
+    ]
 
 
 @options.command("stop", "stop digits-1")
@@ -178,28 +210,17 @@ def stop(name: str, where: options.AccountOptions, as_json: bool) -> None:
         say(f"{name}: already {status}")
 
 
-def _show(found: list[dict[str, Any]]) -> None:
-    """Print a row for each job; a terminal too narrow for all columns loses the last ones."""
-    rows = [_row(job) for job in found]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if sys.stdout.isatty():
-        room = shutil.get_terminal_size().columns
-        while len(widths) > 1 and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
-            widths.pop()
-        print_line(_line(_TITLES, widths), dim=True)
-    for row in rows:
-        print_line(_line(row, widths, _COLOURS.get(row[1], "yellow")), keep_colours=True)
+def _row(job: Mapping[str, Any], region: str | None) -> tuple[str, ...]:
+    now, status = datetime.now(timezone.utc), job["TrainingJobStatus"]
+    ended = job.get("TrainingEndTime") or (job.get("LastModifiedTime") if status in ENDED else now)
+    took = str(ended - job["CreationTime"]).partition(".")[0] if ended else "-"
+    cluster, cost = cluster_of(job.get("ResourceConfig") or {}, region), estimate_of_job(job, region, now=now)
+    dollar = "-" if cost is None else "unknown" if cost.usd is None else dollars(cost.usd)
+    known = (machines_of(cluster) if cluster else "-", dollar) if "ResourceConfig" in job else ()
+    return job["TrainingJobName"], status, timestamp(job["CreationTime"]), took, *known
 
 
-def _row(job: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    status, end = job["TrainingJobStatus"], job.get("TrainingEndTime") or job.get("LastModifiedTime")
-    took = str(end - job["CreationTime"]).partition(".")[0] if end and status != "InProgress" else "-"
-    return job["TrainingJobName"], status, timestamp(job["CreationTime"]), took
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], colour: str | None = None) -> str:
-    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-    padded[-1] = padded[-1].rstrip()
-    if colour and len(padded) > 1:
-        padded[1] = click.style(padded[1], fg=colour)
-    return _GAP.join(padded)
+def _as_data(job: Mapping[str, Any], region: str) -> dict[str, Any]:
+    cost = estimate_of_job(job, region, now=datetime.now(timezone.utc))
+    shown = {member: job[member] for member in _MEMBERS if job.get(member) is not None}
+    return shown | ({"EstimatedCost": cost.as_data()} if cost else {})

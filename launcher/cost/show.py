@@ -64,9 +64,12 @@ def _unknown(found: Estimate | Cluster) -> str:
 
 def machines(found: Estimate) -> str:
     """Return the job's instances: `2 x ml.g5.xlarge`."""
-    return " or ".join(
-        " and ".join(f"{each.count} x {each.instance_type}" for each in cluster.instances) for cluster in found.clusters
-    )
+    return " or ".join(map(machines_of, found.clusters))
+
+
+def machines_of(cluster: Cluster) -> str:
+    """Return the instances of one cluster: `2 x ml.g5.xlarge`."""
+    return " and ".join(f"{each.count} x {each.instance_type}" for each in cluster.instances)
 
 
 def limit(found: Estimate) -> str:

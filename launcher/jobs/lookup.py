@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
+from launcher.aws.threads import concurrently
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.jobs.outcome import ENDED
 from launcher.masking import is_secret, settings_to_hide
 
+_MOST_LISTED = 10_000  # among which the caller's jobs are looked for
+_AT_ONCE = 8  # DescribeTrainingJob
+_LOOKUP_SECONDS = 0.5
+_SEARCHED = {  # ListTrainingJobs' parameters as filters of Search
+    "NameContains": ("TrainingJobName", "Contains"),
+    "StatusEquals": ("TrainingJobStatus", "Equals"),
+    "CreationTimeAfter": ("CreationTime", "GreaterThanOrEqualTo"),
+}
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in the service model
 
 
@@ -49,6 +61,74 @@ def jobs(account: Account, limit: int, **filters: Any) -> Iterator[dict[str, Any
     order = {"SortBy": "CreationTime", "SortOrder": "Descending"}
     pages = account.pages("sagemaker", "list_training_jobs", **order, MaxResults=min(limit, 100), **given)
     return islice(chain.from_iterable(page["TrainingJobSummaries"] for page in pages), limit)
+
+
+def jobs_with_settings(
+    account: Account,
+    limit: int,
+    tags: Mapping[str, str],
+    names: set[str] | None,
+    warn: Callable[[str], None],
+    **filters: Any,
+) -> list[dict[str, Any]]:
+    """Return at most `limit` jobs as described, the latest first: those with all `tags` and, unless None, one of the `names`.
+
+    ListTrainingJobs has neither instances nor times of billing. Search has, but its answers may be some seconds old.
+    """
+    most = limit if names is None else _MOST_LISTED
+    listed = _searched(account, most, tags, **filters) if tags else jobs(account, most, **filters)
+    found = list(islice((job for job in listed if names is None or job["TrainingJobName"] in names), limit))
+    if tags or not found:
+        return found
+    known: dict[str, dict[str, Any]] = {}
+    try:
+        known = {job["TrainingJobName"]: job for job in _searched(account, limit, {}, **filters)}
+    except AwsError as error:
+        if not error.is_denied:
+            raise
+    old = [
+        name
+        for each in found
+        if known.get(name := each["TrainingJobName"], {}).get("TrainingJobStatus") != each["TrainingJobStatus"]
+    ]
+    for name, answer in concurrently(lambda name: describe(account, name), old, _AT_ONCE):
+        try:
+            known[name] = answer.result()
+        except RefusedError as error:
+            warn(f"instances and cost are unknown: {error}")
+    return [{**known.get(each["TrainingJobName"], {}), **each} for each in found]
+
+
+def _searched(account: Account, limit: int, tags: Mapping[str, str], **filters: Any) -> Iterator[dict[str, Any]]:
+    """Return at most `limit` of Search's jobs, the latest first; `filters` are those of `jobs`."""
+    wanted = [(f"Tags.{key}", "Equals", value) for key, value in tags.items()]
+    wanted += [(*_SEARCHED[name], value) for name, value in filters.items() if value is not None]
+    asked = [
+        {"Name": name, "Operator": operator, "Value": f"{value:%Y-%m-%dT%H:%M:%S}" if name == "CreationTime" else value}
+        for name, operator, value in wanted
+    ]
+    order = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": min(limit, 100)}
+    where = {"SearchExpression": {"Filters": asked}} if asked else {}
+    pages = account.pages("sagemaker", "search", Resource="TrainingJob", **order, **where)
+    return islice((each["TrainingJob"] for page in pages for each in page["Results"]), limit)
+
+
+def names_created_by_caller(account: Account, since: datetime) -> set[str]:
+    """Return the names of the jobs that the caller created, as CloudTrail records it: of 90 days, and some minutes late.
+
+    No answer of SageMaker names who created a training job. LookupEvents allows two calls a second.
+    """
+    caller = account.call("sts", "get_caller_identity")["Arn"]
+    created = {"LookupAttributes": [{"AttributeKey": "EventName", "AttributeValue": "CreateTrainingJob"}]}
+    found = set()
+    for page in account.pages("cloudtrail", "lookup_events", StartTime=since, **created):
+        for event in page["Events"]:
+            record = json.loads(event["CloudTrailEvent"])
+            if record["userIdentity"].get("arn") == caller and "errorCode" not in record:
+                found.add(record["requestParameters"]["trainingJobName"])
+        if "NextToken" in page:
+            time.sleep(_LOOKUP_SECONDS)
+    return found
 
 
 def name_taken(job: Mapping[str, Any], region: str, *, is_in_spec: bool) -> str:

@@ -12,14 +12,15 @@ It answers itself, as the AWS API reference and the developer guides describe it
 - logs: DescribeLogStreams, GetLogEvents, FilterLogEvents of `/aws/sagemaker/TrainingJobs`, with late and throttled answers;
 - iam: SimulatePrincipalPolicy, from the policies that moto holds; service-quotas; fsx: DescribeFileSystems; pricing: GetProducts;
 - s3: buckets of other regions (301) and other accounts (403); ecr: images of other accounts; kms: keys of other accounts (denied);
-- sts: GetCallerIdentity, for keys that moto has not issued.
+- sts: GetCallerIdentity, for keys that moto has not issued; cloudtrail: LookupEvents.
 
 It fails on command as AWS can (`faults`), and records every call (`calls`).
 
 Tests call `StandIn`'s methods; over HTTP the same orders are POST /_stand_in/<order> with JSON: `reset`, `advance`, `calls`,
 `calls/clear`, `faults`, `faults/clear`, `rate`, `sagemaker/script`, `sagemaker/jobs/NAME`, `sagemaker/jobs/NAME/step`,
 `sagemaker/requests`, `logs/append`, `logs/delay`, `logs/empty_every`, `s3/bucket`, `s3/objects`, `service-quotas/quota`,
-`fsx/file_system`, `ecr/image`, `ecr/config`, `pricing/price`, `pricing/product`. `running` shows the parameters of each.
+`cloudtrail/job`, `fsx/file_system`, `ecr/image`, `ecr/config`, `pricing/price`, `pricing/product`.
+`running` shows the parameters of each.
 
 It differs from AWS: it checks no signature, and no permission unless a test denies one; it has one account, whose logs, quotas and
 images are the same in all regions; a job does nothing, reads no data and costs nothing; it validates single members (type, bounds,

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
 
+from aws_stand_in.cloudtrail import Trail
 from aws_stand_in.ecr import Images
 from aws_stand_in.errors import Answer, Refusal
 from aws_stand_in.faults import Faults
@@ -71,6 +72,7 @@ class State:
             "kms": Keys(),
             "s3": Buckets(),
             "sts": Callers(),
+            "cloudtrail": Trail(),
         }
 
     def answer(self, call: Call) -> Answer | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import fnmatch
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 from aws_stand_in import members
@@ -142,13 +143,11 @@ class TrainingJobs:
         return [job for (of, _), job in self._jobs.items() if of == region]
 
     def _search(self, parameters: dict[str, Any], region: str) -> dict[str, Any]:
-        """Answer Search: filters by equality, all of which must hold, and the latest job first."""
+        """Answer Search: filters that must all hold, and the latest job first. New jobs are found at once, not seconds later."""
         filters = parameters.get("SearchExpression", {}).get("Filters", ())
-        if any(each.get("Operator", "Equals") != "Equals" for each in filters):
-            raise Refusal("ValidationException", "The stand-in searches by Equals only.")
         found = [{**job.describe(self._now()), "Tags": _tags_of(job)} for job in self._in(region)]
-        found = [each for each in found if all(str(each.get(one["Name"])) == one["Value"] for one in filters)]
-        found.sort(key=lambda each: each["LastModifiedTime"], reverse=True)
+        found = [each for each in found if all(_matches(each, one) for one in filters)]
+        found.sort(key=lambda each: each[parameters.get("SortBy", "LastModifiedTime")], reverse=True)
         page, token = _page(found, parameters)
         return {"Results": [{"TrainingJob": each} for each in page], **token}
 
@@ -169,6 +168,19 @@ class TrainingJobs:
             job.tags = {key: value for key, value in job.tags.items() if key not in parameters["TagKeys"]}
             return {}
         return {"Tags": _tags_of(job)}
+
+
+def _matches(job: dict[str, Any], wanted: dict[str, str]) -> bool:
+    """Return whether a job matches a filter of Search."""
+    name, operator, value = wanted["Name"], wanted.get("Operator", "Equals"), wanted["Value"]
+    tags = {f"Tags.{tag['Key']}": tag["Value"] for tag in job["Tags"]}
+    actual = tags.get(name) if name.startswith("Tags.") else job.get(name)
+    if operator == "GreaterThanOrEqualTo":
+        moment = datetime.strptime(value, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+        return bool(actual is not None and actual >= moment.timestamp())
+    if operator not in ("Equals", "Contains"):
+        raise Refusal("ValidationException", f"The stand-in does not search by {operator}.")
+    return str(actual) == value if operator == "Equals" else value in str(actual)
 
 
 def _tags_of(job: Job) -> list[dict[str, str]]:

@@ -162,6 +162,58 @@ def test_list_filters_by_status_name_and_age(aws: StandIn, request_of: dict[str,
     assert NAME in launch("list").stdout.replace("\n", "")
 
 
+@pytest.mark.parametrize("denied", [(), ("sagemaker:Search",), ("sagemaker:Search", "sagemaker:DescribeTrainingJob")])
+def test_list_shows_instances_and_cost_as_far_as_they_are_known(
+    aws: StandIn, request_of: dict[str, Any], denied: tuple[str, ...]
+) -> None:
+    client = aws.client("sagemaker")
+    for number in range(20):
+        client.create_training_job(**{**request_of, "TrainingJobName": f"many-{number}"})
+    aws.job("many-19", "Training")
+    aws.job("many-19", "Completed", billable=7200)
+    aws.clear_calls()
+    aws.deny(*denied)
+    done = launch("list", "many")
+    latest = done.stdout.splitlines()[0]
+    assert latest.startswith("many-19")
+    assert latest.endswith("0:00:00" if len(denied) == 2 else "1 x ml.m5.large  $0.23")
+    assert done.stderr.count("instances and cost are unknown") == (len(denied) == 2)
+    if not denied:
+        assert len(aws.calls()) == 2
+        assert data("list", "many")[0]["EstimatedCost"]["usd"] == pytest.approx(0.23, rel=0.05)
+
+
+def test_list_filters_by_tag_and_by_creator(aws: StandIn, request_of: dict[str, Any]) -> None:
+    client, now = aws.client("sagemaker"), time.time()
+    for number in range(3):
+        tags = [{"Key": "team", "Value": "sound" if number else "vision"}]
+        client.create_training_job(**{**request_of, "TrainingJobName": f"cats-{number}", "Tags": tags})
+    theirs = "arn:aws:sts::123456789012:assumed-role/developer/another"
+    aws.order("cloudtrail/job", name=NAME, at=now - 100 * 86_400)
+    for number in range(60):
+        aws.order("cloudtrail/job", name="cats-1" if number == 3 else f"dogs-{number}", at=now, arn=theirs)
+    aws.order("cloudtrail/job", name="cats-0", at=now)
+    aws.order("cloudtrail/job", name="cats-2", at=now - 3600)
+    aws.order("cloudtrail/job", name="cats-1", at=now, error="ResourceInUse")
+
+    def names(*arguments: str) -> list[str]:
+        return [job["TrainingJobName"] for job in data("list", *arguments)]
+
+    assert names("--tag", "team=sound") == ["cats-2", "cats-1"]
+    assert names("--tag", "team=vision") == ["cats-0", NAME]
+    assert names("--tag", "team=vision", "--status", "failed") == []
+    assert names("--mine") == ["cats-2", "cats-0"]
+    assert names("--mine", "--limit", "1") == ["cats-2"]
+    assert names("--mine", "--tag", "team=sound") == ["cats-2"]
+    assert names("--mine", "--since", "10m") == ["cats-0"]
+    assert not any(call["writes"] for call in aws.calls() if call["operation"] != "CreateTrainingJob")
+    aws.deny("cloudtrail:LookupEvents")
+    with pytest.raises(LaunchError, match="cloudtrail:LookupEvents"):
+        launch("list", "--mine")
+    with pytest.raises(click.BadParameter, match="expected KEY=VALUE, such as team=vision, got 'team'"):
+        launch("list", "--tag", "team")
+
+
 def test_list_in_a_pipe_has_a_line_per_job(aws: StandIn, request_of: dict[str, Any]) -> None:
     long = "a" * 63
     aws.client("sagemaker").create_training_job(**{**request_of, "TrainingJobName": long})
