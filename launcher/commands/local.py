@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import click
 
 import launcher
 from launcher.commands import options
-from launcher.console import counted, human_bytes, say
+from launcher.console import counted, duration, human_bytes, say
 from launcher.errors import RefusedError, StoppedError
 from launcher.spec.channels import KINDS
 
@@ -134,53 +134,69 @@ def shell(spec: str, name: str | None, host: str, reading: options.SpecOptions, 
     return launcher.run_local(reading.plan(spec, name), options=replace(local, shell=host)).exit_code
 
 
-@options.command("clean", "clean --before 7d --yes")
+@options.command("clean", "clean --older-than 7d --yes")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=options.one_of("launcher.local.runs:run_names"))
-@click.option("--before", type=options.moment_of, metavar="AGE", help="Only runs that began longer ago: 12h, 7d.")
+@click.option(
+    "--older-than", "before", type=options.moment_of, metavar="AGE", help="Only runs that began longer ago: 12h, 7d."
+)
+@click.option("--keep", type=click.IntRange(0), default=0, metavar="N", help="Keep the latest N of these runs.")
+@options.flag("--dry-run", help="Show the runs and their sizes, and remove nothing.")
 @yes_option
 @options.json_option
-def clean(names: tuple[str, ...], before: datetime | None, yes: bool, as_json: bool) -> int:
+def clean(names: tuple[str, ...], before: datetime | None, keep: int, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Remove local runs, with their outputs and checkpoints.
 
     Those are the local runs NAME below ./.launch, or all that have ended, with their logs, outputs and checkpoints. Runs that
-    have not ended stay, and so does ./.launch/.warm-pool.
+    have not ended stay, and so does ./.launch/.warm-pool. Without --yes, it shows their ages and sizes, and asks.
     """
     from launcher.local.leftovers import mount_below, remove_tree
     from launcher.local.runs import local_run, local_runs
 
-    found = [local_run(name) for name in names] if names else local_runs()
-    chosen = [each for each in found if before is None or each["CreationTime"] < before]
-    running = [each["TrainingJobName"] for each in chosen if each["TrainingJobStatus"] == "InProgress"]
+    found = [local_run(name) for name in dict.fromkeys(names)] if names else local_runs()
+    found.sort(key=lambda run: run["CreationTime"], reverse=True)
+    running = [each["TrainingJobName"] for each in found if each["TrainingJobStatus"] == "InProgress"]
     if names and running:
         raise RefusedError(f"{running[0]} has not ended; stop it with Ctrl-C first")
-    ended = [each for each in chosen if each["TrainingJobName"] not in running]
-    if ended and not yes:
-        _ask(ended)
+    ended = [each for each in found if each["TrainingJobName"] not in running][keep:]
+    ended = [each for each in ended if before is None or each["CreationTime"] < before]
+    if ended and (dry_run or not yes):
+        total = _show(ended)
+        if not dry_run:
+            _ask(len(ended), total)
     failed: list[str] = []
-    for each in ended:
+    for each in () if dry_run else ended:
         folder = Path(each["Folder"])
         if (mount := mount_below(folder)) is not None:
             failed.append(f"{mount} is still mounted; unmount it with `fusermount3 -u {mount}`, and clean again")
         else:
             remove_tree(folder, failed.append)
-    removed = [each["TrainingJobName"] for each in ended if not Path(each["Folder"]).exists()]
+    removed = [each["TrainingJobName"] for each in ended if dry_run or not Path(each["Folder"]).exists()]
     if as_json:
         options.print_json(removed)
     for text in failed:
         say(f"warning: {text}", "yellow")
     if not as_json:
-        say(f"{counted(len(removed), 'run')} removed" if ended else "no local runs to remove in ./.launch")
+        done = "would be removed" if dry_run else "removed"
+        say(f"{counted(len(removed), 'run')} {done}" if ended else "no local runs to remove in ./.launch")
     return RefusedError.exit_code if failed else 0
 
 
-def _ask(runs: list[dict[str, Any]]) -> None:
-    """Show what would be removed, and ask. Raises StoppedError on no, and RefusedError without a terminal."""
+def _show(runs: list[dict[str, Any]]) -> int:
+    """Print status, age and size of each run, and return the size of all; a run that is a link has none."""
     total = 0
     for each in runs:
-        size = sum(path.lstat().st_size for path in Path(each["Folder"]).rglob("*") if not path.is_dir())
+        folder = Path(each["Folder"])
+        inside = () if folder.is_symlink() else folder.rglob("*")
+        size = sum(path.lstat().st_size for path in inside if not path.is_dir())
+        age = duration((datetime.now(timezone.utc) - each["CreationTime"]).total_seconds())
         total += size
-        say(f"{each['TrainingJobName']}  {each['TrainingJobStatus']}  {human_bytes(size)}")
+        say(f"{each['TrainingJobName']}  {each['TrainingJobStatus']}  {age} ago  {human_bytes(size)}")
+    return total
+
+
+def _ask(count: int, total: int) -> None:
+    """Ask whether to remove runs. Raises StoppedError on no, and RefusedError without a terminal."""
     if not sys.stdin.isatty():
         raise RefusedError("there is no terminal to ask on; --yes removes these runs")
-    if not click.confirm(f"Remove {counted(len(runs), 'run')} ({human_bytes(total)})?", err=True):
+    if not click.confirm(f"Remove {counted(count, 'run')} ({human_bytes(total)})?", err=True):
         raise StoppedError("nothing was removed")

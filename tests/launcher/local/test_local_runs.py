@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -129,10 +130,25 @@ def test_clean_removes_the_chosen_runs_only(ended: Path) -> None:
     assert refused.returncode == 3 and "--yes removes these runs" in refused.stderr
     assert called("clean", "..", "--yes").returncode == 3
     assert (ended / "run.json").exists() and (ended / "job.yaml").exists()
-    assert data("clean", "--before", "30d", "--yes") == ["old"]
+    assert data("clean", "--keep", "1", "--dry-run") == ["old"]
+    shown = called("clean", "--dry-run").stderr
+    assert re.search(
+        r"^job  Completed  \d+ s ago  [\d.]+ kB\nold  Stopped  \d+ d.* ago  \d+ bytes\n2 runs would", shown, re.M
+    )
+    assert data("clean", "--keep", "2", "--yes") == []
+    assert data("clean", "--older-than", "30d", "--yes") == ["old"]
     assert data("clean", "--yes") == ["job"]
     assert "no local runs" in called("clean", "--yes").stderr
     assert [path.name for path in (ended / ".launch").iterdir()] == [".gitignore"]
+
+
+def test_clean_removes_a_link_to_a_run_and_not_what_it_names(ended: Path) -> None:
+    (ended / "kept").mkdir()
+    (ended / "kept/run.json").write_text((ended / ".launch/job/run.json").read_text())
+    (ended / ".launch/linked").symlink_to(ended / "kept")
+    assert "linked  Stopped  " in called("clean", "linked", "--dry-run").stderr
+    assert data("clean", "linked", "--yes") == ["linked"]
+    assert (ended / "kept/run.json").exists() and not (ended / ".launch/linked").is_symlink()
 
 
 def test_latest_is_the_latest_run(ended: Path) -> None:
