@@ -127,7 +127,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("entry_point", help="a file of the code, or entrypoints/<name>.py for a bundled script")
     parser.add_argument("--launcher", choices=["python", "torchrun"], default="python")
     parser.add_argument("--requirements", help="a file of the code, for pip")
-    parser.add_argument("--shell", action="store_true", help="become a shell in place of the entry point")
+    parser.add_argument(
+        "--shell", nargs="?", const="", help="become a shell, or run a command in one, in place of the entry point"
+    )
     parser.add_argument("--argument-style", choices=["toolkit", "json"], default="toolkit")
     return parser.parse_args(arguments)
 

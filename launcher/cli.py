@@ -51,6 +51,7 @@ _MEANT = {
     "launch status NAME": "describe get info",
     "launch list": "ls ps jobs",
     "launch stop NAME": "kill cancel delete rm down",
+    "launch exec NAME": "shell ssh sh",
     "launch cost {0}": "estimate price",
     "launch --import FILE": "import convert",
     "launch --explain CODE": "explain",

@@ -56,6 +56,7 @@ POLICY = [
     allow(["s3:ListBucket"], "arn:aws:s3:::out"),
     allow(["ecr:*", "logs:*", "kms:*"]),
     allow(["ec2:*NetworkInterface*", "ec2:Describe*"]),
+    allow(["ssmmessages:*"]),
 ]
 
 

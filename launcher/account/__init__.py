@@ -53,6 +53,7 @@ CHECKS: tuple[Check, ...] = (
     Check("way to S3", s3_route.way_to_s3),
     Check("endpoint policies", policies.endpoint_policies),
     Check("way to package index", s3_route.way_to_package_index),
+    Check("way to Systems Manager", s3_route.way_to_ssm),
     Check("EFS", file_systems.efs, file_systems.channels_of("EFS")),
     Check("EFS mount targets", file_systems.efs_mount_targets, file_systems.channels_of("EFS mount targets")),
     Check("EFS policies", file_systems.efs_policies, file_systems.channels_of("EFS policies")),

@@ -24,6 +24,7 @@ from launcher.s3.uri import S3Location
 from sagemaker_channels import contract
 
 ROLE: SpecPath = ("role_arn",)
+REMOTE_DEBUG: SpecPath = ("remote_debug_config",)
 ARN = re.compile(r"arn:(?P<partition>[^:]+):iam::(?P<account>\d{12}):role/(?:.*/)?(?P<name>[^/]+)", re.DOTALL)
 _PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
 _CREATE_INTERFACES = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
@@ -31,6 +32,10 @@ _DELETE_INTERFACES = ("ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfaceP
 _DESCRIBE_NETWORK = tuple(
     f"ec2:Describe{what}" for what in ("NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups")
 )
+_REMOTE_DEBUG = tuple(
+    f"ssmmessages:{what}"
+    for what in ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
+)  # developer guide, train-remote-debugging, "IAM role"
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _CHECKPOINTS: SpecPath = ("checkpoint_config", "s3_uri")
 _OUTPUTS = (
@@ -95,6 +100,9 @@ def needs(subject: Subject) -> Iterator[Need]:
             yield Need(("vpc_config",), action, interfaces, "network interfaces", action in _CREATE_INTERFACES)
         for action in _DESCRIBE_NETWORK:
             yield Need(("vpc_config",), action, "*", "the network", False)
+    if subject.draft.get("RemoteDebugConfig.EnableRemoteDebug"):
+        for action in _REMOTE_DEBUG:
+            yield Need(REMOTE_DEBUG, action, "*", "Systems Manager, by which `launch exec` enters the job", False)
     stream = f"{_LOG_GROUP}:log-stream:{subject.draft.request['TrainingJobName']}/a"
     for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
         arn = f"arn:{partition}:logs:{region}:{account}:log-group:{stream}"

@@ -1,4 +1,4 @@
-"""The routes from the job's subnets to S3, and to a package index for `code.requirements`.
+"""The routes from the job's subnets to S3, to a package index for `code.requirements`, and to Systems Manager.
 
 Without a route to S3, a job in a VPC waits for its data until it fails. The interfaces that SageMaker creates have no public
 addresses, so an internet gateway is no route for them. A target that may lead out, such as a transit gateway or a firewall,
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from launcher.account.check import Subject, joined
+from launcher.account.needs import REMOTE_DEBUG
 from launcher.account.network import (
     GROUPS,
     SUBNETS,
@@ -33,6 +34,8 @@ _TARGETS = (
 )
 _REQUIREMENTS: SpecPath = ("code", "requirements")
 _OTHER_INDEX = ("PIP_", "UV_", "HTTPS_PROXY", "ALL_PROXY")  # beginnings of variables
+# Systems Manager user guide, session-manager-getting-started-privatelink
+_SSM = ("ssm", "ssmmessages")
 _Access = Literal["yes", "internet gateway", "no"]
 
 
@@ -149,3 +152,23 @@ def way_to_package_index(subject: Subject) -> Iterator[Problem]:
             " packages in the image, or set PIP_INDEX_URL to an index in the VPC"
         )
         yield Problem(_REQUIREMENTS, message, "requirements-unreachable")
+
+
+def way_to_ssm(subject: Subject) -> Iterator[Problem]:
+    """Can Systems Manager reach the job's containers, if remote debugging is enabled?"""
+    if not subject.draft.get("RemoteDebugConfig.EnableRemoteDebug"):
+        return
+    if subject.draft.get("EnableNetworkIsolation"):
+        yield Problem(
+            REMOTE_DEBUG, "has no effect with enable_network_isolation; remove one of them", "ssm-unreachable"
+        )
+        return
+    vpc = vpc_id(subject)
+    services = [str(each.get("ServiceName", "")).rpartition(".")[2] for each in _endpoints(subject)] if vpc else []
+    missing = [name for name in _SSM if name not in services]
+    closed = [name for name, table in _tables(subject).items() if _way_out(table) != "yes"] if vpc and missing else []
+    if closed:
+        region = subject.account.region
+        names = joined(f"com.amazonaws.{region}.{name}" for name in missing)
+        lack = f"no NAT leads out of {joined(closed)}, and {vpc} has no interface endpoint for {names}"
+        yield Problem(REMOTE_DEBUG, f"{lack}; create it, or a NAT gateway", "ssm-unreachable")

@@ -71,6 +71,11 @@ class Account:
         return name
 
     @property
+    def profile(self) -> str | None:
+        """The profile that was asked for; None for boto3's choice."""
+        return self._profile
+
+    @property
     def options(self) -> str:
         """The options with which another `launch` command finds this region and profile: empty if it finds them without."""
         default = os.environ.get("AWS_DEFAULT_PROFILE") or os.environ.get("AWS_PROFILE") or "default"

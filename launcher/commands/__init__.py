@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "rerun": "launcher.commands.rerun:rerun",
     "diff": "launcher.commands.diff:diff",
     "cost": "launcher.commands.cost:cost",
-    "shell": "launcher.commands.local:shell",
+    "exec": "launcher.commands.exec:execute",
     "measure": "launcher.commands.measure:measure",
     "peek": "launcher.commands.peek:peek",
     "advise": "launcher.commands.advise:advise",

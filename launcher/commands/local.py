@@ -1,9 +1,9 @@
-"""`launch local`, `shell` and `clean`: runs on this machine. Their options are those of `launcher.LocalOptions`."""
+"""`launch local` and `clean`: runs on this machine. Their options are those of `launcher.LocalOptions`."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def _local(**values: Any) -> launcher.LocalOptions:
 
 
 # Of commands that always run here, and of those that run here with --local.
-_local_options = options.group("local", _runner_option, *_OPTIONS, yes_option, options.json_option, kind=_local)
+run_options = options.group("local", _runner_option, *_OPTIONS, yes_option, options.json_option, kind=_local)
 local_options = options.group("local", *_OPTIONS, kind=_local)
 
 
@@ -108,7 +108,7 @@ def check_local(*, is_local: bool) -> None:
 @options.spec_argument
 @options.name_option
 @options.spec_options
-@_local_options
+@run_options
 def local(spec: str, name: str | None, reading: options.SpecOptions, local: launcher.LocalOptions) -> int:
     """Run a job on this machine, as SageMaker would.
 
@@ -116,22 +116,6 @@ def local(spec: str, name: str | None, reading: options.SpecOptions, local: laun
     --local` is the same.
     """
     return launcher.run_local(reading.plan(spec, name), options=local).exit_code
-
-
-@options.command("shell", "shell job.yaml --channel train=./images")
-@options.spec_argument
-@options.name_option
-@click.option("--host", metavar="HOST", default="algo-1", help="The host, such as algo-2.")
-@options.spec_options
-@_local_options
-def shell(spec: str, name: str | None, host: str, reading: options.SpecOptions, local: launcher.LocalOptions) -> int:
-    """Open a shell where a job would run on this machine.
-
-    It is a shell in a host of SPEC's job, with its channels, code, requirements and variables, for trying a script: in the
-    Python that runs `launch`, or with docker or podman in the image. Without a terminal, it reads commands from standard input.
-    When the shell ends, everything that was made for it is removed, and its exit code is that of the command.
-    """
-    return launcher.run_local(reading.plan(spec, name), options=replace(local, shell=host)).exit_code
 
 
 @options.command("clean", "clean --older-than 7d --yes")

@@ -110,7 +110,7 @@ def one_of(names: str) -> _Completion:
 
 
 def _job_names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Offer the latest training jobs of the account, after `stop` only running ones, if AWS answers in time."""
+    """Offer the latest training jobs of the account, after `stop` and `exec` only running ones, if AWS answers in time."""
     from concurrent.futures import TimeoutError as TooLate
 
     from launcher.aws.account import Account
@@ -120,7 +120,7 @@ def _job_names(context: click.Context, parameter: click.Parameter, typed: str) -
 
     if context.params.get("local"):
         return [name for name in run_names() if name.startswith(typed)]
-    status = "InProgress" if context.command.name == "stop" else None
+    status = "InProgress" if context.command.name in ("stop", "exec") else None
 
     def ask() -> list[str]:
         account = Account(region=context.params.get("region"), profile=context.params.get("profile"))

@@ -5,7 +5,7 @@ starts with a shell as PID 1 that reads the variables from its standard input an
 all hosts resolve before the first program starts, too.
 
 It is the command line, not the Python package of docker: podman would need a service for that, and the package has no terminals
-(`launch shell`).
+(`launch exec`).
 """
 
 from __future__ import annotations

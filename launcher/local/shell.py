@@ -1,4 +1,4 @@
-"""`launch shell`: a shell in a host of a job, with everything that the job finds there, in place of the job."""
+"""`launch exec SPEC`: a shell in a host of a job, with everything that the job finds there, in place of the job."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], st
 
 
 def _shell(run: LocalRun, host: HostProcess) -> int:
-    command: tuple[str, ...] = BEST_SHELL
+    typed = run.options.command
+    command: tuple[str, ...] = ("/bin/sh", "-c", typed) if typed else BEST_SHELL
     if contract.BOOT_FILE in [Path(word).name for word in host.command[:2]]:
-        command = (*host.command, "--shell")  # it unpacks the code, and sets the variables
-    if sys.stdin.isatty():
+        command = (*host.command, "--shell", *([typed] if typed else []))  # it unpacks the code, and sets the variables
+    if sys.stdin.isatty() and not typed:
         run.console.say(f"a shell on {host.name}; the job runs: {shlex.join(host.command)}", "cyan")
     # With --json, only the result is printed on stdout.
     process = run.runner.enter(replace(host, command=command), 2 if run.options.as_json else None)

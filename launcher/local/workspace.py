@@ -43,7 +43,8 @@ class LocalOptions:
         stop_after: Stop the job after so many seconds of training, as StopTrainingJob does.
         interrupt_after: Interrupt the job once after so many seconds, as when spot instances are taken back, and restart it.
         no_namespaces: Run without /opt/ml; SAGEMAKER_BASE_DIR names the folder.
-        shell: Open a shell in the host of this name instead of running the job, as `launch shell` does.
+        shell: Open a shell in the host of this name instead of running the job, as `launch exec` does.
+        command: What that shell runs; empty to read commands from the terminal or standard input.
         verbose: Show each difference from SageMaker, and the numbers of waits that the job's lines have.
         yes: Answer yes to every question.
         as_json: Print the result as JSON on stdout, and everything else on stderr.
@@ -61,6 +62,7 @@ class LocalOptions:
     interrupt_after: float | None = None
     no_namespaces: bool = False
     shell: str | None = None
+    command: str = ""
     verbose: bool = False
     yes: bool = False
     as_json: bool = False

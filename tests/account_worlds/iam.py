@@ -238,6 +238,12 @@ BROKEN = {
     "a role that may not write its log": Broken(
         a_role(*_without("logs:*")), "", [("role-lacks", ROLE_AT)], ("logs:CreateLogStream, logs:PutLogEvents",)
     ),
+    "remote debugging by a role that may not": Broken(
+        a_role(*_without("ssmmessages:*")),
+        "remote_debug_config: {{enable_remote_debug: true}}",
+        [("role-lacks", "remote_debug_config"), ("ssm-unreachable", "remote_debug_config")],
+        ("ssmmessages:CreateControlChannel", "Systems Manager"),
+    ),
     "a key that is disabled": Broken(
         a_disabled_key, "", [("key-disabled", "resource_config.volume_kms_key_id")], ("enable-key --key-id {key}",)
     ),

@@ -109,6 +109,7 @@ GONE = "subnet-0123456789abcdef0"
 # No one reads them; any file will do.
 WITH_REQUIREMENTS = f"code: {{{{directory: {Path(__file__).parent}, entry_point: job.py, requirements: quota.py}}}}"
 REQUIREMENTS_AT = "code.requirements"
+ENTERED = "remote_debug_config: {{enable_remote_debug: true}}"
 SUBNETS_AT, GROUPS_AT = "vpc_config.subnets", "vpc_config.security_group_ids"
 
 BROKEN = {
@@ -120,6 +121,21 @@ BROKEN = {
     ),
     "packages to install from an index in the VPC": Broken(
         a_vpc(), WITH_REQUIREMENTS + "\nenvironment: {{PIP_INDEX_URL: https://index.internal/}}", [], ()
+    ),
+    "remote debugging, and only an endpoint for S3": Broken(
+        a_vpc(),
+        ENTERED,
+        [("ssm-unreachable", "remote_debug_config")],
+        (
+            "no NAT leads out of {subnet_a}, {subnet_b}",
+            "com.amazonaws.us-east-1.ssm, com.amazonaws.us-east-1.ssmmessages",
+        ),
+    ),
+    "remote debugging with network isolation": Broken(
+        nothing,
+        ENTERED + "\nenable_network_isolation: true",
+        [("ssm-unreachable", "remote_debug_config")],
+        ("enable_network_isolation",),
     ),
     "a missing subnet": Broken(
         nothing,

@@ -12,6 +12,7 @@ It answers itself, as the AWS API reference and the developer guides describe it
 - logs: DescribeLogStreams, GetLogEvents, FilterLogEvents of `/aws/sagemaker/TrainingJobs`, with late and throttled answers;
 - iam: SimulatePrincipalPolicy, from the policies that moto holds; service-quotas; fsx: DescribeFileSystems; pricing: GetProducts;
 - s3: buckets of other regions (301) and other accounts (403); ecr: images of other accounts; kms: keys of other accounts (denied);
+- ssm: StartSession and TerminateSession for hosts of training jobs, without a stream to connect to;
 - sts: GetCallerIdentity, for keys that moto has not issued; cloudtrail: LookupEvents.
 
 It fails on command as AWS can (`faults`), and records every call (`calls`).

@@ -26,6 +26,7 @@ from aws_stand_in.moto_app import Moto
 from aws_stand_in.pricing import Prices
 from aws_stand_in.quotas import Quotas
 from aws_stand_in.s3 import Buckets
+from aws_stand_in.ssm import Sessions
 from aws_stand_in.sts import Callers
 from aws_stand_in.training_jobs import TrainingJobs
 from aws_stand_in.wire import Call
@@ -62,7 +63,8 @@ class State:
         self.clock, self.faults, self._lock = Clock(), Faults(), threading.RLock()
         self._calls: list[dict[str, Any]] = []
         self._services: dict[str, Service] = {
-            "sagemaker": TrainingJobs(self.clock.now),
+            "sagemaker": (jobs := TrainingJobs(self.clock.now)),
+            "ssm": Sessions(jobs),
             "logs": Logs(self.clock.now),
             "iam": Simulator(moto),
             "service-quotas": Quotas(),

@@ -29,6 +29,7 @@ _OWN = (
     "Search",
     "StopTrainingJob",
     "DeleteTrainingJob",
+    "UpdateTrainingJob",
     "AddTags",
     "ListTags",
     "DeleteTags",
@@ -74,6 +75,8 @@ class TrainingJobs:
         if "Tags" in call.operation:
             return self._tags(call.operation, parameters)
         job = self._find(parameters["TrainingJobName"], call.region)
+        if call.operation == "UpdateTrainingJob":
+            return self._update(job, parameters)
         if call.operation == "DescribeTrainingJob":
             return job.describe(self._now())
         if call.operation == "DeleteTrainingJob":
@@ -115,6 +118,25 @@ class TrainingJobs:
             step = Step(**parameters)
             job.apply(step, self._now() if step.after is None else job.created + step.after)
         return job.describe(self._now())
+
+    def is_connected(self, target: str, region: str) -> bool:
+        """Return whether the agent of a target of Systems Manager, `sagemaker-training-job:NAME_algo-1`, is connected."""
+        name, _, host = target.removeprefix("sagemaker-training-job:").rpartition("_algo-")
+        job = self._jobs.get((region, name))
+        is_on = job is not None and job.request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug")
+        return bool(
+            job
+            and is_on
+            and job.secondary == "Training"
+            and 0 < int(host) <= job.request["ResourceConfig"]["InstanceCount"]
+        )
+
+    def _update(self, job: Job, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Change remote debugging, the only thing that `launch` updates."""
+        if job.secondary not in ("Downloading", "Training"):
+            raise Refusal("ValidationException", f"RemoteDebugConfig cannot be updated in status {job.secondary}")
+        job.request["RemoteDebugConfig"] = parameters["RemoteDebugConfig"]
+        return {"TrainingJobArn": job.arn}
 
     def _create(self, request: dict[str, Any], region: str) -> dict[str, Any]:
         name = request["TrainingJobName"]

@@ -20,6 +20,7 @@ import botocore.session
 
 _TARGETS = {
     "SageMaker": "sagemaker",
+    "AmazonSSM": "ssm",
     "Logs_20140328": "logs",
     "AWSSimbaAPIService_v20180301": "fsx",
     "TrentService": "kms",

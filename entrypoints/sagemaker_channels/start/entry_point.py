@@ -41,7 +41,7 @@ class StartOptions:
     entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
     launcher: str = "python"  # python | torchrun
     requirements: str | None = None  # a path in the code
-    shell: bool = False  # in place of the entry point
+    shell: str | None = None  # in place of the entry point: a command for a shell, or empty for the shell alone
     argument_style: str = "toolkit"  # or "json": see job/hyperparameters.py
 
 
@@ -68,10 +68,10 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
         machine = count_machine(environment.current_instance_type)
         variables = sagemaker_variables(environment, environ, machine, options.entry_point, options.argument_style)
         child = _child_environ(environment, environ, variables, packages)
-        if options.shell:
+        if options.shell is not None:
             os.chdir(environment.code_dir)
             shell = shutil.which("bash", path=child.get("PATH")) or "/bin/sh"
-            os.execve(shell, [shell], child)
+            os.execve(shell, [shell, *(["-c", options.shell] if options.shell else [])], child)
         command = _program(environment, options, packages, bundled=bundled)
         if options.launcher == "torchrun":
             _check_torch(packages)

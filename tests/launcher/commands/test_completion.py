@@ -48,7 +48,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
 def test_launch_offers_commands_and_specs() -> None:
     commands = [f"plain,{name}" for name in COMMANDS]
     assert offered("") == [*commands, "plain,job.yaml", "plain,request.json", "plain,spec.yml"]
-    assert offered("s") == ["plain,submit", "plain,status", "plain,stop", "plain,shell", "plain,spec.yml"]
+    assert offered("s") == ["plain,submit", "plain,status", "plain,stop", "plain,spec.yml"]
     assert offered(".") == ["plain,.hidden.yaml"]
     assert offered("folder/") == ["file,folder/"]
 

@@ -1,4 +1,4 @@
-"""`launch shell`: a shell where the job would run, on a terminal and without one, and nothing left after it."""
+"""`launch exec SPEC`: a shell where the job would run, on a terminal and without one, and nothing left after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANNELS = (
     "channels: {train: {s3_uri: s3://bucket/train/, input_mode: FastFile}, pipe: {s3_uri: s3://bucket/train/, "
     "input_mode: Pipe}}\nhyperparameters: {text: it's $HOME}\n"
 )
-COMMAND = [sys.executable, "-m", "launcher.cli", "shell", "job.yaml", "--data", "data", "--name", "job"]
+COMMAND = [sys.executable, "-m", "launcher.cli", "exec", "job.yaml", "--data", "data", "--name", "job"]
 
 
 def shell(here: Path, typed: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -38,6 +38,17 @@ def test_shell_without_terminal_runs_commands_where_the_job_would(here: Path, op
     done = shell(here, typed, *options)
     assert done.returncode == 7, done.stderr
     assert done.stdout == "train 3\ntrain 0\ntrained it's $HOME\n"
+
+
+def test_command_runs_in_place_of_the_shell(here: Path) -> None:
+    write_job(
+        here,
+        "import os, sys\nprint('trained', sys.argv[1], os.environ['SM_HP_TEXT'])",
+        "hyperparameters: {text: it's}\n",
+    )
+    done = shell(here, "ignored\n", "--no-namespaces", "--", "python3", "train.py", "$HOME it's")
+    assert (done.returncode, done.stdout) == (0, "trained $HOME it's it's\n"), done.stderr
+    assert shell(here, "", "--no-namespaces", "--", "ls | grep -c train; exit 7").returncode == 7
 
 
 def test_shell_in_another_host_has_its_name_and_shard(here: Path, fuse: None) -> None:
