@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = {
     "stop": "launcher.commands.jobs:stop",
     "rerun": "launcher.commands.rerun:rerun",
     "diff": "launcher.commands.diff:diff",
+    "compare": "launcher.commands.compare:compare",
     "cost": "launcher.commands.cost:cost",
     "exec": "launcher.commands.exec:execute",
     "measure": "launcher.commands.measure:measure",
