@@ -53,7 +53,7 @@ _MEANT = {
     "launch stop NAME": "kill cancel delete rm down",
     "launch exec NAME": "shell ssh sh",
     "launch cost {0}": "estimate price",
-    "launch --import FILE": "import convert",
+    "launch import FILE": "convert",
     "launch --explain CODE": "explain",
     "launch --schema": "schema",
     "launch --version": "version",
@@ -165,12 +165,6 @@ def _example(name: str) -> str:
     return channel_specs.path(name).read_text(encoding="utf-8")
 
 
-def _import(file: str) -> str:
-    from launcher.importing.from_request import import_file
-
-    return import_file(file)
-
-
 @click.group(
     cls=_SpecOrCommand,
     help=_HELP,
@@ -178,13 +172,6 @@ def _import(file: str) -> str:
     no_args_is_help=True,
 )
 @click.version_option(__version__, prog_name="launch")
-@click.option(
-    "--import",
-    type=click.Path(allow_dash=True),
-    metavar="FILE",
-    help="Print the spec for a request, from a file or - for stdin.",
-    **_prints(_import),
-)
 @click.option(
     "--explain",
     metavar="CODE",

@@ -202,7 +202,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("code: {entry_point: train.py, directory: 's3://bucket/code/'}  # <-", "code-places", "write a local folder"),
     # names of the request's members and of the SDK's arguments
     ("role_arn: null\nRoleArn: arn:aws:iam::123456789012:role/mine  # <-", "unknown-key", "write role_arn"),
-    ("image: null\nAlgorithmSpecification: {TrainingImage: mine}  # <-", "unknown-key", "launch --import"),
+    ("image: null\nAlgorithmSpecification: {TrainingImage: mine}  # <-", "unknown-key", "launch import"),
     ("base_name: null\nTrainingJobName: mine  # <-", "unknown-key", "write training_job_name"),
     ("channels: null\nInputDataConfig: [{ChannelName: train}]  # <-", "unknown-key", "write channels: {train:"),
     ("instance_typ: ml.g5.xlarge  # <-", "unknown-key", "did you mean instance_type under resource_config?"),

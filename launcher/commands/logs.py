@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from functools import partial
@@ -15,8 +16,8 @@ from launcher.aws.account import AwsError
 from launcher.commands import options
 from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, json_timestamp, print_line, shown_path
-from launcher.jobs.follow import ReadLines, View, so_far
-from launcher.jobs.lines import Line, Selection, check_host, lines_so_far
+from launcher.jobs.follow import ReadLines, View
+from launcher.jobs.lines import Line, Selection, check_host, creation_of, lines_so_far
 from launcher.jobs.lookup import describe
 from launcher.jobs.metrics import plot
 from launcher.jobs.outcome import ENDED
@@ -50,9 +51,11 @@ def logs(name: str, shown: SimpleNamespace, local: bool, where: options.AccountO
     if not shown.follow:
         description = describe(account, name)
         check_host(shown.host, description)
-        lines = lines_so_far(
-            account, name, so_far(description, selection), on_trouble=lambda error: _warn(console, error)
-        )
+        selection = selection._replace(created=creation_of(description))
+        if description["TrainingJobStatus"] not in ENDED:
+            # A job may write faster than its lines are read, and this would never end.
+            selection = selection._replace(until=int(time.time() * 1000) + 1)
+        lines = lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error))
         _show(shown, console, description, lines)
         return 0
     view = View(selection=selection, on_line=_print_json if shown.as_json else None, plot=shown.plot)
@@ -104,7 +107,7 @@ def _show(
     if not ended:
         console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
     if shown.plot:
-        drawn = plot({name: read.metrics.panels()}, shown.plot, is_timed=not is_local)
+        drawn = plot(read.metrics.panels(), name, shown.plot, is_timed=not is_local)
         console.say(f"plot {shown_path(shown.plot)}" if drawn else f"{shown.plot}: not drawn; no metrics were found")
 
 

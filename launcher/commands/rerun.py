@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +16,6 @@ from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
 from launcher.masking import HIDDEN, settings_to_hide
 from launcher.spec.variables import Variables
-
-_GENERATED = re.compile(r"-\d{8}-\d{6}-[0-9a-z]{4}$")  # what launcher.spec.names appends to a base name
 
 
 @options.command("rerun", "rerun digits-1 --set hyperparameters.epochs=7 --dry-run", exit_codes=(0, 2, 3, 4, 5))
@@ -39,8 +36,6 @@ def rerun(
     job = describe(account, name)
     tags = tags_of(account, job, lambda text: say(f"warning: {text}; the new job gets no tags", "yellow"))
     spec = import_request({**job, "Tags": tags or []})
-    spec.pop("training_job_name", None)
-    spec["base_name"] = _GENERATED.sub("", name)
     variables = _hide(spec, job)
     parsed = launcher.parse_spec(spec, f"<{name}>", sets=reading.sets, environ={**os.environ, **variables})
     ours = {f"${{{variable}}}": HIDDEN for variable in variables}

@@ -1,87 +1,52 @@
-"""From a CreateTrainingJob request to a spec whose plan is that request: `launch --import request.json`.
+"""From a CreateTrainingJob request to a spec whose plan is that request: `launch import request.json`.
 
-Accepts the arguments of boto3 or the CLI, a Step Functions state, a CDK template, and DescribeTrainingJob's response,
-whose read-only members are dropped. Members become keys of the spec if it has them; the others are written under
-`request:`, found by planning the keys and comparing. An invalid request is imported as it is: the plan reports its
-problems.
+Accepts the arguments of boto3 or the CLI, a Step Functions state, a template or pipeline, in which unknown values become
+variables, and DescribeTrainingJob's response, whose read-only members are dropped. Members become keys of the spec if it has
+them; the others are written under `request:`, found by planning the keys and comparing. An invalid request is imported as it is:
+the plan reports its problems.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from launcher.errors import InputError, SpecError, did_you_mean_path
-from launcher.importing.source_text import read_text
+from launcher.errors import SpecError
+from launcher.importing.unknown import Unknowns
 from launcher.parsing.parser import parse_spec, without
-from launcher.request import serialization
 from launcher.request.build import build_request, channel_variables
 from launcher.request.forms import FoundRequest, find_request
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.job import JobSpec
 from launcher.spec.model import Section, aws_name, section_of, spec_name
+from launcher.spec.names import base_of
 from launcher.spec.structures import members
 from launcher.spec.values import WRONG_TYPE
 from sagemaker_channels import contract
 
 # Problems of a value's form; the plan reports the others.
 _SHAPE_CODES = {WRONG_TYPE, "invalid-value", "unknown-key", "unknown-source", "unknown-value"}
-_ONLY_IN_SPECS = {"base_name", "image", "channels", "code", "extends"}
-
-
-def import_file(path: str | Path) -> str:
-    """Return the spec, as YAML, for the request in a file, or in standard input for `-`.
-
-    Raises:
-        InputError: The file cannot be read, or has no request in it.
-        SpecError: It is wrong YAML.
-    """
-    try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-        path, text = "<stdin>" if str(path) == "-" else path, data.decode("utf-8-sig")
-    except OSError as error:
-        near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"{path}: cannot be read: {error.strerror}{near or '; check the path'}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
-    try:
-        request = read_text(text, str(path))
-        if not isinstance(request, dict):
-            raise InputError("is not a request; write an object with members such as TrainingJobName")
-        if _ONLY_IN_SPECS & request.keys() and {"role_arn", "output_data_config"} & request.keys():
-            raise InputError(f"is a spec already; run launch {'-' if path == '<stdin>' else path} --dry-run")
-        found = find_request(request)
-        spec = serialization.as_yaml(_spec_of(found))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path}: is nested too deeply for a request; correct it") from None
-    except UnicodeEncodeError as error:
-        half = f"U+{ord(error.object[error.start]):04X}"
-        raise InputError(f"{path}: holds {half}, half of a surrogate pair; write the whole character") from None
-    return "".join(f"# {note}\n" for note in found.notes) + spec
 
 
 def import_request(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec, as plain data, whose plan is the request in `data`. Raises InputError if `data` has no request."""
-    return _spec_of(find_request(data))
+    return spec_of(find_request(data), Unknowns())
 
 
-def _spec_of(found: FoundRequest) -> dict[str, Any]:
+def spec_of(found: FoundRequest, unknowns: Unknowns) -> dict[str, Any]:
+    """Return the spec of a request, as plain data. Of a name that can be used only once, it has the beginning."""
     friendly, planned = _valid_keys({**found.keys, **_spec_keys(found.request)})
     patch = _difference(planned, found.request)
-    return dict(_escaped({**friendly, "request": patch} if patch else friendly))
+    name = friendly.get("training_job_name")
+    if name is not None and (found.is_past or base_of(name) != name):
+        friendly = {"base_name": base_of(name), **friendly}
+        del friendly["training_job_name"]
+    return dict(unknowns.written({**friendly, "request": patch} if patch else friendly))
 
 
-def _escaped(value: Any) -> Any:
+def _escaped(spec: dict[str, Any]) -> dict[str, Any]:
     """Escape `${` in texts: it begins a variable in a spec, but not in a request."""
-    if isinstance(value, dict):
-        return {key: _escaped(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_escaped(item) for item in value]
-    return value.replace("${", "$${") if isinstance(value, str) else value
+    return dict(Unknowns().written(spec))
 
 
 def _spec_keys(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,26 @@
 """From the text of a file with a request to plain data: JSON, a Python literal, or YAML.
 
 Requests are kept as boto3's arguments in a notebook, as a printed response with `datetime(...)` in it, as JSON for the CLI,
-as a JavaScript object (which reads as Python or as YAML), or as a Kubernetes resource. A program that computes a request
-is refused, with the line that computes.
+as a JavaScript object (which reads as Python or as YAML), as a Kubernetes resource, or as a template of CloudFormation with its
+short forms (`!Ref`). A program that computes a request is refused, with the line that computes.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import warnings
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from launcher.errors import InputError, SpecError
 from launcher.parsing.tree import read_tree
+from launcher.spec.values import Plain
 
+_SHORT_FORMS = "Ref|Sub|GetAtt|Join|ImportValue|Select|Split|If|FindInMap"
 _JSON_NAMES = {"true": True, "false": False, "null": None}  # JSON with comments or extra commas reads as Python
 _PRINT_IT = "write its value there, or print the whole request with json.dumps and import that"
 
@@ -29,7 +35,9 @@ def read_text(text: str, file: str) -> Any:
     if program is not None and (node := _only_value(program)) is not None:
         return _value(node)
     if program is not None and any(isinstance(each, ast.Import | ast.ImportFrom | ast.Assign) for each in program.body):
-        raise InputError("is a program; print its request with json.dumps and import that")
+        raise InputError("is a program; save it as a *.py file, which `launch import` runs to record its request")
+    if re.search(rf"[:-] +!({_SHORT_FORMS})\s", text):
+        return _template(text)
     try:
         tree = read_tree(text, file)
     except SpecError:
@@ -39,6 +47,42 @@ def read_text(text: str, file: str) -> Any:
     if tree.problems:
         raise SpecError(tree.problems)
     return tree.value
+
+
+def is_script(path: Path) -> bool:
+    """Return whether a file is a Python program that imports something, rather than a request as a Python literal."""
+    try:
+        program = _program(path.read_text(encoding="utf-8-sig")) if path.suffix == ".py" else None
+    except (OSError, UnicodeDecodeError):
+        return False
+    return program is not None and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(program))
+
+
+class _Template(yaml.BaseLoader):
+    """YAML with CloudFormation's short forms: `!Ref Role` is {"Ref": "Role"}, `!Sub x` is {"Fn::Sub": "x"}."""
+
+    def construct_scalar(self, node: Any) -> str:
+        text = str(super().construct_scalar(node))
+        return text if node.style else Plain(text)
+
+    def long_form(self, name: str, node: Any) -> dict[str, Any]:
+        """Return a short form's mapping."""
+        if node.id == "scalar":
+            inner: Any = self.construct_scalar(node)
+        else:
+            build = self.construct_sequence if node.id == "sequence" else self.construct_mapping
+            inner = build(node, deep=True)
+        return {name if name == "Ref" else f"Fn::{name}": inner}
+
+
+_Template.add_multi_constructor("!", _Template.long_form)
+
+
+def _template(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_Template)  # a BaseLoader makes only texts, lists and mappings
+    except yaml.YAMLError as error:
+        raise InputError(f"is not YAML: {' '.join(str(error).split())}; correct it") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

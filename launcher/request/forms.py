@@ -2,7 +2,7 @@
 
 A Step Functions state, a SageMaker pipeline's step, an event, a search's result or a Kubernetes resource contains the request
 somewhere inside; DescribeTrainingJob's response mixes it with members that only responses have; property lists and resources write
-`trainingJobName` or `s3URI`. Values that are computed only when a workflow runs (`"S3Uri.$": "$.uri"`) cannot be imported.
+`trainingJobName` or `s3URI`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ _DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only a r
 _OF_TOOLS = ("S3Operations", "sageMakerEndpoint")
 _WHAT_IS_TRAINED = {"algorithmspecification", "serverlessjobconfig"}  # no other SageMaker request has one
 _OF_TUNING = "statichyperparameters"
-_COMPUTED = re.compile(r"Get|Ref|Std:\w+|Fn::\w+|!\w+")  # {"Get": "Parameters.Type"}, {"Ref": "Bucket"}
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 
 
@@ -32,23 +31,24 @@ class FoundRequest:
     request: dict[str, Any]
     keys: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    is_past: bool = False  # whether a job with this request and name exists already
 
 
-def find_request(data: Mapping[str, Any]) -> FoundRequest:
+def find_request(data: Mapping[str, Any], pick: str | None = None) -> FoundRequest:
     """Return the one request in `data`, in CreateTrainingJob's names, without nulls and without members of responses.
 
+    Args:
+        data: The request, or data around it.
+        pick: Which of several requests: its number, from 1, or its place.
+
     Raises:
-        InputError: There is no request, there are several, or some values are computed only later.
+        InputError: There is no request, or there are several and `pick` is not one of them.
     """
-    held, around = _unwrapped(data)
+    held, around = _unwrapped(data, pick)
     left_out = ", ".join(key for key in _OF_TOOLS if held.get(key) is not None)
     held = {key: value for key, value in held.items() if key not in _OF_TOOLS and value is not None}
     region = held.pop("region", None)
     keys = {"region": str(region)} if region else {}
-    if places := [dotted(place) for place in _computed(held, ())]:
-        shown = ", ".join(places[:5]) + f" and {len(places) - 5} more" * (len(places) > 5)
-        what = f"has values that are computed only when a workflow runs: {shown}"
-        raise InputError(f"{what}; write the value of each under its plain name")
     names = shapes()[REQUEST]["members"]
     request = held if not names.keys().isdisjoint(held) else _renamed(held, REQUEST)
     request = typed(_without_response_members(request), REQUEST)
@@ -59,10 +59,11 @@ def find_request(data: Mapping[str, Any]) -> FoundRequest:
     }
     if "TrainingJobName" not in request and _JOB_NAME.fullmatch(around):
         keys["base_name"] = around
-    return FoundRequest(request, keys, tuple(f"{why}: {names}" for why, names in notes.items() if names))
+    shown = tuple(f"{why}: {names}" for why, names in notes.items() if names)
+    return FoundRequest(request, keys, shown, not _DESCRIBED.isdisjoint(held))
 
 
-def _unwrapped(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _unwrapped(data: Mapping[str, Any], pick: str | None) -> tuple[dict[str, Any], str]:
     """Return the request as stored, and the name of the object around it, or an empty text."""
     known = {_normalized(member) for member in shapes()[REQUEST]["members"]}
     if not known.isdisjoint(map(_normalized, data)):
@@ -70,9 +71,15 @@ def _unwrapped(data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     found = list(_candidates(data, (), ""))
     if not found:
         raise InputError("is not a request: expected an object with members such as TrainingJobName")
-    if len(found) > 1:
-        places = ", ".join(dotted(place) for place, _, _ in found)
-        raise InputError(f"has {len(found)} requests: {places}; save the one to import in a file of its own")
+    if len(found) > 1 or pick:
+        places = {dotted(place): number for number, (place, _, _) in enumerate(found, 1)}
+        chosen = [
+            each for each, (place, number) in zip(found, places.items(), strict=True) if pick in (place, str(number))
+        ]
+        if not chosen:
+            listed = ", ".join(f"{number} {place}" for place, number in places.items())
+            raise InputError(f"has {len(found)} requests: {listed}; choose one of them with --pick 1, or its number")
+        found = chosen
     ((_, held, name),) = found
     return held, name
 
@@ -96,30 +103,6 @@ def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPa
 def _normalized(name: Any) -> str:
     """Return a member's name in a form common to all spellings: `trainingJobName`, `training_job_name`, `TrainingJobName.$`."""
     return str(name).removesuffix(".$").replace("_", "").lower()
-
-
-def _computed(value: Any, place: SpecPath) -> Iterator[SpecPath]:
-    """Yield the places whose values are a path, an expression or a reference."""
-    if isinstance(value, dict):
-        if len(value) == 1 and place and _COMPUTED.fullmatch(str(next(iter(value)))) and _is_reference(value):
-            yield place
-            return
-        for key, item in value.items():
-            if str(key).endswith(".$"):
-                yield (*place, key)
-            else:
-                yield from _computed(item, (*place, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _computed(item, (*place, index))
-    elif isinstance(value, str) and value.startswith("{%") and value.endswith("%}"):
-        yield place
-
-
-def _is_reference(value: Mapping[str, Any]) -> bool:
-    """Return whether a mapping of one entry is a reference, not a setting named Get or Ref with a plain text."""
-    ((key, inner),) = value.items()
-    return not isinstance(inner, str) or key != "Get" or "." in inner
 
 
 def _renamed(value: Any, shape_name: str) -> Any:

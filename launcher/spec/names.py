@@ -6,6 +6,7 @@ the spec's key, a problem of the latter at the option.
 
 from __future__ import annotations
 
+import re
 import secrets
 from datetime import datetime, timezone
 
@@ -14,6 +15,8 @@ from launcher.spec.job import JobSpec
 
 MAX_LENGTH = 63  # TrainingJobName in the service model
 MAX_BASE = MAX_LENGTH - len("-20260102-030405-a1b2")  # characters of the base name that fit into a job's name
+# What is appended to a base name: here; by SDK v2 (2026-01-31-23-59-59-123); by SDK v3 (20260131235959).
+_MADE = re.compile(r"-(\d{8}-\d{6}-[0-9a-z]{4}|\d{4}(-\d\d){5}-\d{3}|20\d{12})$")
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -40,6 +43,11 @@ def place_of_name(name: str, spec: JobSpec) -> tuple[SpecPath, Location | None]:
     elif spec.training_job_name != name:
         return (), Location("--name", 1, 1, name)
     return path, spec.locate(path)
+
+
+def base_of(name: str) -> str:
+    """Return a job's name without the time that a launcher or an SDK has appended to it."""
+    return _MADE.sub("", name)
 
 
 def beginning(base_name: str) -> str:

@@ -223,7 +223,7 @@ def test_missing_file_is_one_line(folder: Path) -> None:
     [
         (["job.yml", "--dry-run"], "job.yml: cannot be read: No such file or directory; did you mean job.yaml?"),
         (["wrnog.json"], "wrnog.json: cannot be read: No such file or directory; did you mean wrong.yaml?"),
-        (["--import", "wrnog.yaml"], "wrnog.yaml: cannot be read: No such file or directory; did you mean wrong.yaml?"),
+        (["import", "wrnog.yaml"], "wrnog.yaml: cannot be read: No such file or directory; did you mean wrong.yaml?"),
         (
             ["lower.yaml"],
             "wraned.yaml cannot be read: No such file or directory; write a path relative to this file; did you mean warned.yaml?",

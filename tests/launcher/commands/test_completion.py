@@ -56,7 +56,7 @@ def test_launch_offers_commands_and_specs() -> None:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("--import ", ["file,"]),
+        ("import ", ["file,"]),
         ("submit ", ["file,"]),
         ("--example s3-pipe-t", ["plain,s3-pipe-tar"]),
         ("--explain disk-too", ["plain,disk-too-small"]),

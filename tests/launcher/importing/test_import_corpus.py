@@ -15,7 +15,8 @@ import pytest
 
 import launcher
 from launcher.errors import RefusedError, SpecError
-from launcher.importing.from_request import import_file, import_request
+from launcher.importing.from_request import import_request
+from launcher.importing.imports import import_file
 from launcher.parsing.parser import parse_spec
 from launcher.request import serialization
 from launcher.request.build import build_request
@@ -26,7 +27,7 @@ REQUESTS = sorted((Path(__file__).parents[2] / "data" / "requests").glob("*.json
 def imported(text: str, folder: Path) -> str:
     file = folder / "request"
     file.write_text(text, encoding="utf-8")
-    return import_file(file)
+    return import_file(file).as_yaml()
 
 
 @pytest.mark.parametrize("file", REQUESTS, ids=lambda file: file.stem)
@@ -37,7 +38,9 @@ def test_plan_of_a_published_request_equals_it(file: Path, tmp_path: Path) -> No
     plan = launcher.plan(
         launcher.load(tmp_path / "job.yaml", environ={"HOME": "elsewhere"}), ignore=("image-out-of-patch",)
     )
-    name = {} if "TrainingJobName" in expected else {"TrainingJobName": plan.request["TrainingJobName"]}
+    is_named = plan.spec.training_job_name is not None
+    assert is_named or plan.request["TrainingJobName"].startswith(expected.get("TrainingJobName", ""))
+    name = {} if is_named else {"TrainingJobName": plan.request["TrainingJobName"]}
     assert plan.request == {**expected, **name}
     assert [warning.code for warning in plan.warnings] == case.get("warnings", [])
     assert "request:" not in (tmp_path / "job.yaml").read_text().splitlines()
@@ -71,16 +74,9 @@ ALGORITHM = '"AlgorithmSpecification": {"TrainingInputMode": "File"}}'
     ("text", "words"),
     [
         (
-            '{"Parameters": {"TrainingJobName.$": "$.name", ' + ALGORITHM + "}",
-            r"computed only when a workflow runs: TrainingJobName\.\$; write",
+            '{"A": {"RoleArn": "r", ' + ALGORITHM + ', "B": {"RoleArn": "r", ' + ALGORITHM + "}",
+            "2 requests: 1 A, 2 B; choose one",
         ),
-        ('{"RoleArn": "{% $states.input.role %}", ' + ALGORITHM, "computed only when a workflow runs: RoleArn; write"),
-        (
-            '{"RoleArn": {"Fn::GetAtt": ["Role", "Arn"]}, ' + ALGORITHM,
-            "computed only when a workflow runs: RoleArn; write",
-        ),
-        ('{"ResourceConfig": {"InstanceCount": {"Get": "Parameters.Count"}}}', "ResourceConfig.InstanceCount"),
-        ('{"A": {"RoleArn": "r", ' + ALGORITHM + ', "B": {"RoleArn": "r", ' + ALGORITHM + "}", "2 requests: A, B"),
         ('{"TrainingJobDefinition": {"StaticHyperParameters": {}, ' + ALGORITHM + "}", "is not a request"),
         ("{'TrainingJobName': name}", "line 1: `name` is not a plain value"),
         ("client.create_training_job(**request)", "is not a plain value"),
@@ -95,7 +91,7 @@ ALGORITHM = '"AlgorithmSpecification": {"TrainingInputMode": "File"}}'
         ("[]", "is not a request"),
         ("", "is empty"),
         ("trainingJobName: a\ntrainingJobName: b\n", "is written twice"),
-        ("RoleArn: !GetAtt Role.Arn\n", "the tag !GetAtt is not supported"),
+        ("RoleArn: !Base64 x\n", "the tag !Base64 is not supported"),
         ("kind: a\n---\nkind: b\n", "second document"),
     ],
 )

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from launcher import parse_spec
 from launcher.errors import InputError
-from launcher.importing.from_request import import_file, import_request
+from launcher.importing.from_request import import_request
+from launcher.importing.imports import import_file
 from launcher.request import serialization
 from launcher.request.build import build_request
 from launcher.rules.examples import laid_over_base
@@ -127,7 +128,9 @@ def test_read_only_members_of_a_response_are_dropped() -> None:
         "ResourceConfig": {**request["ResourceConfig"], "SelectedInstanceType": "ml.m5.large"},
         "CheckpointConfig": None,
     }
-    assert planned(answer) == request
+    spec = import_request(answer)
+    assert (spec["base_name"], "training_job_name" in spec) == ("golden", False)  # the name is taken
+    assert planned(answer) == {**request, "TrainingJobName": ""}
 
 
 def test_step_functions_state_is_imported() -> None:
@@ -137,21 +140,21 @@ def test_step_functions_state_is_imported() -> None:
 
 
 def test_import_option_prints_the_spec(tmp_path: Path) -> None:
-    assert parse_spec(launch("--import", str(GOLDEN[0])).stdout).training_job_name == "golden"
+    assert parse_spec(launch("import", str(GOLDEN[0])).stdout).training_job_name == "golden"
 
 
 def test_spec_is_not_imported(tmp_path: Path) -> None:
     spec = tmp_path / "job.yaml"
     spec.write_text(laid_over_base("channels: {train: s3://bucket/train/}"))
-    done = launch("--import", str(spec))
+    done = launch("import", str(spec))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: {spec}: is a spec already; run launch {spec} --dry-run\n"
 
 
 def test_import_reads_standard_input() -> None:
-    done = launch("--import", "-", stdin=GOLDEN[0].read_text(encoding="utf-8"))
+    done = launch("import", "-", stdin=GOLDEN[0].read_text(encoding="utf-8"))
     assert parse_spec(done.stdout).training_job_name == "golden"
-    done = launch("--import", "-", stdin="[]")
+    done = launch("import", "-", stdin="[]")
     assert (done.returncode, done.stderr.startswith("error: <stdin>: is not a request")) == (2, True)
 
 
@@ -160,7 +163,7 @@ def test_request_that_is_nested_too_deeply_is_refused(tmp_path: Path, depth: int
     file = tmp_path / "request.json"
     file.write_text(f'{{"TrainingJobName": "x", "HyperParameters": {{"a": {depth * "["}1{depth * "]"}}}}}')
     if depth == 60:
-        assert "TrainingJobName: x" in import_file(file)
+        assert "TrainingJobName: x" in import_file(file).as_yaml()
         return
     with pytest.raises(InputError, match=r"request\.json: .*(is nested too deeply|is not JSON)"):
-        import_file(file)
+        import_file(file).as_yaml()

@@ -21,7 +21,7 @@ from launcher.account.run import subject_of
 from launcher.advice.ways import WAYS
 from launcher.aws.account import Account, AwsError
 from launcher.errors import InputError
-from launcher.importing import from_request
+from launcher.importing import imports
 from launcher.parsing.parser import parse_spec
 from launcher.spec.aws_model import shapes
 from launcher.spec.channels import KINDS, source_of, source_of_entry
@@ -98,7 +98,7 @@ def test_entry_of_the_kind_is_recognised_and_imported(source: str) -> None:
             assert channel.connector(name), f"{source}: neither an entry nor a connector names the data of {name}"
             continue
         assert source_of_entry(entry) == source
-        imported = parse_spec(from_request.import_file(str(GOLDEN / f"{spec}.json")))
+        imported = parse_spec(imports.import_file(str(GOLDEN / f"{spec}.json")).as_yaml())
         assert imported.request is None, f"{spec}: the import leaves {imported.request} to the escape hatch"
         assert imported.all_channels[name].input_data_config(name, "File") == entry
         assert imported.all_channels[name].source == source

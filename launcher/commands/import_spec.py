@@ -1,0 +1,49 @@
+"""`launch import WHAT`: the spec of a request that exists, of a past job, or of a job that a script would create."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from launcher.commands import options
+from launcher.console import print_line, say
+from launcher.importing.imports import import_file, import_job, import_script
+from launcher.importing.source_text import is_script
+
+
+@options.command("import", "import digits-1")
+@click.argument("what", type=click.Path(allow_dash=True))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--pick", metavar="NUMBER", help="Which one, if there are several requests: its number, or its place.")
+@click.option(
+    "--python",
+    default=sys.executable,
+    show_default="launch's own",
+    metavar="PATH",
+    help="The Python that runs a script.",
+)
+@options.json_option
+@options.account_options
+def import_spec(
+    what: str, arguments: tuple[str, ...], pick: str | None, python: str, as_json: bool, where: options.AccountOptions
+) -> int:
+    """Print the spec for a request, a past job, or the job that a script creates.
+
+    WHAT is a file with a request (JSON, YAML, a Python literal, or AWS CLI commands in *.sh), - for standard input, a training
+    job's name, or a *.py script, which is run with ARGUMENTS (after --) while nothing that it sends reaches AWS.
+    """
+    is_file = what == "-" or os.sep in what or Path(what).suffix or Path(what).exists()
+    if not is_file:
+        found = import_job(where.open(), what, lambda text: say(f"warning: {text}; the spec has no tags", "yellow"))
+    elif Path(what).suffix == ".py" and is_script(Path(what)):
+        found = import_script(Path(what), arguments, python, where.open(), pick)
+    else:
+        found = import_file(what, pick)
+    if as_json:
+        options.print_json({"Spec": found.spec, "Notes": found.notes, "Variables": found.variables})
+    else:
+        print_line(found.as_yaml().removesuffix("\n"))
+    return 0

@@ -1,0 +1,298 @@
+"""`launch import` of what is no plain request: scripts, jobs of the account, templates, pipelines and shell files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import launcher
+from aws_stand_in import StandIn
+from launcher.importing.imports import import_file
+from launching import launch
+
+ARN = "arn:aws:iam::123456789012:role/Trainer"
+REQUEST: dict[str, Any] = {
+    "TrainingJobName": "digits",
+    "AlgorithmSpecification": {
+        "TrainingImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/x:1",
+        "TrainingInputMode": "File",
+    },
+    "RoleArn": ARN,
+    "OutputDataConfig": {"S3OutputPath": "s3://bucket/out/"},
+    "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 30},
+    "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+}
+SCRIPT = """\
+import json, multiprocessing, os, socket, subprocess, sys
+import boto3
+
+account = boto3.client("sts", endpoint_url="https://sts.eu-west-1.amazonaws.com").get_caller_identity()["Account"]
+role = boto3.client("iam").get_role(RoleName="Trainer")["Role"]["Arn"]
+bucket = f"sagemaker-eu-west-1-{account}"
+s3 = boto3.Session(profile_name="team").client("s3", aws_access_key_id="own", aws_secret_access_key="own")
+s3.create_bucket(Bucket=bucket)
+s3.put_object(Bucket=bucket, Key="code.tar.gz", Body=b"code")
+request = json.loads(sys.argv[1]) | {"RoleArn": role, "OutputDataConfig": {"S3OutputPath": f"s3://{bucket}/out"}}
+request["Environment"] = {"HF_TOKEN": os.environ["HF_TOKEN"], "HOME_OF": "${HOME}"}
+client = boto3.client("sagemaker")
+for name in sys.argv[2:]:
+    client.create_training_job(**request | {"TrainingJobName": name})
+    client.get_waiter("training_job_completed_or_stopped").wait(TrainingJobName=name)
+tried = {
+    "connect": lambda: socket.create_connection(("192.0.2.1", 80), 1),
+    "look up": lambda: socket.getaddrinfo("sagemaker.eu-west-1.amazonaws.com", 443),
+    "program": lambda: subprocess.run(["true"]),
+    "shell": lambda: os.system("true"),
+    "process": lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
+}
+refused = []
+for what, do in tried.items():
+    try:
+        do()
+    except PermissionError:
+        refused.append(what)
+open("seen.json", "w").write(json.dumps([refused, dict(os.environ)]))
+client.create_model(ModelName="x", ExecutionRoleArn=role)
+"""
+SECRETS = {"HF_TOKEN": "hf_of-the-user", "AWS_SECRET_ACCESS_KEY": "real-secret", "AWS_SESSION_TOKEN": "real-session"}
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "config").write_text("[profile team]\nregion = eu-west-1\nrole_arn = arn:x\nsource_profile = team\n")
+    environ = {**SECRETS, "AWS_REGION": "eu-west-1", "HTTPS_PROXY": "http://192.0.2.1:1", "AWS_CONFIG_FILE": "config"}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return tmp_path / "train.py"
+
+
+def test_script_becomes_the_spec_of_the_request_that_it_sends(script: Path) -> None:
+    name = "digits-2026-01-31-23-59-59-123"  # as SDK v2 makes one
+    done = launch("import", "train.py", "--", json.dumps(REQUEST), name)
+    assert done.returncode == 0, done.stderr
+    Path("job.yaml").write_text(done.stdout)
+    spec = launcher.load("job.yaml", environ={"ACCOUNT_ID": "123456789012", "HF_TOKEN": "hf_1"})
+    assert (spec.base_name, spec.region, "request:" in done.stdout) == ("digits", "eu-west-1", False)
+    assert launcher.plan(spec, name=name).request == {
+        **REQUEST,
+        "TrainingJobName": name,
+        "OutputDataConfig": {"S3OutputPath": "s3://sagemaker-eu-west-1-123456789012/out"},
+        "Environment": {"HF_TOKEN": "hf_1", "HOME_OF": "${HOME}"},
+    }
+    assert done.stdout.splitlines()[-2:] == [
+        "# ${ACCOUNT_ID}: the number of the account",
+        "# ${HF_TOKEN}: the environment variable HF_TOKEN",
+    ]
+    assert "train.py ended with exit code 1 after" in done.stderr  # create_model is not answered
+
+
+def test_script_reaches_nothing_and_has_no_credentials(script: Path) -> None:
+    launch("import", "train.py", "--", json.dumps(REQUEST), "digits")
+    refused, environ = json.loads(Path("seen.json").read_text())
+    assert refused == ["connect", "look up", "program", "shell", "process"]
+    assert "HTTPS_PROXY" not in environ
+    assert not set(SECRETS.values()) & set(environ.values())
+
+
+def test_script_with_several_jobs_asks_which(script: Path) -> None:
+    arguments = (json.dumps(REQUEST), "first", "second")
+    done = launch("import", "train.py", "--", *arguments)
+    assert (done.returncode, "has 2 requests: 1 first, 2 second; choose one" in done.stderr) == (2, True)
+    done = launch("import", "train.py", "--pick", "2", "--", *arguments)
+    assert "training_job_name: second" in done.stdout.splitlines()
+
+
+def test_script_without_a_job_is_refused_with_its_exit_code(script: Path) -> None:
+    script.write_text("import sys\nsys.exit(7)\n")
+    done = launch("import", "train.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "train.py: created no training job, and ended with exit code 7; " in done.stderr
+
+
+def test_job_of_the_account_is_imported_under_a_base_name(aws: StandIn, tmp_path: Path) -> None:
+    parameters = {
+        "sagemaker_submit_directory": '"s3://bucket/digits/sourcedir.tar.gz"',
+        "sagemaker_program": '"fit.py"',
+    }
+    algorithm = REQUEST["AlgorithmSpecification"] | {
+        "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/x:1"
+    }
+    request = REQUEST | {
+        "TrainingJobName": "digits-20260131235959",  # as SDK v3 makes one
+        "AlgorithmSpecification": algorithm,
+        "Environment": {"API_KEY": "hush-hush"},
+        "HyperParameters": parameters,
+        "Tags": [{"Key": "team", "Value": "vision"}],
+    }
+    aws.client("sagemaker").create_training_job(**request)
+    done = launch("import", "digits-20260131235959")
+    assert done.returncode == 0, done.stderr
+    assert "hush-hush" not in done.stdout
+    assert "aws s3 cp s3://bucket/digits/sourcedir.tar.gz - | tar xz -C src" in done.stdout.splitlines()[0]
+    assert "entry_point: fit.py}" in done.stdout.splitlines()[0]
+    (tmp_path / "job.yaml").write_text(done.stdout)
+    spec = launcher.load(tmp_path / "job.yaml", environ={"API_KEY": "hush-hush"})
+    assert spec.base_name == "digits"
+    assert launcher.plan(spec, name=str(request["TrainingJobName"])).request == request | {
+        # What moto's answer adds:
+        "OutputDataConfig": {**REQUEST["OutputDataConfig"], "CompressionType": "GZIP", "KmsKeyId": ""},
+        **dict.fromkeys(
+            ("EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining", "EnableNetworkIsolation"), False
+        ),
+    }
+    assert aws.writing_calls() == ["sagemaker:CreateTrainingJob"]
+
+
+STATE = {"Type": "Task", "Resource": "arn:aws:states:::sagemaker:createTrainingJob.sync", "Parameters": REQUEST}
+DEFINITION = json.dumps({"StartAt": "Train", "States": {"Train": STATE}})
+
+
+def changed(**members: Any) -> dict[str, Any]:
+    return REQUEST | members
+
+
+@pytest.mark.parametrize(
+    ("data", "environ"),
+    [
+        (
+            STATE | {"Parameters": {"RoleArn.$": "$.role", **{k: v for k, v in REQUEST.items() if k != "RoleArn"}}},
+            {"ROLE": ARN},
+        ),
+        (
+            {
+                "Steps": [
+                    {
+                        "Name": "Train",
+                        "Type": "Training",
+                        "Arguments": changed(
+                            RoleArn={"Get": "Parameters.RoleToUse"},
+                            ResourceConfig=REQUEST["ResourceConfig"] | {"InstanceCount": {"Get": "Parameters.Count"}},
+                            OutputDataConfig={
+                                "S3OutputPath": {
+                                    "Std:Join": {"On": "/", "Values": ["s3:/", {"Get": "Execution.Bucket"}, "out/"]}
+                                }
+                            },
+                        ),
+                    }
+                ]
+            },
+            {"ROLE_TO_USE": ARN, "COUNT": "2", "EXECUTION_BUCKET": "bucket"},
+        ),
+        (
+            {
+                "Resources": {
+                    "Machine": {
+                        "Properties": {
+                            "DefinitionString": {
+                                "Fn::Join": [
+                                    "",
+                                    [
+                                        *DEFINITION.replace(ARN, "|").split("|")[:1],
+                                        {"Ref": "Trainer"},
+                                        *DEFINITION.split(ARN)[1:],
+                                    ],
+                                ]
+                            }
+                        }
+                    }
+                }
+            },
+            {"TRAINER": ARN},
+        ),
+        ({"resource": {"definition": DEFINITION}}, {}),
+    ],
+    ids=["state", "pipeline", "template", "definition"],
+)
+def test_unknown_value_becomes_a_listed_variable(data: Any, environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text(json.dumps(data))
+    text = import_file(tmp_path / "data.json").as_yaml()
+    (tmp_path / "job.yaml").write_text(text)
+    assert launcher.plan(launcher.load(tmp_path / "job.yaml", environ=environ)).request == REQUEST
+    listed = {line.partition("}")[0].removeprefix("# ${") for line in text.splitlines() if line.startswith("# ${")}
+    assert listed == set(environ)
+    assert "request:" not in text.splitlines()
+
+
+def test_short_forms_of_a_template_are_read(tmp_path: Path) -> None:
+    (tmp_path / "template.yaml").write_text(
+        "Resources:\n  Machine:\n    Type: AWS::StepFunctions::StateMachine\n    Properties:\n      RoleArn: !GetAtt Own.Arn\n"
+        "      Definition:\n        States:\n          Train:\n            Parameters:\n"
+        "              RoleArn: !GetAtt [Trainer, Arn]\n              TrainingJobName: digits\n"
+        "              AlgorithmSpecification:\n                TrainingInputMode: File\n"
+        "                TrainingImage: !Sub '${AWS::AccountId}.dkr.ecr.eu-west-1.amazonaws.com/x:1'\n"
+        "              OutputDataConfig: {S3OutputPath: !Sub 's3://${Bucket}/out/'}\n"
+        "              ResourceConfig: {InstanceType: ml.m5.large, InstanceCount: !Ref Count, VolumeSizeInGB: 30}\n"
+        "              StoppingCondition: {MaxRuntimeInSeconds: 3600}\n"
+        "              VpcConfig: !Ref Network\n"
+    )
+    text = import_file(tmp_path / "template.yaml").as_yaml()
+    (tmp_path / "job.yaml").write_text(text)
+    environ = {"AWS_ACCOUNT_ID": "123456789012", "BUCKET": "bucket", "COUNT": "2", "TRAINER_ARN": ARN}
+    assert launcher.plan(launcher.load(tmp_path / "job.yaml", environ=environ)).request == REQUEST
+    assert text.startswith("# Left out, since it is unknown as a whole: VpcConfig (Network)\n")
+
+
+def test_commands_of_the_aws_cli_are_read(tmp_path: Path) -> None:
+    (tmp_path / "algorithm.json").write_text(json.dumps(REQUEST["AlgorithmSpecification"]))
+    (tmp_path / "train.sh").write_text(
+        "#!/bin/bash\nset -e\nNAME=digits  # the job\naws s3 ls s3://bucket\n"
+        'aws sagemaker create-training-job --region eu-west-1 --training-job-name "$NAME" \\\n'
+        "  --algorithm-specification file://algorithm.json --role-arn $ROLE \\\n"
+        "  --output-data-config 'S3OutputPath=s3://bucket/out/' --environment A=1,B='$HOME' \\\n"
+        '  --hyper-parameters \'{"a": "\'"$(date)"\'"}\' --vpc-config Subnets=[subnet-1,subnet-2],SecurityGroupIds=sg-1,sg-2 \\\n'
+        "  --resource-config InstanceType=ml.m5.large,InstanceCount=2,VolumeSizeInGB=30 \\\n"
+        "  --tags Key=team,Value=vision Key=run,Value=1 --no-enable-network-isolation \\\n"
+        "  --stopping-condition MaxRuntimeInSeconds=3600 && echo done\n"
+    )
+    (tmp_path / "job.yaml").write_text(import_file(tmp_path / "train.sh").as_yaml())
+    spec = launcher.load(tmp_path / "job.yaml", environ={"ROLE": ARN, "DATE": "today"})
+    assert spec.region == "eu-west-1"
+    assert launcher.plan(spec).request == REQUEST | {
+        "Environment": {"A": "1", "B": "$HOME"},
+        "HyperParameters": {"a": "today"},
+        "VpcConfig": {"Subnets": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1", "sg-2"]},
+        "Tags": [{"Key": "team", "Value": "vision"}, {"Key": "run", "Value": "1"}],
+        "EnableNetworkIsolation": False,
+    }
+
+
+V2 = """\
+from sagemaker.pytorch import PyTorch
+
+trainer = PyTorch(entry_point="fit.py", source_dir="src", role="Trainer", framework_version="2.2", py_version="py310",
+                  instance_type="ml.m5.large", instance_count=1, base_job_name="digits")
+trainer.fit({"train": "s3://bucket/train/"})
+"""
+V3 = """\
+from sagemaker.train import ModelTrainer
+from sagemaker.train.configs import Compute, InputData, SourceCode
+
+trainer = ModelTrainer(training_image="123456789012.dkr.ecr.eu-west-1.amazonaws.com/x:1", role="Trainer", base_job_name="digits",
+                       source_code=SourceCode(source_dir="src", entry_script="fit.py"),
+                       compute=Compute(instance_type="ml.m5.large", instance_count=1))
+trainer.train(input_data_config=[InputData(channel_name="train", data_source="s3://bucket/train/")])
+"""
+
+
+@pytest.mark.sdk
+@pytest.mark.parametrize(("major", "text"), [(2, V2), (3, V3)])
+def test_script_of_an_sdk_is_imported_and_says_how_to_get_code(major: int, text: str, script: Path) -> None:
+    if (python := os.environ.get(f"LAUNCHER_SDK_V{major}_PYTHON")) is None:
+        pytest.skip(f"make sdk-test makes SDK v{major}'s environment")
+    (script.parent / "src").mkdir()
+    (script.parent / "src/fit.py").touch()
+    script.write_text(text)
+    done = launch("import", "train.py", "--python", python)
+    assert (done.returncode, "ended with exit code" in done.stderr) == (0, False), done.stderr
+    assert {"base_name: digits", "region: eu-west-1", "role_arn: 'arn:aws:iam::${ACCOUNT_ID}:role/Trainer'"} <= {
+        *done.stdout.splitlines()
+    }
+    assert "code: {directory: src, entry_point: " in done.stdout.splitlines()[0]
+    Path("job.yaml").write_text(done.stdout)
+    assert launcher.plan(launcher.load("job.yaml", environ={"ACCOUNT_ID": "123456789012"})).request["InputDataConfig"]
