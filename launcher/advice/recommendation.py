@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import ceil
+from typing import Any
 
 from launcher.advice.facts import Advice, Estimate, Inventory, Use
 from launcher.advice.ways import CONSTANTS, WAYS, cold_start_s, is_file_system
@@ -19,6 +19,7 @@ _LITTLE_WAIT = 0.05  # of each epoch
 _COLD = ("GLACIER", "DEEP_ARCHIVE")
 _SIZES = (4e3, 1.1e9)  # within ten times the objects that AWS measured
 _MONTHS = 3  # in which `Use.jobs` are counted
+_Rows = list[tuple[Any, str]]  # whether a sentence applies, and the sentence
 
 
 def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> Advice:
@@ -43,12 +44,13 @@ def recommend(estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> 
     runner_up = min(near, key=_effort, default=None)
     reasons = [
         *([] if usable else [f"no way does all that is wanted; {best.name} comes nearest: {'; '.join(best.problems)}"]),
-        *_Reasons(best, present, runner_up, tuple(estimates), inventory, use).all(),
+        *(sentence for applies, sentence in _reasons(best, present, runner_up, estimates, inventory, use) if applies),
     ]
     if not inventory.is_complete and not (present and present.problems):
         good = None  # the data that were not listed can change it; a problem of those listed stays one
     shown = (*usable, *(each for each in estimates if each not in usable))
-    return Advice(best, runner_up, good, tuple(reasons), tuple(_unknown(inventory, use, best)), shown)
+    unknown = (*inventory.unknown, *(sentence for applies, sentence in _unknown(inventory, use, best) if applies))
+    return Advice(best, runner_up, good, tuple(reasons), unknown, shown)
 
 
 def cost_s(each: Estimate, use: Use) -> float:
@@ -69,140 +71,130 @@ def _is_good(present: Estimate, least: float, use: Use) -> bool:
     return little or cost_s(present, use) <= _GOOD_ENOUGH * least
 
 
-@dataclass(frozen=True)
-class _Reasons:
-    """The answers to the questions that people ask, the decisive first."""
-
-    best: Estimate
-    present: Estimate | None
-    runner_up: Estimate | None
-    estimates: tuple[Estimate, ...]
-    inventory: Inventory
-    use: Use
-
-    def all(self) -> Iterator[str]:
-        """Yield a sentence for each answer."""
-        use = self.use
-        if not self.inventory.is_complete:
-            yield "this holds for the data that were listed; another way may be best for all of them: pass --full"
-        if self.present:
-            yield self._of_present(self.present)
-        yield from self._of_time()
-        yield from self._of_objects()
-        if reuse := "; ".join(filter(None, self._of_reuse())):
-            yield reuse
-        yield from self._of_people()
-        if use.start_within_s is not None and use.start_within_s < cold_start_s():
-            yield (
-                f"a cold instance takes about {duration(cold_start_s())} whatever the way: to start within"
-                f" {duration(use.start_within_s)}, keep a warm pool (keep_alive_period_in_seconds);"
-                f" the data add {duration(self.best.download_s)}"
-            )
-        if use.random_access:
-            style = "; S3Connector needs style: map" if self.best.way == "S3Connector" else ""
-            yield f"samples are read by index, so ways that read in sequence, and shards, are out{style}"
-
-    def _of_present(self, present: Estimate) -> str:
-        """Is the present time good enough?"""
-        took = f"{present.way} takes about {duration(present.job_s)} a job"
-        if present.wait_share is not None:
-            took += f", of which the model waits {present.wait_share:.0%} of each epoch for data"
-        if present.problems:
-            return f"the present way, {present.way}, does not do what is wanted: {'; '.join(present.problems)}"
-        if not self.inventory.is_complete:
-            return took
-        if present is self.best:
-            return f"the present way is good enough: {took}, and no other way saves much"
-        return f"the present way is not good enough: {took}, and {self.best.name} {duration(self.best.job_s)}"
-
-    def _of_time(self) -> Iterator[str]:
-        """Why is it the best?"""
-        best, second = self.best, self.runner_up
-        yield (
-            f"{best.name}: starts in {duration(best.start_s)}, then {duration(best.epoch_s)} an epoch,"
-            f" {duration(best.job_s)} a job"
-        )
-        if second is not None and not second.problems:
-            ratio = cost_s(second, self.use) / cost_s(best, self.use)
-            more = (
-                f"{ratio:,.0f} times as much"
-                if ratio >= 2
-                else f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
-            )
-            compared = "as much" if abs(ratio - 1) < _EQUAL - 1 else more
-            yield f"{second.name} costs {compared} (time, preparation, storage, requests)"
-        if WAYS[best.way].copies:
-            image_s = CONSTANTS["image_s"]
-            hidden = f" while the image is fetched ({duration(image_s)})" if best.download_s <= image_s else ""
-            copied = f"{human_bytes(best.disk_bytes)} are copied in {duration(best.download_s)}{hidden}"
-            yield f"{copied}, and every epoch reads the disk"
-
-    def _of_objects(self) -> Iterator[str]:
-        """Are there too many small objects?"""
-        best, sizes = self.best, self.inventory.sizes
-        shards = best.shards or next((each.shards for each in self.estimates if each.shards), None)
-        of = f"{self.inventory.objects:,} objects of {human_bytes(sizes.p50)}"
-        if shards is None:
-            if sizes.p50 >= CONSTANTS["small_bytes"]:
-                yield f"objects of {human_bytes(sizes.p50)} are large enough to stream"
-            return
-        into = f"{shards.number:,} {shards.format} shards of {human_bytes(shards.bytes)}"
-        if best.shards:
-            yield f"{of} cost a request each: reshard them into {into} (`launch reshard`)"
-            return
-        same = next((each for each in self.estimates if each.shards and each.way == best.way), None)
-        if same and same.problems:
-            yield f"{of} cannot be resharded: {same.problems[0]}"
-        else:
-            yield f"{of}: resharding into {into} would {self._saved()}"
-
-    def _saved(self) -> str:
-        """Return what shards save in all jobs of 90 days that read the data, and from which job they pay."""
-        use = self.use
-        sharded = [each for each in self.estimates if each.shards and not (each.problems or each.storage_usd_month)]
-        jobs, present = max(use.jobs or 1, 1), cost_s(self.best, use)
-        least = min(sharded, key=lambda each: cost_s(each, use), default=self.best)
-        saved = present - cost_s(least, use)
-        if saved < 0.005 * present:
-            return "not pay for this use"
-        number = ceil(least.prepare_s / (saved + least.prepare_s / jobs))
-        usd = saved * jobs / 3600 * (use.usd_per_hour or CONSTANTS["usd_per_hour"])
-        total = f"{saved / present:.0%} (${usd:,.2f} in {counted(jobs, 'job')})"
-        return f"save {total} and pay from job {number:,} on, as {least.name}"
-
-    def _of_reuse(self) -> Iterator[str]:
-        """Will other jobs read the data again?"""
-        best, even = self.best, self.best.break_even_jobs
-        if self.use.jobs is not None:
-            yield f"{counted(self.use.jobs, 'job')} read the data in 90 days"
-        if best.storage_usd_month and even is not None:
-            yield f"its storage costs ${best.storage_usd_month:,.0f} a month and pays from {counted(ceil(even), 'job')} a month"
-        elif best.prepare_s:
-            pays = f" and pays from job {max(ceil(even), 1):,} on" if even is not None else ""
-            yield f"preparing takes {duration(best.prepare_s)} once{pays}"
-
-    def _of_people(self) -> Iterator[str]:
-        """Are files edited in place, and do people share them?"""
-        use, place, changed = self.use, self.inventory.place, self.inventory.changed or 0
-        is_home = place in WAYS[self.best.way].home
-        if _OFTEN < changed < _NEW:
-            share = f"{changed:.0%} of the objects changed in the last 30 days"
-            if self.best.shards:
-                yield f"{share}: reshard again after changes"
-            elif use.edited_in_place is None and not is_file_system(place):
-                yield f"{share}: if people edit them in place, EFS suits them better"
-        if use.edited_in_place:
-            yield "files are edited in place, which needs a file system: EFS, or FSx for Lustre if it must be fast"
-        if use.shared_by_people:
-            where = f"on {place}, where every job sees them"
-            yield f"people share the files{' ' + where if is_home else ': tell them where they are from now on'}"
-        elif is_file_system(place) and is_home:
-            yield f"the data are on {place} already, so nothing is copied"
+def _reasons(
+    best: Estimate,
+    present: Estimate | None,
+    second: Estimate | None,
+    estimates: Sequence[Estimate],
+    inventory: Inventory,
+    use: Use,
+) -> _Rows:
+    """Return the answers to the questions that people ask, the decisive first."""
+    way, place, changed = WAYS[best.way], inventory.place, inventory.changed or 0
+    cold, within, image_s = cold_start_s(), use.start_within_s, CONSTANTS["image_s"]
+    is_home, some_change = place in way.home, _OFTEN < changed < _NEW
+    share = f"{changed:.0%} of the objects changed in the last 30 days"
+    hidden = f" while the image is fetched ({duration(image_s)})" * (best.download_s <= image_s)
+    copied = f"{human_bytes(best.disk_bytes)} are copied in {duration(best.download_s)}{hidden}"
+    shared = f" on {place}, where every job sees them" if is_home else ": tell them where they are from now on"
+    took = f"starts in {duration(best.start_s)}, then {duration(best.epoch_s)} an epoch, {duration(best.job_s)} a job"
+    partial = "this holds for the data that were listed; another way may be best for all of them: pass --full"
+    reuse = "; ".join(sentence for applies, sentence in _reuse(best, use) if applies)
+    return [
+        (not inventory.is_complete, partial),
+        (present, (present and _of_present(present, best, inventory)) or ""),
+        (True, f"{best.name}: {took}"),
+        (second and not second.problems, (second and _compared(second, best, use)) or ""),
+        (way.copies, f"{copied}, and every epoch reads the disk"),
+        *_objects(best, estimates, inventory, use),
+        (reuse, reuse),
+        (some_change and best.shards, f"{share}: reshard again after changes"),
+        (
+            some_change and not best.shards and use.edited_in_place is None and not is_file_system(place),
+            f"{share}: if people edit them in place, EFS suits them better",
+        ),
+        (
+            use.edited_in_place,
+            "files are edited in place, which needs a file system: EFS, or FSx for Lustre if it must be fast",
+        ),
+        (use.shared_by_people, f"people share the files{shared}"),
+        (
+            not use.shared_by_people and is_file_system(place) and is_home,
+            f"the data are on {place} already, so nothing is copied",
+        ),
+        (
+            within is not None and within < cold,
+            f"a cold instance takes about {duration(cold)} whatever the way: to start within {duration(within or 0)}, keep a"
+            f" warm pool (keep_alive_period_in_seconds); the data add {duration(best.download_s)}",
+        ),
+        (
+            use.random_access,
+            "samples are read by index, so ways that read in sequence, and shards, are out"
+            + "; S3Connector needs style: map" * (best.way == "S3Connector"),
+        ),
+    ]
 
 
-def _unknown(inventory: Inventory, use: Use, best: Estimate) -> Iterator[str]:
-    """Yield what is not known of the data and their use, what the estimates take for it, and how to find out."""
-    yield from inventory.unknown
+def _of_present(present: Estimate, best: Estimate, inventory: Inventory) -> str:
+    """Is the present time good enough?"""
+    took = f"{present.way} takes about {duration(present.job_s)} a job"
+    if present.wait_share is not None:
+        took += f", of which the model waits {present.wait_share:.0%} of each epoch for data"
+    if present.problems:
+        return f"the present way, {present.way}, does not do what is wanted: {'; '.join(present.problems)}"
+    if not inventory.is_complete:
+        return took
+    if present is best:
+        return f"the present way is good enough: {took}, and no other way saves much"
+    return f"the present way is not good enough: {took}, and {best.name} {duration(best.job_s)}"
+
+
+def _compared(second: Estimate, best: Estimate, use: Use) -> str:
+    """How much more does the runner-up cost?"""
+    ratio = cost_s(second, use) / cost_s(best, use)
+    more = f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
+    if abs(ratio - 1) < _EQUAL - 1:
+        more = "as much"
+    elif ratio >= 2:
+        more = f"{ratio:,.0f} times as much"
+    return f"{second.name} costs {more} (time, preparation, storage, requests)"
+
+
+def _objects(best: Estimate, estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> _Rows:
+    """Are there too many small objects?"""
+    size = inventory.sizes.p50
+    shards = best.shards or next((each.shards for each in estimates if each.shards), None)
+    if shards is None:
+        is_large = size >= CONSTANTS["small_bytes"]
+        return [(is_large, f"objects of {human_bytes(size)} are large enough to stream")]
+    of = f"{inventory.objects:,} objects of {human_bytes(size)}"
+    into = f"{shards.number:,} {shards.format} shards of {human_bytes(shards.bytes)}"
+    same = next((each for each in estimates if each.shards and each.way == best.way), best)
+    if best.shards:
+        return [(True, f"{of} cost a request each: reshard them into {into} (`launch reshard`)")]
+    if same.shards and same.problems:
+        return [(True, f"{of} cannot be resharded: {same.problems[0]}")]
+    return [(True, f"{of}: resharding into {into} would {_saved(best, estimates, use)}")]
+
+
+def _saved(best: Estimate, estimates: Sequence[Estimate], use: Use) -> str:
+    """Return what shards save in all jobs of 90 days that read the data, and from which job they pay."""
+    sharded = [each for each in estimates if each.shards and not (each.problems or each.storage_usd_month)]
+    jobs, present = max(use.jobs or 1, 1), cost_s(best, use)
+    least = min(sharded, key=lambda each: cost_s(each, use), default=best)
+    saved = present - cost_s(least, use)
+    if saved < 0.005 * present:
+        return "not pay for this use"
+    number = ceil(least.prepare_s / (saved + least.prepare_s / jobs))
+    usd = saved * jobs / 3600 * (use.usd_per_hour or CONSTANTS["usd_per_hour"])
+    total = f"{saved / present:.0%} (${usd:,.2f} in {counted(jobs, 'job')})"
+    return f"save {total} and pay from job {number:,} on, as {least.name}"
+
+
+def _reuse(best: Estimate, use: Use) -> _Rows:
+    """Will other jobs read the data again?"""
+    even, stored = best.break_even_jobs, best.storage_usd_month and best.break_even_jobs is not None
+    pays = "" if even is None else f" and pays from job {max(ceil(even), 1):,} on"
+    month = counted(ceil(even or 0), "job")
+    return [
+        (use.jobs is not None, f"{counted(use.jobs or 0, 'job')} read the data in 90 days"),
+        (stored, f"its storage costs ${best.storage_usd_month:,.0f} a month and pays from {month} a month"),
+        (not stored and best.prepare_s, f"preparing takes {duration(best.prepare_s)} once{pays}"),
+    ]
+
+
+def _unknown(inventory: Inventory, use: Use, best: Estimate) -> _Rows:
+    """Return what is not known of the data and their use, what the estimates take for it, and how to find out."""
     size = inventory.sizes.p50
     machine = {
         "disk_bytes": "its disk, taken for large enough",
@@ -210,7 +202,7 @@ def _unknown(inventory: Inventory, use: Use, best: Estimate) -> Iterator[str]:
         "memory_bytes": "its memory, taken for too small to cache data",
     }
     missing = [name for name in machine if getattr(use, name) is None]
-    table = (
+    return [
         (
             best.wait_share is None,
             "how fast the model is: the epochs are those of a model that takes no time; run a job and read `launch status`, or"
@@ -239,5 +231,4 @@ def _unknown(inventory: Inventory, use: Use, best: Estimate) -> Iterator[str]:
             inventory.place == "EFS",
             "the throughput mode of the file system: with Bursting, an epoch can take longer; look at BurstCreditBalance",
         ),
-    )
-    yield from (sentence for is_unknown, sentence in table if is_unknown)
+    ]

@@ -11,6 +11,7 @@ import click
 
 from launcher.advice.facts import ANSWERS, Observed, Use
 from launcher.commands import options
+from launcher.commands.local import data_option
 from launcher.console import Console, print_line, say
 from launcher.errors import InputError, RefusedError
 from launcher.lists.files import is_s3
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from launcher.aws.account import Account
     from launcher.survey.channels import Channel
     from launcher.survey.findings import Findings
+
+folders_option = options.many(
+    "--channel", "channels", metavar="NAME=PATH", help="The folder that a channel reads. Repeatable."
+)
 
 
 @options.command("advise", "advise job.yaml --use epochs=10")
@@ -50,19 +55,9 @@ if TYPE_CHECKING:
         help="A measure.json of `launch measure` of these data.",
     ),
     options.flag("--full", help="List every prefix to its end, however long that takes."),
-    options.flag("--local", help="Look at folders of this machine, and ask AWS nothing."),
-    click.option(
-        "--data",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="With --local: the folder, with DIR/s3/<bucket>/..., DIR/efs/<fs-id>/ and DIR/fsx/<fs-id>/.",
-    ),
-    options.many(
-        "--channel",
-        "channels",
-        metavar="NAME=PATH",
-        help="With --local: the folder that a channel reads; without --data, only these are looked at. Repeatable.",
-    ),
+    options.flag("--local", help="Look at folders of this machine by --data or --channel, and ask AWS nothing."),
+    data_option,
+    folders_option,
     options.json_option,
 )
 @options.spec_options

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _REGION, _NO_ACCOUNT = "us-east-1", "123456789012"
 _READS_ALL = "entrypoints/read_channels.py"  # the bundled script that reports what it has read
+_EXAMPLE = ":role/SageMakerTraining"
 _MOST_ROLES = 10  # that are shown
 # Formats of an inventory -> the channel's content type; an object of another format is one sample.
 _TYPES = {name: MIME_TYPES[name] for name in ("tar", "recordio", "recordio-protobuf", "tfrecord", "parquet", "csv")}
@@ -52,18 +54,17 @@ def _role(value: str) -> str:
     return value
 
 
-def _bucket(value: str) -> str:
-    """Return `s3://bucket/prefix`, without a slash at its end, of a bucket or a prefix."""
+def _prefix(value: str) -> str:
+    """Return `s3://bucket/prefix/`."""
     try:
-        return str(parse_s3_uri(value if "://" in value else f"s3://{value}")).rstrip("/")
+        return f"{str(parse_s3_uri(value)).rstrip('/')}/"
     except RefusedError as error:
         raise click.BadParameter(str(error)) from None
 
 
-class _Answers(NamedTuple):
-    machine: str | None
-    role: str | None
-    bucket: str | None
+def _bucket(value: str) -> str:
+    """Return `s3://bucket/prefix` of a bucket's name, or of a URI."""
+    return _prefix(value if "://" in value else f"s3://{value}").rstrip("/")
 
 
 class _Known(NamedTuple):
@@ -76,13 +77,18 @@ class _Known(NamedTuple):
 
 @options.command("init", "init --role arn:aws:iam::123456789012:role/training --bucket s3://mine/pets --yes --dry-run")
 @click.argument("folder", type=click.Path(path_type=Path), default=".", metavar="[FOLDER]")
-@click.option("--data", metavar="URI", help="The prefix of the data, if they are in S3 already: s3://bucket/images/.")
+@click.option(
+    "--data",
+    type=_prefix,
+    metavar="URI",
+    help="The prefix of the data, if they are in S3 already: s3://bucket/images/.",
+)
 @options.group(
     "answers",
     click.option("--instance-type", "machine", type=_machine, metavar="TYPE", help="The instance type: ml.g5.xlarge."),
     click.option("--role", type=_role, metavar="ARN", help="The role that the job runs as."),
     click.option("--bucket", type=_bucket, metavar="URI", help="The bucket, or a prefix, of data and outputs."),
-    kind=_Answers,
+    kind=dict,
 )
 @click.option(
     "-o",
@@ -98,7 +104,7 @@ class _Known(NamedTuple):
 def init(
     folder: Path,
     data: str | None,
-    answers: _Answers,
+    answers: dict[str, str | None],
     output: Path | None,
     dry_run: bool,
     yes: bool,
@@ -119,14 +125,14 @@ def init(
         raise InputError(f"{target}: exists already, and is not replaced; write to another file by -o, or delete it")
     found, account = look_at_folder(folder), where.open()
     missing = [
-        f"--{name}" for name, value in zip(("instance-type", "role", "bucket"), answers, strict=True) if not value
+        f"--{name.replace('machine', 'instance-type')}" for name, value in reversed(answers.items()) if not value
     ]
     if missing and not yes and not sys.stdin.isatty():
         raise RefusedError(f"there is no terminal to ask on; pass {', '.join(missing)}, or --yes for the defaults")
     places, local = _places(folder, found, data, account)
-    known = _look_at_account(account, where, ask=not (answers.role and answers.bucket))
-    machine, role, bucket = _asked(answers, folder, found, known, data, yes=yes)
-    text, notes = _spec(folder, found, target, (machine, role, bucket), known.region, places)
+    known = _look_at_account(account, where, ask=not (answers["role"] and answers["bucket"]))
+    asked = _asked(answers, folder, found, known, data, yes=yes)
+    text, notes = _spec(folder, found, target, asked, known.region, places)
     spec = launcher.parse_spec(text, str(target))
     plan = launcher.plan(spec)
     if dry_run:
@@ -135,7 +141,7 @@ def init(
     else:
         _write(target, text)
     show_problems(plan.warnings)
-    if role.endswith(f"{_NO_ACCOUNT}:role/SageMakerTraining"):
+    if asked[1].endswith(_EXAMPLE) and asked[1] not in known.roles:
         notes.append("no role was found: replace role_arn by yours")
     steps = _next_steps(target, spec, local)
     if as_json:
@@ -159,7 +165,7 @@ def _places(folder: Path, found: Folder, data: str | None, account: Account) -> 
         return {name: (uri, inventory_of(uri, account)) for name, uri in prefixes_in(data, account).items()}, {}
     except RefusedError as error:
         say(f"warning: the data could not be looked at: {error}", "yellow")
-        return {"train": (f"{_bucket(data)}/", None)}, {}
+        return {"train": (data, None)}, {}
 
 
 def _look_at_account(account: Account, where: options.AccountOptions, *, ask: bool) -> _Known:
@@ -184,29 +190,26 @@ def _look_at_account(account: Account, where: options.AccountOptions, *, ask: bo
 
 
 def _asked(
-    answers: _Answers, folder: Path, found: Folder, known: _Known, data: str | None, *, yes: bool
+    answers: dict[str, str | None], folder: Path, found: Folder, known: _Known, data: str | None, *, yes: bool
 ) -> tuple[str, str, str]:
     """Return instance type, role and bucket: as given, as answered, or the defaults."""
     uses_gpu = found.script is not None and "cuda" in (folder / found.script).read_text("utf-8", "replace")
-    own = f"s3://sagemaker-{known.region}-{known.number}" if known.number != _NO_ACCOUNT else "s3://my-bucket"
-    none = f"arn:aws:iam::{known.number}:role/SageMakerTraining"
-    if known.roles[1:] and not (answers.role or yes):
+    own = "my-bucket" if known.number == _NO_ACCOUNT else f"sagemaker-{known.region}-{known.number}"
+    bucket = parse_s3_uri(data).bucket if data else own
+    role = known.roles[0] if known.roles else f"arn:aws:iam::{known.number}{_EXAMPLE}"
+    if known.roles[1:] and not (answers["role"] or yes):
         say(f"roles that SageMaker may assume: {', '.join(known.roles[:_MOST_ROLES])}")
-    rows = (
-        (answers.machine, "Instance type", "ml.g5.xlarge" if uses_gpu else "ml.m5.xlarge", _machine),
-        (answers.role, "Role of the job (ARN)", known.roles[0] if known.roles else none, _role),
-        (
-            answers.bucket,
-            "Bucket or prefix of data and outputs",
-            f"s3://{parse_s3_uri(data).bucket}" if data else own,
-            _bucket,
-        ),
+
+    def ask(name: str, question: str, default: str, check: Callable[[str], str]) -> str:
+        if given := answers[name]:
+            return given
+        return default if yes else str(click.prompt(question, default=default, value_proc=check, err=True))
+
+    return (
+        ask("machine", "Instance type", "ml.g5.xlarge" if uses_gpu else "ml.m5.xlarge", _machine),
+        ask("role", "Role of the job (ARN)", role, _role),
+        ask("bucket", "Bucket or prefix of data and outputs", f"s3://{bucket}", _bucket),
     )
-    machine, role, bucket = (
-        given or (default if yes else click.prompt(question, default=default, value_proc=check, err=True))
-        for given, question, default, check in rows
-    )
-    return machine, role, bucket
 
 
 def _spec(

@@ -40,14 +40,15 @@ here_option = click.option(
     help="Run the job on this machine, as SageMaker would: in the Python that runs `launch`, or in the image.",
 )
 yes_option = options.flag("--yes", help="Answer yes to every question.")
+data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help=f"A folder in place of AWS's storage: {', '.join(_DATA)}.",
+)
 _OPTIONS = (
     click.option("--image", metavar="IMAGE", help="With docker or podman: the image to run in place of the spec's."),
-    click.option(
-        "--data",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help=f"A folder in place of AWS's storage: {', '.join(_DATA)}.",
-    ),
+    data_option,
     options.many(
         "--mount", "mounts", metavar="FS-ID=PATH", help="The directory in place of a file system. Repeatable."
     ),

@@ -282,9 +282,6 @@ spec_options = group(
     flag("--strict", help="Treat warnings, and questions that AWS does not answer, as errors."),
     kind=SpecOptions,
 )
-account_options = group(
-    "where",
-    click.option("--region", metavar="REGION", help="The AWS region, instead of the configured one."),
-    click.option("--profile", metavar="NAME", help="The profile of your AWS configuration."),
-    kind=AccountOptions,
-)
+region_option = click.option("--region", metavar="REGION", help="The AWS region, instead of the configured one.")
+profile_option = click.option("--profile", metavar="NAME", help="The profile of your AWS configuration.")
+account_options = group("where", region_option, profile_option, kind=AccountOptions)

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from launcher.commands import options
-from launcher.commands.advise import channels_asked
+from launcher.commands.advise import channels_asked, folders_option
+from launcher.commands.local import data_option
 from launcher.console import Console, counted, human_bytes, print_line, say
 from launcher.errors import InputError, RefusedError
 from launcher.masking import Mask
@@ -39,13 +40,8 @@ _TEXT = 60  # characters of a text on a line
         metavar="FILE",
         help="Draw the images into a .png file.",
     ),
-    click.option(
-        "--data",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="A folder in place of AWS's storage, as of `launch local`.",
-    ),
-    options.many("--channel", "channels", metavar="NAME=PATH", help="The folder that a channel reads. Repeatable."),
+    data_option,
+    folders_option,
     options.json_option,
 )
 @options.spec_options

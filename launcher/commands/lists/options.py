@@ -90,13 +90,7 @@ class Tool(NamedTuple):
             say("nothing is written with --dry-run")
 
 
-tool_options = options.group(
-    "tool",
-    click.option("--region", metavar="REGION", help="The AWS region, instead of the configured one."),
-    click.option("--profile", metavar="NAME", help="The profile of your AWS configuration."),
-    options.json_option,
-    kind=Tool,
-)
+tool_options = options.group("tool", options.region_option, options.profile_option, options.json_option, kind=Tool)
 
 
 def class_file(given: str | None, lists: Sequence[str]) -> str | None:
