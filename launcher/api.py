@@ -228,7 +228,9 @@ def follow(
     from launcher.jobs.follow import follow
 
     name, account = _job_in(job, account)
-    outcome = follow(account, name, console or Console(), view, is_new=not isinstance(job, str))
+    service_job = "" if isinstance(job, str) else job.service_job
+    is_new, console = not isinstance(job, str), console or Console()
+    outcome = follow(account, name, console, view, is_new=is_new, service_job=service_job)
     return outcome.checked() if raise_on_failure else outcome
 
 

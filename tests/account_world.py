@@ -70,7 +70,7 @@ class World:
         self.ids: dict[str, str] = {"fsx": "fs-0fedcba9876543210", "role": "training"}
         self._number = self._subnets = 0
         self.role(name="training")
-        self.role([allow(["sagemaker:*", "iam:PassRole"])], name="developer")  # the caller
+        self.role([allow(["sagemaker:*", "iam:PassRole", "batch:*"])], name="developer")  # the caller
         s3 = aws.client("s3")
         for bucket in ("data", "out", "lent"):
             s3.create_bucket(Bucket=bucket)

@@ -123,11 +123,16 @@ def caller(subject: Subject) -> Iterator[Problem]:
     path, _ = place_of_name(name, subject.draft.spec)
     job = f"arn:{role['partition']}:sagemaker:{subject.account.region}:{subject.own_account}:training-job/{name}"
     passed: Context = (("iam:PassedToService", "string", ("sagemaker.amazonaws.com",)),)
+    creates: tuple[SpecPath, str, str, Context] = (path, "sagemaker:CreateTrainingJob", job, _context(subject))
+    if (queue := subject.draft.spec.queue) is not None:  # Batch creates the training job, by its service-linked role
+        arn = f"arn:{role['partition']}:batch:{subject.account.region}:{subject.own_account}:job-queue/{queue.name}"
+        arn = str(queue.name) if str(queue.name).startswith("arn:") else arn
+        creates = (("queue",), "batch:SubmitServiceJob", arn, ())
     wanted: list[tuple[SpecPath, str, str, Context]] = [
-        (path, "sagemaker:CreateTrainingJob", job, _context(subject)),
+        creates,
         (ROLE, "iam:PassRole", str(subject.draft.get("RoleArn")), passed),
     ]
-    if subject.draft.get("Tags"):
+    if subject.draft.get("Tags") and queue is None:
         wanted.append((("tags",), "sagemaker:AddTags", job, _context(subject)))
     for place, action, resource, context in wanted:
         verdict = simulate(subject, principal, [action], [resource], context)[action, resource]

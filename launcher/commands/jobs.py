@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from launcher.cost.show import dollars, estimate_of_job, machines_of
 from launcher.errors import LaunchError
 from launcher.jobs.lookup import describe, jobs_with_settings, names_created_by_caller
 from launcher.jobs.outcome import ENDED, Statuses
+from launcher.jobs.queue import service_jobs
 
 _TITLES = ("name", "status", "created", "took", "instances", "cost")
 _MEMBERS = (
@@ -119,6 +121,7 @@ def _show_local(name: str, *, as_json: bool) -> Any:
 )
 @options.many("--tag", "tags", type=_tag, metavar="KEY=VALUE", help="Only jobs with this tag. Repeatable.")
 @options.flag("--mine", help="Only jobs that you created, as CloudTrail records it: of 90 days, some minutes late.")
+@click.option("--queue", metavar="QUEUE", help="The jobs of this AWS Batch queue, with those that wait.")
 @click.option("--limit", default=20, type=click.IntRange(1, 10_000), show_default=True, help="At most this many jobs.")
 @options.local_option
 @options.account_options
@@ -129,6 +132,7 @@ def list_jobs(
     since: datetime | None,
     tags: tuple[tuple[str, str], ...],
     mine: bool,
+    queue: str | None,
     limit: int,
     local: bool,
     where: options.AccountOptions,
@@ -137,14 +141,22 @@ def list_jobs(
     """List training jobs, the latest first.
 
     With TEXT, those whose name contains it are listed, and with --local the local runs of this folder. A job in AWS has its
-    instances and estimated cost, so far if it runs.
+    instances and estimated cost, so far if it runs. With --queue, those of a queue are listed by the names that
+    they were submitted with.
     """
     region = None
     if local:
-        options.refuse_together("local", "tags", "mine")
+        options.refuse_together("local", "tags", "mine", "queue")
         from launcher.local.runs import RUNS_FOLDER
 
         place, found = f"./{RUNS_FOLDER}", _local_jobs(contains, status, since)[:limit]
+    elif queue is not None:
+        options.refuse_together("queue", "tags", "mine")
+        account = where.open()
+        place = f"{queue}, {account.region}"
+        of_queue = (job for job in service_jobs(account, queue, since) if (contains or "") in job["TrainingJobName"])
+        wanted = ("InProgress", "Queued") if status == "InProgress" else (status,)
+        found = list(islice((job for job in of_queue if not status or job["TrainingJobStatus"] in wanted), limit))
     else:
         account = where.open()
         place = region = account.region
@@ -191,11 +203,15 @@ def stop(name: str, where: options.AccountOptions, as_json: bool) -> None:
     is stopping or has ended already.
     """
     account = where.open()
-    status = describe(account, name)["TrainingJobStatus"]
+    job = describe(account, name)
+    status = job["TrainingJobStatus"]
     already = "already " if status == "Stopping" else ""
     if status not in (*ENDED, "Stopping"):
         try:
-            account.call("sagemaker", "stop_training_job", TrainingJobName=name)
+            if queued := job.get("ServiceJob"):
+                account.call("batch", "terminate_service_job", jobId=queued["JobId"], reason="launch stop")
+            else:
+                account.call("sagemaker", "stop_training_job", TrainingJobName=name)
             status = "Stopping"
         except AwsError:
             status = describe(account, name)["TrainingJobStatus"]  # the job may have ended meanwhile

@@ -55,7 +55,9 @@ def logs(name: str, shown: SimpleNamespace, local: bool, where: options.AccountO
         if description["TrainingJobStatus"] not in ENDED:
             # A job may write faster than its lines are read, and this would never end.
             selection = selection._replace(until=int(time.time() * 1000) + 1)
-        lines = lines_so_far(account, name, selection, on_trouble=lambda error: _warn(console, error))
+        lines = lines_so_far(
+            account, description["TrainingJobName"], selection, on_trouble=lambda error: _warn(console, error)
+        )
         _show(shown, console, description, lines)
         return 0
     view = View(selection=selection, on_line=_print_json if shown.as_json else None, plot=shown.plot)

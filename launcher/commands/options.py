@@ -245,6 +245,10 @@ class SpecOptions(NamedTuple):
     ignore: tuple[str, ...]
     strict: bool
 
+    def in_queue(self, name: str | None) -> SpecOptions:
+        """Return these options with the queue of `--queue`, which the spec may describe further."""
+        return self if name is None else self._replace(sets=(*self.sets, f"queue.name={name}"))
+
     def plan(self, spec: launcher.JobSpec | str, name: str | None = None) -> launcher.Plan:
         """Plan a spec, or the spec of a file, and print its warnings."""
         spec = launcher.load(spec, sets=self.sets) if isinstance(spec, str) else spec
@@ -271,6 +275,7 @@ jobs_argument = click.argument(
     "names", type=_JobName(), nargs=-1, required=True, metavar="NAME...", shell_complete=_job_names
 )
 name_option = click.option("--name", help="The job's full name, instead of the spec's.")
+queue_option = click.option("--queue", metavar="QUEUE", help="Submit the job to this AWS Batch queue.")
 json_option = flag("--json", "as_json", help="Print JSON for programs.")
 local_option = flag("--local", help="Show local runs of this folder, which are below ./.launch.")
 secrets_option = flag("--show-secrets", help="Show the values of ${NAME} and other masked settings.")

@@ -21,18 +21,24 @@ from launcher.spec.variables import Variables
 @options.command("rerun", "rerun digits-1 --set hyperparameters.epochs=7 --dry-run", exit_codes=(0, 2, 3, 4, 5))
 @options.job_argument
 @click.option("--name", "new_name", metavar="NAME", help="The new job's full name.")
+@options.queue_option
 @options.spec_options
 @options.account_options
 @submit_options
 def rerun(
-    name: str, new_name: str | None, reading: options.SpecOptions, where: options.AccountOptions, doing: Submission
+    name: str,
+    new_name: str | None,
+    queue: str | None,
+    reading: options.SpecOptions,
+    where: options.AccountOptions,
+    doing: Submission,
 ) -> int:
     """Submit a job's request again, under a new name.
 
     It is the request of the training job NAME, with the changes of --set. The job's code is used as it is in S3. The environment
     and hyperparameters named like secrets (token, key, password) are shown as ***, unless you pass --show-secrets.
     """
-    account = where.open()
+    account, reading = where.open(), reading.in_queue(queue)
     job = describe(account, name)
     tags = tags_of(account, job, lambda text: say(f"warning: {text}; the new job gets no tags", "yellow"))
     spec = import_request({**job, "Tags": tags or []})

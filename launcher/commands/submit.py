@@ -15,7 +15,7 @@ import launcher
 from launcher.commands import options
 from launcher.console import Console, counted, duration, print_line, say, show_problems
 from launcher.cost.estimate import estimate, why_not
-from launcher.cost.limit import limit_of, objection, refuse_above_limit
+from launcher.cost.limit import attempts_of, limit_of, objection, refuse_above_limit
 from launcher.cost.show import cost_in_one_line, limit, machines
 from launcher.errors import AccountError, LaunchError, RefusedError, StoppedError, dotted
 from launcher.request.serialization import as_json as request_as_json
@@ -69,14 +69,16 @@ submit_options = options.group(
 @options.command("submit", "job.yaml --dry-run", exit_codes=(0, 2, 3, 4, 5))
 @options.spec_argument
 @options.name_option
+@options.queue_option
 @options.spec_options
 @submit_options
-def submit(spec: str, name: str | None, reading: options.SpecOptions, doing: Submission) -> int:
+def submit(spec: str, name: str | None, queue: str | None, reading: options.SpecOptions, doing: Submission) -> int:
     """Submit a job, or print its request, or check it.
 
     SPEC is a YAML file, or - for standard input. The word `submit` can be omitted: `launch job.yaml`. With --local, `launch
     local` runs the job on this machine.
     """
+    reading = reading.in_queue(queue)
     return carry_out(reading.plan(spec, name), reading, doing)
 
 
@@ -107,6 +109,11 @@ def show_code(plan: launcher.Plan) -> None:
 
 def _print_request(plan: launcher.Plan, doing: Submission) -> int:
     shown = plan.request if doing.show_secrets else plan.masked_request()
+    if plan.spec.queue is not None:
+        from launcher.jobs.queue import submission_request
+
+        shown = submission_request(shown, plan.spec.queue)
+        say("its serviceRequestPayload is the CreateTrainingJob request, which --set queue=null shows alone")
     print_line((request_as_json(shown) if doing.as_json else as_yaml(shown)).removesuffix("\n"))
     if plan.masked and not doing.show_secrets:
         names = ", ".join(map(dotted, plan.masked))
@@ -157,9 +164,10 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     follow_it = f"launch logs {job.name}{account.options} --follow"
     by_default = sys.stdout.isatty() and not doing.as_json and not doing.wait
     follow = by_default if doing.follow is None else doing.follow
-    done = f"created   {job.name} in {job.region}"
+    place = f"{queue}, {job.region}" if (queue := job.queue) else job.region
+    done = f"{'queued ' if queue else 'created'}   {job.name} in {place}"
     if job.was_found:
-        done = f"found     {job.name} in {job.region}: another submission of the same request created it"
+        done = f"found     {job.name} in {place}: another submission of the same request created it"
     console.say(done, "green")
     if follow or doing.wait:
         from launcher.aws.account import AwsError
@@ -180,7 +188,8 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     else:
         console.say(f"follow    {follow_it}")
     if doing.as_json:
-        created = {"TrainingJobName": job.name, "TrainingJobArn": job.arn, "Region": job.region}
+        arn = "ServiceJobArn" if queue else "TrainingJobArn"
+        created = {"TrainingJobName": job.name, arn: job.arn, "Region": job.region}
         options.print_json({**created, "Created": not job.was_found})
     else:
         print_line(job.name)
@@ -198,7 +207,7 @@ def require_agreement(
         KeyboardInterrupt: There is no answer.
     """
     lines, asks = list(_lines(plan, region, report)), sys.stdin.isatty() and not yes
-    reason = objection(plan.request, region, limit_of(plan.spec)) if asks else None
+    reason = objection(plan.request, region, limit_of(plan.spec), attempts_of(plan.spec)) if asks else None
     is_doubtful = bool(plan.warnings or (report and report.problems))
     if not asks or not (reason or is_doubtful):
         console.say(lines[-1])

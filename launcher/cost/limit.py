@@ -77,7 +77,12 @@ def _max_cost(text: str | bytes, source: str) -> Decimal | None:
         raise InputError(f"{place}: {wrong}") from None
 
 
-def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> str | None:
+def attempts_of(spec: JobSpec) -> int:
+    """Return how many training jobs a queue may create for the job, each as long as the request allows."""
+    return (spec.queue and spec.queue.attempts) or 1
+
+
+def objection(request: Mapping[str, Any], region: str | None, limit: Limit, attempts: int = 1) -> str | None:
     """Return why the job needs the user's agreement; None if it stays below the limit or is paid for in advance.
 
     If only us-east-1's price is known, it is doubled: other regions cost up to 1.63 times as much (ap-south-1).
@@ -92,8 +97,9 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit) -> s
     if unknown or (usd := found.usd["altogether"]) is None:
         return f"what it can cost is unknown: {', '.join(unknown)}"
     elsewhere = "".join(f" at {other}'s prices, and up to twice that in {region}" for other in found.borrowed_from)
-    most = usd[1] * (2 if elsewhere else 1)
-    return f"it can cost {at_most(usd)}{elsewhere}, more than {limit}" if most > limit.usd else None
+    most = usd[1] * (2 if elsewhere else 1) * attempts
+    each = f" in each of {attempts} attempts" if attempts > 1 else ""
+    return f"it can cost {at_most(usd)}{elsewhere}{each}, more than {limit}" if most > limit.usd else None
 
 
 def refuse_above_limit(plan: Plan, region: str | None, *, agree: str, agreed: bool) -> None:
@@ -104,7 +110,7 @@ def refuse_above_limit(plan: Plan, region: str | None, *, agree: str, agreed: bo
     limit = limit_of(plan.spec)
     if agreed and limit.source is None:
         return
-    if (reason := objection(plan.request, region, limit)) is not None:
+    if (reason := objection(plan.request, region, limit, attempts_of(plan.spec))) is not None:
         name, lower = plan.request["TrainingJobName"], "lower stopping_condition.max_runtime_in_seconds"
         remedy = f"Set max_cost in the spec to what the job may cost, {lower}, or agree with {agree}"
         if limit.source is not None:

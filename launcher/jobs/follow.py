@@ -38,16 +38,26 @@ class View(NamedTuple):
     settling: float = SETTLING_SECONDS  # seconds for which lines are held, since earlier ones may appear
 
 
-def follow(account: Account, name: str, console: Console, view: View | None = None, *, is_new: bool = False) -> Outcome:
+def follow(
+    account: Account,
+    name: str,
+    console: Console,
+    view: View | None = None,
+    *,
+    is_new: bool = False,
+    service_job: str = "",
+) -> Outcome:
     """Show a job until it has ended. Ctrl-C leaves the job running and returns an outcome with `exit_code` 130.
 
-    `is_new` states that the caller has just created the job. Without a `view`, everything is shown.
+    `is_new` states that the caller has just created the job; `service_job` is its ID if it is in a queue. Without a `view`,
+    everything is shown.
 
     Raises:
         RefusedError: The job does not exist, or AWS refuses further calls.
         AwsError: The job is new, and the caller may not describe it (`is_denied`).
     """
     following, interrupted = _Following(account, name, console, view or View()), False
+    following.service_job = service_job
     try:
         following.to_the_end()
     except KeyboardInterrupt:
@@ -80,7 +90,8 @@ def look_at(account: Account, name: str, console: Console) -> Outcome:
         RefusedError: There is no such job, or you are not allowed to ask AWS.
     """
     description = describe(account, name)
-    lines, read = last_lines(account, name, creation_of(description)), ReadLines(description, console)
+    lines = last_lines(account, description["TrainingJobName"], creation_of(description))
+    read = ReadLines(description, console)
     for line in lines:
         read.note(line)
     explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
@@ -127,7 +138,9 @@ class _Following:
         self._description: Mapping[str, Any] = {"TrainingJobName": name}
         self.read = ReadLines({}, console, view.on_line)
         self.table = LiveTable(self.read.metrics)
+        self.service_job = ""  # its ID, if the job is in a queue
         self._lines: JobLines | None = None
+        self._attempt = ""  # the training job whose lines are read
         self._statuses = Statuses(self._say)
         self._troubled: set[str] = set()  # questions without an answer: `status`, `lines`
         self._last_good: dict[str, float] = {}  # when each question was last answered
@@ -144,9 +157,7 @@ class _Following:
         check_host(self._view.selection.host, self._description)
         self.read = ReadLines(self._description, self._console, self._view.on_line)
         self.table = LiveTable(self.read.metrics)
-        if self._view.logs:
-            selection = self._view.selection._replace(created=creation_of(self._description))
-            self._lines = JobLines(self._account, self._name, selection, self._view.settling)
+        self._turn_to_attempt()
         now = datetime.now(timezone.utc)
         ended = self._description.get("TrainingEndTime") if self.status in ENDED else now
         is_old = (now - (ended or now)).total_seconds() >= _LONG_AGO_SECONDS
@@ -158,6 +169,7 @@ class _Following:
             if time.monotonic() >= next_describe:
                 next_describe = time.monotonic() + _DESCRIBE_SECONDS
                 self._tried("status", self._describe)
+                self._turn_to_attempt()
                 self._statuses.show(self._description)
         self._drain(is_old=is_old)
 
@@ -165,7 +177,7 @@ class _Following:
         """Return the job's state, with the lines that explain a failure: those that `launch status` reads, not those shown."""
         lines: tuple[Line, ...] = ()
         if self.status == "Failed":
-            lines = last_lines(self._account, self._name, creation_of(self._description))
+            lines = last_lines(self._account, str(self._description["TrainingJobName"]), creation_of(self._description))
         return Outcome(self._description, self.read.metrics.last, lines, interrupted, self.read.waits.worst())
 
     def _tried(self, what: str, do: Callable[[], None]) -> bool:
@@ -191,7 +203,20 @@ class _Following:
         return True
 
     def _describe(self) -> None:
-        self._description = describe(self._account, self._name)
+        self._description = describe(self._account, self._name, self.service_job)
+        self.service_job = self._description.get("ServiceJob", {}).get("JobId", "")
+
+    def _turn_to_attempt(self) -> None:
+        """Read the lines of the training job that is described now: each attempt of a queued job is one of its own."""
+        name = str(self._description["TrainingJobName"])
+        is_denied = bool(self._attempt) and self._lines is None
+        if not self._view.logs or is_denied or name == self._attempt or "TrainingJobArn" not in self._description:
+            return
+        if self._lines is not None:
+            self._round()
+            self._show(self._lines.remaining())
+        selection = self._view.selection._replace(created=creation_of(self._description))
+        self._attempt, self._lines = name, JobLines(self._account, name, selection, self._view.settling)
 
     def _round(self) -> bool:
         """Read and show new lines, and return whether AWS answered; stop reading them if it denies it."""

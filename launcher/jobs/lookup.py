@@ -14,6 +14,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.jobs.outcome import ENDED
+from launcher.jobs.queue import as_training_job, find_service_job
 from launcher.masking import is_secret, settings_to_hide
 
 _MOST_LISTED = 10_000  # among which the caller's jobs are looked for
@@ -27,8 +28,11 @@ _SEARCHED = {  # ListTrainingJobs' parameters as filters of Search
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in the service model
 
 
-def describe(account: Account, name: str) -> dict[str, Any]:
+def describe(account: Account, name: str, service_job: str = "") -> dict[str, Any]:
     """Return DescribeTrainingJob's answer, with the job's secrets masked in its messages.
+
+    A job in a queue is described by its latest attempt's training job, or while it waits by its request, and has a `ServiceJob`.
+    It is looked for in all queues, unless the ID of its service job is given.
 
     Raises:
         InputError: `name` is not a valid name.
@@ -38,15 +42,26 @@ def describe(account: Account, name: str) -> dict[str, Any]:
         expected = "at most 63 letters, digits and '-'; `launch list` shows names"
         raise InputError(f"{name!r} is not a training job's name: expected {expected}")
     try:
+        if service_job:
+            found = account.call("batch", "describe_service_job", jobId=service_job)
+            return _without_secrets(account, as_training_job(account, found))
         return _without_secrets(account, account.call("sagemaker", "describe_training_job", TrainingJobName=name))
     except AwsError as error:
-        if not error.is_missing:
+        if not error.is_missing or service_job:
             raise
+    queues = ""
+    try:
+        if (queued := find_service_job(account, name)) is not None:
+            return _without_secrets(account, as_training_job(account, queued))
+    except AwsError as error:
+        if error.is_passing or error.is_unauthenticated:
+            raise
+        queues = f" (and its queues are unknown: {error})"
     try:
         latest = [job["TrainingJobName"] for job in jobs(account, limit=100)]
     except AwsError:  # only the suggestion is lost
         latest = []
-    missing = f"there is no training job {name!r} in {account.region}{did_you_mean(name, latest)}"
+    missing = f"there is no training job {name!r} in {account.region}{queues}{did_you_mean(name, latest)}"
     raise RefusedError(
         f"{missing}; `launch list{account.options}` shows the existing ones, --region looks in another region"
     )
@@ -140,7 +155,7 @@ def name_taken(job: Mapping[str, Any], region: str, *, is_in_spec: bool) -> str:
     since = f" since {created:%Y-%m-%d}" if created else ""
     instead = ", or write base_name instead, which makes a new name each time" if is_in_spec else ""
     message = f"a training job {name!r} exists already{since} ({status}); pass another name with --name{instead}"
-    if status in ENDED and (job.get("WarmPoolStatus") or {}).get("Status") != "Available":
+    if status in ENDED and "ServiceJob" not in job and (job.get("WarmPoolStatus") or {}).get("Status") != "Available":
         command = f"aws sagemaker delete-training-job --training-job-name {name} --region {region}"
         message += f". `{command}` frees the name, and AWS forgets that job"
     return message
@@ -148,6 +163,8 @@ def name_taken(job: Mapping[str, Any], region: str, *, is_in_spec: bool) -> str:
 
 def tags_of(account: Account, job: Mapping[str, Any], warn: Callable[[str], None]) -> list[dict[str, str]] | None:
     """Return a job's tags without those of AWS; if the caller may not list them, warn and return None."""
+    if "TrainingJobArn" not in job:  # it waits in a queue
+        return list(job.get("Tags", ()))
     tags: list[dict[str, str]] = []
     try:
         for page in account.pages("sagemaker", "list_tags", ResourceArn=job["TrainingJobArn"]):

@@ -26,7 +26,7 @@ _SHOWN = (
     *("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "SecondaryStatus", "FailureReason"),
     *("TrainingTimeInSeconds", "BillableTimeInSeconds", "CreationTime", "TrainingStartTime", "TrainingEndTime"),
     *("ModelArtifacts", "FinalMetricDataList", "SecondaryStatusTransitions", "WarmPoolStatus", "ProgressInfo"),
-    *("OutputModelPackageArn", "MlflowConfig", "MlflowDetails"),
+    *("OutputModelPackageArn", "MlflowConfig", "MlflowDetails", "ServiceJob"),
 )
 _CONSOLES = {"cn": "console.amazonaws.cn", "us-gov": "console.amazonaws-us-gov.com"}  # by partition, without aws-
 
@@ -36,12 +36,15 @@ class Statuses:
 
     def __init__(self, say: Callable[[str, str], None]) -> None:
         self._say = say  # (line, colour)
+        self._name: str | None = None  # of the training job: a queued job has one for each attempt
         self._shown = 0  # transitions
         self._message = ""  # of the last of them; it changes while the status stays
 
     def show(self, description: Mapping[str, Any]) -> bool:
         """Print new transitions and messages, and return whether there was a new transition."""
         transitions = description.get("SecondaryStatusTransitions") or []
+        if self._name != (name := description.get("TrainingJobName")):
+            self._name, self._shown = name, 0
         shown, self._shown = self._shown, len(transitions)
         for index, transition in enumerate(transitions):
             message, start = transition.get("StatusMessage") or "", transition.get("StartTime")
@@ -161,6 +164,9 @@ class Outcome:
         description = self.description
         if self.model:
             yield "model", self.model
+        if job := description.get("ServiceJob"):
+            more = f", attempt {job['Attempts']}, to which time and cost refer" if job["Attempts"] > 1 else ""
+            yield "queue", f"{job['Queue']}: {job['Name']} ({job['Status']}){more}"
         if output := (description.get("OutputDataConfig") or {}).get("S3OutputPath"):
             yield "output", f"{output.rstrip('/')}/{self.name}/output/"
         if checkpoints := (description.get("CheckpointConfig") or {}).get("S3Uri"):

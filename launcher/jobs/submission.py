@@ -1,7 +1,8 @@
 """Submission of a plan: create the job from exactly the request that was shown, and only once.
 
 A network can lose the answer to a call that took effect. Two jobs never have one name, so looking it up before the first
-attempt and after each failed one shows whether the job exists, and whether it is the requested one.
+attempt and after each failed one shows whether the job exists, and whether it is the requested one. A queue accepts a second job of
+a name, but not with the same client token, and it refuses that one with the code of every other wrong request.
 
 A refusal becomes a problem at the line of the spec that caused it: AWS names the member ("Value 'x' at
 'resourceConfig.instanceType'") or repeats the value that it cannot use, and both lead back to the spec.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -22,9 +23,11 @@ from launcher.aws.code_upload import upload_code
 from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError, SpecPath
 from launcher.jobs.lookup import name_taken
+from launcher.jobs.queue import as_requested, find_service_job, submission_request
 from launcher.masking import HIDDEN, is_secret_name
 from launcher.planning import Plan
 from launcher.spec.aws_model import shapes
+from launcher.spec.job import Queue
 from launcher.spec.names import place_of_name
 
 _ATTEMPTS = 4
@@ -32,6 +35,7 @@ _PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore waits within each o
 _LIKELY_SECRET = 8  # characters
 _FREE_TEXTS = {"Environment", "HyperParameters", "ContainerEntrypoint", "ContainerArguments", "Tags"}
 _TAKEN = ("ResourceInUse", "ResourceInUseException")
+_REJECTED = "ClientException"  # by Batch: a client token that it has seen, or a wrong request
 _MEMBER = re.compile(r"\bat '([A-Za-z]\w*(?:\.\w+)*)' failed")
 _DENIED = re.compile(r"is not authorized to perform: ([\w-]+:\w+)")
 _OF_ACTION: dict[str, SpecPath] = {
@@ -69,6 +73,10 @@ class Submitted:
     profile: str | None = None
     was_found: bool = False
     """Whether a simultaneous submission of the same request created it."""
+    service_job: str = ""
+    """The ID of its service job if it is in a queue; `arn` is then that of the service job."""
+    queue: str = ""
+    """The name of that queue."""
 
 
 def submit(plan: Plan, account: Account, console: Console) -> Submitted:
@@ -81,7 +89,7 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     """
     name = plan.request["TrainingJobName"]
     mask(plan, account)
-    if (older := _look_up(account, name)) is not None:
+    if (older := _look_up(account, name, queue=plan.spec.queue)) is not None:
         raise _name_taken(older, plan, account)
     upload_code(plan, account, console)
     try:
@@ -107,35 +115,54 @@ def mask(plan: Plan, account: Account) -> None:
 
 
 def _create(plan: Plan, account: Account, console: Console) -> Submitted:
-    name, unsure = plan.request["TrainingJobName"], False
+    name, queue, unsure = plan.request["TrainingJobName"], plan.spec.queue, False
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
         try:
+            if queue is not None:
+                answer = account.call("batch", "submit_service_job", **submission_request(plan.request, queue))
+                return _submitted(plan, account, answer.get("jobArn"), answer["jobId"])
             answer = account.call("sagemaker", "create_training_job", **plan.request)
-            return Submitted(name, str(answer["TrainingJobArn"]), account.region, plan.spec.profile)
+            return _submitted(plan, account, answer["TrainingJobArn"])
         except AwsError as error:
             last, is_taken = error, error.code in _TAKEN
+        is_rejected = queue is not None and last.code == _REJECTED
         unsure = unsure or last.may_have_happened
-        if (unsure or is_taken) and (job := _look_up(account, name, last)) is not None:
+        if (unsure or is_taken or is_rejected) and (job := _look_up(account, name, last, queue)) is not None:
             if not is_of_request(job, plan.request):
                 raise _name_taken(job, plan, account)
             # The name was free before. If none of our answers was lost, another submission has taken it since.
-            return Submitted(name, str(job["TrainingJobArn"]), account.region, plan.spec.profile, was_found=not unsure)
+            found = _submitted(plan, account, job.get("TrainingJobArn"), job.get("ServiceJob", {}).get("JobId", ""))
+            return replace(found, was_found=not unsure)
         if last.is_unauthenticated:
             raise RefusedError(f"{last}; no job {name} was created")
-        if not last.is_passing and not is_taken:
+        if not last.is_passing and not is_taken and not (is_rejected and unsure):  # what is listed may lag
             raise locate_refusal(last, plan)
         console.warn(f"{last}; no job {name} exists yet, trying again")
+    if is_rejected:
+        shows = f"`launch status {name}{account.options}` shows it later"
+        raise RefusedError(f"{last}; the job probably exists, but its queue does not list it yet: {shows}")
     raise RefusedError(f"{last}; no job {name} was created. Try again later; repeating the command is safe")
 
 
-def _look_up(account: Account, name: str, cause: AwsError | None = None) -> Mapping[str, Any] | None:
-    """Return the job of this name; None if there is none, or the caller may not look it up.
+def _submitted(plan: Plan, account: Account, arn: str | None, service_job: str = "") -> Submitted:
+    name, queue = plan.request["TrainingJobName"], str(plan.spec.queue.name) if plan.spec.queue else ""
+    made = Submitted(name, arn or service_job, account.region, plan.spec.profile)
+    return replace(made, service_job=service_job, queue=queue.rpartition("/")[2])
+
+
+def _look_up(
+    account: Account, name: str, cause: AwsError | None = None, queue: Queue | None = None
+) -> Mapping[str, Any] | None:
+    """Return the job of this name; None if there is none, or the caller may not look it up. A queue has jobs of its own.
 
     After an attempt to create it, which ended with `cause`, RefusedError reports that it may exist.
     """
     try:
+        if queue is not None:
+            found = find_service_job(account, name, queue.name)
+            return as_requested(found) if found else None
         return account.call("sagemaker", "describe_training_job", TrainingJobName=name)
     except AwsError as error:
         if error.is_missing or (error.is_denied and cause is None):
@@ -172,7 +199,7 @@ def locate_refusal(error: AwsError, plan: Plan) -> AccountError:
     message = str(error)
     path = _refused_member(message, error.code, plan.masked_request())  # the account has masked AWS's message
     remedy = next((each for pattern, each in _REMEDIES.items() if re.search(pattern, message)), None)
-    place = plan.origin.place(path) if path else ()
+    place = ("queue",) if error.call.startswith("batch:") else plan.origin.place(path) if path else ()
     text = f"AWS refused: {message}" + (f"; {remedy}" if remedy else "")
     return AccountError([Problem(place, text, "aws-refused", location=plan.spec.locate(place) if place else None)])
 

@@ -16,7 +16,7 @@ from launcher.reference.problem_codes import ignorable
 from launcher.reference.shape_schema import descriptions, map_limits, of_shape, text_limits
 from launcher.spec.aws_model import REQUEST, shapes, violations
 from launcher.spec.channels import KINDS
-from launcher.spec.job import Code, Image, JobSpec, OwnKeys
+from launcher.spec.job import Code, Image, JobSpec, OwnKeys, Queue
 from launcher.spec.model import Section, spec_name
 from launcher.spec.structures import members
 
@@ -27,7 +27,7 @@ def schema() -> dict[str, Any]:
     made["description"] = JobSpec.__doc__
     properties, found = made["properties"], made.pop("$defs")
     # `of_shape` makes the others, with their limits.
-    ours: list[type[Section]] = [Code, Image, *KINDS.values()]
+    ours: list[type[Section]] = [Code, Image, Queue, *KINDS.values()]
     definitions = {each.__name__: found[each.__name__] for each in ours}
     _describe(made, OwnKeys)
     for each in ours:

@@ -16,7 +16,7 @@ from launcher.spec.aws_model import ALGORITHM, REQUEST
 from launcher.spec.channels import Channel
 from launcher.spec.model import Section, spec_name
 from launcher.spec.structures import fields, members
-from launcher.spec.values import AccountId, Dollars, Setting, Text
+from launcher.spec.values import AccountId, Dollars, Integer, Seconds, Setting, Text
 from launcher.spec.variables import Variables
 
 
@@ -69,6 +69,23 @@ class Code(Section):
     """The S3 folder that the code is uploaded to; by default `<s3_output_path>/code`."""
 
 
+class Queue(Section):
+    """The AWS Batch queue that the job is submitted to, as a service job."""
+
+    name: Text | None = None
+    """The name or ARN of a queue of the type SAGEMAKER_TRAINING."""
+    share: Text | None = None
+    """The share identifier, which a queue with a fair-share policy requires."""
+    quota_share: Text | None = None
+    """The quota share's name, which a queue with a quota-share policy requires."""
+    priority: Integer | None = None
+    """The scheduling priority in the share, 0 to 9999; jobs with a higher one are scheduled first."""
+    attempts: Integer | None = None
+    """How often Batch starts the job at most, 1 to 10; missing capacity does not count as an attempt."""
+    timeout: Seconds | None = None
+    """How long an attempt may run before Batch ends it; `max_runtime_in_seconds` holds for each attempt, too."""
+
+
 class OwnKeys(Section):
     """The keys of a spec that are more than the member of their name, or have none."""
 
@@ -78,6 +95,8 @@ class OwnKeys(Section):
     """The beginning of the job's name; the time and a few random characters are added."""
     image: ImageOrUri | None = None
     """The container image: its URI, or `{framework: pytorch, version: ...}` for AWS's own, which needs `region`."""
+    queue: Queue | None = None
+    """The queue that decides when the job starts: `{name: gpu, share: vision, priority: 10}`. A local run ignores it."""
     region: Text | None = None
     """The AWS region; by default that of the AWS configuration. A dry run needs it only to look up an image."""
     profile: Text | None = None

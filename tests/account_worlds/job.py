@@ -38,6 +38,15 @@ def an_image_of_one_architecture(world: World) -> dict[str, str]:
     return an_image("mac2")(world)
 
 
+def a_queue(name: str, **members: str) -> Callable[[World], dict[str, str]]:
+    def make(world: World) -> dict[str, str]:
+        world.aws.queue(name, **members)
+        return {}
+
+    return make
+
+
+POLICY_ARN = "arn:aws:batch:us-east-1:123456789012:scheduling-policy/fair"
 IMAGE = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:"
 OLDER = """\
 training_job_name: digits-0
@@ -64,6 +73,27 @@ BROKEN = {
         "training_job_name: digits-0",
         [("name-taken", "training_job_name")],
         ("'digits-0'", "--name", "base_name"),
+    ),
+    "a missing queue": Broken(
+        a_queue("gpu-1"), "queue: {{name: gpu-2}}", [("queue-missing", "queue.name")], ("no queue 'gpu-2'",)
+    ),
+    "a queue of containers": Broken(
+        a_queue("ecs", jobQueueType="ECS"),
+        "queue: {{name: ecs}}",
+        [("queue-type", "queue.name")],
+        ("SAGEMAKER_TRAINING",),
+    ),
+    "a disabled queue": Broken(
+        a_queue("off", state="DISABLED"), "queue: {{name: off}}", [("queue-disabled", "queue.name")], ("is DISABLED",)
+    ),
+    "a queue that needs a share": Broken(
+        a_queue("fair", schedulingPolicyArn=POLICY_ARN),
+        "queue: {{name: fair}}",
+        [("queue-share", "queue")],
+        ("write queue.share",),
+    ),
+    "a queue without shares": Broken(
+        a_queue("fifo"), "queue: {{name: fifo, share: vision}}", [("queue-share", "queue")], ("delete queue.share",)
     ),
     "a missing tag": Broken(
         nothing,

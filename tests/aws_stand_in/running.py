@@ -128,6 +128,21 @@ class StandIn:
         found: list[dict[str, Any]] = self.order("sagemaker/requests")
         return found
 
+    # Queues
+
+    def queue(self, name: str, **members: Any) -> None:
+        """Add an AWS Batch queue, with members as in DescribeJobQueues."""
+        self.order("batch/queue", jobQueueName=name, **members)
+
+    def start_attempt(self, name: str) -> str:
+        """Create the training job of a service job's next attempt, and return its name."""
+        return str(self.order(f"batch/jobs/{name}", start=True)["TrainingJobName"])
+
+    def service_job(self, name: str, status: str, reason: str = "") -> dict[str, Any]:
+        """Change a service job's status (SUCCEEDED, FAILED, or RUNNABLE again), and return its description."""
+        answer: dict[str, Any] = self.order(f"batch/jobs/{name}", status=status, reason=reason)
+        return answer
+
     # Logs
 
     def log(self, job: str, lines: Sequence[str], host: str = "algo-1", **more: Any) -> str:

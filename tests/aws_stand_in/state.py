@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
 
+from aws_stand_in.batch import Queues
 from aws_stand_in.cloudtrail import Trail
 from aws_stand_in.ecr import Images
 from aws_stand_in.errors import Answer, Refusal
@@ -65,6 +66,7 @@ class State:
         self._services: dict[str, Service] = {
             "sagemaker": (jobs := TrainingJobs(self.clock.now)),
             "ssm": Sessions(jobs),
+            "batch": Queues(self.clock.now, jobs),
             "logs": Logs(self.clock.now),
             "iam": Simulator(moto),
             "service-quotas": Quotas(),

@@ -63,7 +63,7 @@ class TrainingJobs:
         for job in self._jobs.values():
             job.settle(self._now())
         if call.operation == "CreateTrainingJob":
-            return self._create(parameters, call.region)
+            return self.create(parameters, call.region)
         if call.operation == "ListTrainingJobs":
             return self._list(parameters, call.region)
         if call.operation == "Search":
@@ -138,7 +138,8 @@ class TrainingJobs:
         job.request["RemoteDebugConfig"] = parameters["RemoteDebugConfig"]
         return {"TrainingJobArn": job.arn}
 
-    def _create(self, request: dict[str, Any], region: str) -> dict[str, Any]:
+    def create(self, request: dict[str, Any], region: str) -> dict[str, Any]:
+        """Answer CreateTrainingJob. Raises Refusal."""
         name = request["TrainingJobName"]
         if (region, name) in self._jobs:
             why = (

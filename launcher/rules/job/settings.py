@@ -15,6 +15,10 @@ from sagemaker_channels import contract
 
 _MANY_METRICS = 50  # AWS allows 40
 _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own check reports longer ones
+_HIGHEST_PRIORITY, _MOST_ATTEMPTS = (
+    9999,
+    10,
+)  # in the documentation of SubmitServiceJob; the service model has no bounds
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
 
 
@@ -47,6 +51,22 @@ def one_of_image_and_algorithm(draft: Draft) -> Iterator[Mistake]:
             ("AlgorithmSpecification", "AlgorithmName"),
             "cannot be used with image, since AWS accepts only one of them; delete one",
         )
+
+
+@error("queue-settings")
+def queue_is_whole(draft: Draft) -> Iterator[Mistake]:
+    """A queue needs a name, accepts one kind of share, and has priorities from 0 to 9999 and 1 to 10 attempts."""
+    queue = draft.spec.queue
+    if queue is None:
+        return
+    if not queue.name:
+        yield ("queue", "name"), "is missing; write the name of an AWS Batch queue of the type SAGEMAKER_TRAINING"
+    if queue.share is not None and queue.quota_share is not None:
+        yield ("queue", "quota_share"), "excludes share, since a queue has one scheduling policy; delete one of them"
+    if queue.priority is not None and not 0 <= queue.priority <= _HIGHEST_PRIORITY:
+        yield ("queue", "priority"), f"is {queue.priority}; write a whole number from 0 to {_HIGHEST_PRIORITY}"
+    if queue.attempts is not None and not 1 <= queue.attempts <= _MOST_ATTEMPTS:
+        yield ("queue", "attempts"), f"is {queue.attempts}; write a whole number from 1 to {_MOST_ATTEMPTS}"
 
 
 @warning("metric-regex-group")
