@@ -21,7 +21,7 @@ import click
 from launcher import __version__
 from launcher.commands import COMMANDS
 from launcher.commands.options import one_of
-from launcher.console import print_line, say, show_problems
+from launcher.console import print_line, say, show_error, show_problems
 from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
 from launcher.parsing.spec_text import is_spec
 
@@ -253,8 +253,10 @@ def _run(args: list[str]) -> int:
 def _report(args: list[str], message: str, exit_code: int) -> int:
     if "--json" in args:
         _print_json(args, {"error": message, "exit_code": exit_code})
-    below = "\n" if exit_code == _INTERRUPTED else "error: "  # the terminal's ^C
-    say(f"{below}{message}", None if exit_code == _INTERRUPTED else "red")
+    if exit_code == _INTERRUPTED:
+        say(f"\n{message}")  # below the terminal's ^C
+    else:
+        show_error(message)
     return exit_code
 
 

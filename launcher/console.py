@@ -17,7 +17,8 @@ from typing import Any
 
 import click
 
-from launcher.errors import Problem, dotted
+from launcher.errors import Location, Problem, dotted
+from launcher.github import annotation, in_actions
 
 # None lets click decide by whether it writes to a terminal; NO_COLOR overrides that (https://no-color.org).
 COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
@@ -210,10 +211,20 @@ def _columns(cells: Sequence[str], widths: Sequence[int], colours: Mapping[str, 
     return "  ".join(styled)
 
 
+def show_error(message: str) -> None:
+    """Print the message of the error that ends a command."""
+    _say_severe("error", message, "launch")
+
+
+def _say_severe(severity: str, message: str, title: str, at: Location | None = None) -> None:
+    """Print an error or a warning; in GitHub Actions as the annotation that stands for it there."""
+    text = annotation(severity, message, title, at) if in_actions() else f"{severity}: {message}"
+    say(text, "yellow" if severity == "warning" else "red")
+
+
 def show_problem(problem: Problem) -> None:
     """Print a problem in one line, and below it the line of the file with a mark."""
-    warning = problem.severity == "warning"
-    say(f"{problem.severity}: {problem}", "yellow" if warning else "red")
+    _say_severe(problem.severity, str(problem), problem.code, problem.location)
     if problem.location and (quoted := problem.location.quoted()):
         say(quoted)
 

@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Undo an ignored SIGINT, as a script's `make test &` or nohup leaves it: the tests' children would inherit it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("GITHUB_ACTIONS", None)  # there, errors are annotations
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 import launcher
-from launcher.aws.account import AwsError
 from launcher.commands import options
 from launcher.console import Console, print_table, say, timestamp
 from launcher.cost.estimate import cluster_of
 from launcher.cost.show import dollars, estimate_of_job, machines_of
 from launcher.errors import LaunchError
 from launcher.jobs.lookup import describe, jobs_with_settings, names_created_by_caller
+from launcher.jobs.lookup import stop as stop_job
 from launcher.jobs.outcome import ENDED, Statuses
 from launcher.jobs.queue import service_jobs
 
@@ -193,37 +193,24 @@ def _local_jobs(contains: str | None, status: str | None, since: datetime | None
 
 
 @options.command("stop", "stop digits-1")
-@options.job_argument
+@options.jobs_argument
 @options.account_options
 @options.json_option
-def stop(name: str, where: options.AccountOptions, as_json: bool) -> None:
-    """Stop a job and keep what it has saved.
+def stop(names: tuple[str, ...], where: options.AccountOptions, as_json: bool) -> None:
+    """Stop jobs and keep what they have saved.
 
-    The script of the training job NAME gets SIGTERM and 120 s; its checkpoints and model are uploaded. It is no error if the job
-    is stopping or has ended already.
+    The script of each training job NAME gets SIGTERM and 120 s; its checkpoints and model are uploaded. It is no error if a job is
+    stopping or has ended already. With --json, several names make a list.
     """
     account = where.open()
-    job = describe(account, name)
-    status = job["TrainingJobStatus"]
-    already = "already " if status == "Stopping" else ""
-    if status not in (*ENDED, "Stopping"):
-        try:
-            if queued := job.get("ServiceJob"):
-                account.call("batch", "terminate_service_job", jobId=queued["JobId"], reason="launch stop")
-            else:
-                account.call("sagemaker", "stop_training_job", TrainingJobName=name)
-            status = "Stopping"
-        except AwsError:
-            status = describe(account, name)["TrainingJobStatus"]  # the job may have ended meanwhile
-            if status not in (*ENDED, "Stopping"):
-                raise
-    if as_json:
-        options.print_json({"TrainingJobName": name, "TrainingJobStatus": status})
-    elif status == "Stopping":
-        end = f"`launch logs {name}{account.options} --follow` shows the end"
-        say(f"{name}: {already}stopping; its script has 120 s to save. {end}")
-    else:
-        say(f"{name}: already {status}")
+
+    def stop_one(name: str) -> dict[str, str]:
+        status, line = stop_job(account, name)
+        if not as_json:
+            say(line)
+        return {"TrainingJobName": name, "TrainingJobStatus": status}
+
+    options.for_each(names, stop_one, as_json=as_json)
 
 
 def _row(job: Mapping[str, Any], region: str | None) -> tuple[str, ...]:

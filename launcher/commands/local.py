@@ -12,7 +12,8 @@ import click
 
 import launcher
 from launcher.commands import options
-from launcher.console import counted, duration, human_bytes, say
+from launcher.commands.ending import after_end
+from launcher.console import Console, counted, duration, human_bytes, say
 from launcher.errors import RefusedError, StoppedError
 from launcher.spec.channels import KINDS
 
@@ -99,7 +100,9 @@ local_options = options.group("local", *_OPTIONS, kind=_local)
 
 def check_local(*, is_local: bool) -> None:
     """Raise click.UsageError if a command that can run a job here or submit it has options for the other."""
-    options.refuse_together("runner", "dry_run", "check", "full", "no_check", "follow", "wait")
+    options.refuse_together(
+        "runner", "dry_run", "check", "full", "no_check", "follow", "wait", "stop_on_exit", "on_end"
+    )
     own = {each.name for each in fields(launcher.LocalOptions)} - {"runner", "yes", "as_json"}
     if not is_local and (found := options.given(*own)):
         raise click.UsageError(f"{found[0]} works only with --local; add --local or leave it out")
@@ -116,7 +119,9 @@ def local(spec: str, name: str | None, reading: options.SpecOptions, local: laun
     Each channel of SPEC is read in its own input mode, from S3, or from a folder by --data or --channel. `launch job.yaml
     --local` is the same.
     """
-    return launcher.run_local(reading.plan(spec, name), options=local).exit_code
+    outcome = launcher.run_local(reading.plan(spec, name), options=local)
+    after_end(outcome, Console(as_json=local.as_json))
+    return outcome.exit_code
 
 
 @options.command("clean", "clean --older-than 7d --yes")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from functools import partial
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ import click
 import launcher
 from launcher.aws.account import AwsError
 from launcher.commands import options
+from launcher.commands.ending import after_end, on_end_option
 from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, json_timestamp, print_line, shown_path
 from launcher.jobs.follow import ReadLines, View
@@ -31,7 +34,9 @@ from launcher.jobs.outcome import ENDED
         "--follow/--no-follow", default=False, help="Continue until the job has ended, and report how it ended."
     ),
     click.option("--since", type=options.moment_of, metavar="AGE", help="Leave out older lines: 10m, 2h, 1d."),
+    click.option("--tail", type=click.IntRange(1), metavar="N", help="Begin with the last N lines."),
     click.option("--host", metavar="HOST", help="Only the lines of one host: algo-2."),
+    on_end_option,
     options.plot_option("Draw the job's metrics"),
     options.json_option,
 )
@@ -45,26 +50,45 @@ def logs(name: str, shown: SimpleNamespace, local: bool, where: options.AccountO
     """
     if is_local(name, local=local, where=where):
         return _logs_here(name, shown)
+    if shown.on_end and not shown.follow:
+        raise click.UsageError("--on-end works only if the job is followed; add --follow")
     since = int(shown.since.timestamp() * 1000) if shown.since else None
     selection = Selection(since=since, host=shown.host)
-    account, console = where.open(), Console(as_json=shown.as_json)
-    if not shown.follow:
+    account, console, skipped = where.open(), Console(as_json=shown.as_json), 0
+    if not shown.follow or shown.tail is not None:
         description = describe(account, name)
         check_host(shown.host, description)
         selection = selection._replace(created=creation_of(description))
         if description["TrainingJobStatus"] not in ENDED:
             # A job may write faster than its lines are read, and this would never end.
             selection = selection._replace(until=int(time.time() * 1000) + 1)
-        lines = lines_so_far(
+        so_far = lines_so_far(
             account, description["TrainingJobName"], selection, on_trouble=lambda error: _warn(console, error)
         )
-        _show(shown, console, description, lines)
-        return 0
-    view = View(selection=selection, on_line=_print_json if shown.as_json else None, plot=shown.plot)
+        lines, skipped = _last(so_far, shown.tail) if shown.tail else (so_far, 0)
+        if not shown.follow:
+            _show(shown, console, description, lines)
+            return 0
+        since = next((line.timestamp for line in lines), since)
+        selection = Selection(since=since, host=shown.host)
+    view = View(selection=selection, on_line=_print_json if shown.as_json else None, plot=shown.plot, skipped=skipped)
     outcome = launcher.follow(name, account=account, console=console, view=view)
     if shown.as_json:
         print_line(json_text(outcome.as_data()))
+    after_end(outcome, console, shown.on_end)
     return outcome.exit_code
+
+
+def _last(lines: Iterable[Line], count: int) -> tuple[Iterable[Line], int]:
+    """Return the last lines, and how many before them have the time of their first."""
+    kept, before = deque[Line](), deque[Line]()
+    for line in lines:
+        kept.append(line)
+        if len(kept) > count:
+            before.append(kept.popleft())
+        while before and before[0].timestamp < kept[0].timestamp:
+            before.popleft()
+    return kept, len(before)
 
 
 def _logs_here(name: str, shown: SimpleNamespace) -> int:
@@ -73,12 +97,17 @@ def _logs_here(name: str, shown: SimpleNamespace) -> int:
     from launcher.local.report import show
     from launcher.local.runs import lines_of, local_run
 
+    if shown.on_end:
+        raise click.UsageError("--on-end works only with jobs in AWS; write the command after `launch logs --follow`")
     if shown.since:
         raise click.UsageError("--since works only with jobs in AWS; the lines of a local run have no times")
     console, description = Console(as_json=shown.as_json), local_run(name)
     name = description["TrainingJobName"]
     check_host(shown.host, description)
-    _show(shown, console, description, lines_of(name, shown.host, follow=shown.follow), is_local=True)
+    lines = lines_of(name, shown.host, follow=shown.follow)
+    if shown.tail is not None:
+        lines = islice(lines, max(0, sum(1 for _ in lines_of(name, shown.host)) - shown.tail), None)
+    _show(shown, console, description, lines, is_local=True)
     ended = local_run(name)
     if shown.follow and not shown.as_json and "Result" in ended:
         show(ended["Result"], console)

@@ -26,6 +26,7 @@ from launcher.quantities import A_DURATION, seconds_of
 if TYPE_CHECKING:
     from launcher.aws.account import Account
 
+INTERRUPTED = 130
 MAX_COMPLETION_SECONDS = 3.0  # that a user waits for the names of jobs
 # Any command can also end with 1, a bug of ours, with 130 on Ctrl-C, and with 141 if its output is closed.
 EXIT_CODES = {
@@ -35,7 +36,7 @@ EXIT_CODES = {
     3: "AWS refused, or a check failed",
     4: "the training failed",
     5: "the job was stopped, or not submitted because you answered no; nothing was created then",
-    130: "Ctrl-C, `kill` or a closed terminal",
+    INTERRUPTED: "Ctrl-C, `kill` or a closed terminal",
     141: "the output was closed while it was written, as by `launch list | head -1`",
 }
 _Function = Callable[..., Any]

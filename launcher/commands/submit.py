@@ -7,12 +7,13 @@ import termios
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 import launcher
 from launcher.commands import options
+from launcher.commands.ending import after_end, on_end_option
 from launcher.console import Console, counted, duration, print_line, say, show_problems
 from launcher.cost.estimate import estimate, why_not
 from launcher.cost.limit import attempts_of, limit_of, objection, refuse_above_limit
@@ -25,6 +26,7 @@ from sagemaker_channels import contract
 if TYPE_CHECKING:
     from launcher.aws.account import Account
 
+_FOLLOWED = ("stop_on_exit", "on_end")
 _MOST_CHANNELS = 4  # that the question before a submission lists by name
 
 
@@ -38,15 +40,26 @@ class Submission(NamedTuple):
     no_check: bool
     follow: bool | None
     wait: bool
+    stop_on_exit: bool
+    on_end: str | None
     yes: bool
     as_json: bool
 
+    @property
+    def shows_log(self) -> bool:
+        """Whether the job's log is followed, which is the default on a terminal."""
+        by_default = sys.stdout.isatty() and not self.as_json and not self.wait
+        return by_default if self.follow is None else self.follow
 
-def _submission(**values: bool) -> Submission:
-    options.refuse_together("dry_run", "check", "full", "no_check", "follow", "wait")
-    options.refuse_together("check", "no_check", "follow", "wait")
+
+def _submission(**values: Any) -> Submission:
+    options.refuse_together("dry_run", "check", "full", "no_check", "follow", "wait", *_FOLLOWED)
+    options.refuse_together("check", "no_check", "follow", "wait", *_FOLLOWED)
     options.refuse_together("full", "no_check")
-    return Submission(**values)
+    doing = Submission(**values)
+    if (found := options.given(*_FOLLOWED)) and not (doing.shows_log or doing.wait):
+        raise click.UsageError(f"{found[0]} works only if the job is followed; add --wait or --follow")
+    return doing
 
 
 submit_options = options.group(
@@ -60,6 +73,11 @@ submit_options = options.group(
         "--follow/--no-follow", default=None, help="Show the job's log until its end; the default on a terminal."
     ),
     options.flag("--wait", help="Wait for the job's end without showing its log."),
+    options.flag(
+        "--stop-on-exit",
+        help="Stop the followed job if `launch` ends before it, by Ctrl-C, SIGTERM or a closed terminal.",
+    ),
+    on_end_option,
     options.flag("--yes", help="Answer yes to every question; a max_cost that is set still counts."),
     options.json_option,
     kind=_submission,
@@ -148,6 +166,8 @@ def _submit(
 
     show_code(plan)
     require_agreement(plan, account.region, console, report, yes=doing.yes)
+    if doing.stop_on_exit:
+        return _submit_and_stop(plan, account, console, doing)
     job = submit(plan, account, console)
     try:
         return _after_creation(job, account, console, doing)
@@ -159,22 +179,41 @@ def _submit(
         raise
 
 
+def _submit_and_stop(plan: launcher.Plan, account: Account, console: Console, doing: Submission) -> int:
+    """Submit and follow the job, and stop it if a signal ends that."""
+    from launcher.jobs.lookup import stop
+    from launcher.jobs.submission import submit
+    from launcher.local.watch import stop_signals
+
+    with stop_signals() as stops:
+        stops.held = True  # a signal while the job is created would leave one that is not known here
+        job = submit(plan, account, console)
+        try:
+            stops.release()
+            code = _after_creation(job, account, console, doing)
+        except KeyboardInterrupt:
+            code = options.INTERRUPTED
+        stops.held = True
+        if code == options.INTERRUPTED:
+            console.say(stop(account, job.name)[1], "yellow")
+        return code
+
+
 def _after_creation(job: launcher.Submitted, account: Account, console: Console, doing: Submission) -> int:
     """Report that the job exists, and follow it if that is wanted."""
     follow_it = f"launch logs {job.name}{account.options} --follow"
-    by_default = sys.stdout.isatty() and not doing.as_json and not doing.wait
-    follow = by_default if doing.follow is None else doing.follow
     place = f"{queue}, {job.region}" if (queue := job.queue) else job.region
     done = f"{'queued ' if queue else 'created'}   {job.name} in {place}"
     if job.was_found:
         done = f"found     {job.name} in {place}: another submission of the same request created it"
     console.say(done, "green")
-    if follow or doing.wait:
+    if doing.shows_log or doing.wait:
         from launcher.aws.account import AwsError
         from launcher.jobs.follow import View
 
+        view = View(logs=doing.shows_log, continues=not doing.stop_on_exit)
         try:
-            outcome = launcher.follow(job, account=account, console=console, view=View(logs=follow))
+            outcome = launcher.follow(job, account=account, console=console, view=view)
         except AwsError as error:  # the caller may create the job, but not describe it
             other = f"a user with the permission can run `{follow_it}`"
             if doing.wait or doing.follow:
@@ -184,6 +223,7 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
         else:
             if doing.as_json:
                 options.print_json(outcome.as_data())
+            after_end(outcome, console, doing.on_end)
             return outcome.exit_code
     else:
         console.say(f"follow    {follow_it}")

@@ -35,6 +35,8 @@ class View(NamedTuple):
     selection: Selection = Selection()
     on_line: Callable[[Line], None] | None = None  # receives the lines instead of the console
     plot: Path | None = None  # where the metrics are drawn at the end
+    continues: bool = True  # whether the job continues after Ctrl-C; if not, the caller stops it
+    skipped: int = 0  # the number of first lines that are not shown
     settling: float = SETTLING_SECONDS  # seconds for which lines are held, since earlier ones may appear
 
 
@@ -71,6 +73,8 @@ def follow(
     finally:
         following.table.hide()
     outcome = following.outcome(interrupted=interrupted)
+    if interrupted and view and not view.continues:
+        return outcome
     if interrupted:
         state = "continues" if is_new or following.status else "is not affected"
         named = f"{name}{account.options}"
@@ -143,6 +147,7 @@ class _Following:
         self._attempt = ""  # the training job whose lines are read
         self._statuses = Statuses(self._say)
         self._troubled: set[str] = set()  # questions without an answer: `status`, `lines`
+        self._skipped = view.skipped
         self._last_good: dict[str, float] = {}  # when each question was last answered
 
     @property
@@ -251,6 +256,9 @@ class _Following:
 
     def _show(self, lines: Iterable[Line]) -> None:
         for line in lines:
+            if self._skipped:
+                self._skipped -= 1
+                continue
             self.table.hide()
             self.read.show(line)
         self.table.show()

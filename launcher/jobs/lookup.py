@@ -146,6 +146,28 @@ def names_created_by_caller(account: Account, since: datetime) -> set[str]:
     return found
 
 
+def stop(account: Account, name: str) -> tuple[str, str]:
+    """Stop a job, and return its status and the line that reports it; it is no error if the job has ended. Raises RefusedError."""
+    job = describe(account, name)
+    status = job["TrainingJobStatus"]
+    already = "already " if status == "Stopping" else ""
+    if status not in (*ENDED, "Stopping"):
+        try:
+            if queued := job.get("ServiceJob"):
+                account.call("batch", "terminate_service_job", jobId=queued["JobId"], reason="launch stop")
+            else:
+                account.call("sagemaker", "stop_training_job", TrainingJobName=name)
+            status = "Stopping"
+        except AwsError:
+            status = describe(account, name)["TrainingJobStatus"]  # the job may have ended meanwhile
+            if status not in (*ENDED, "Stopping"):
+                raise
+    if status != "Stopping":
+        return status, f"{name}: already {status}"
+    end = f"`launch logs {name}{account.options} --follow` shows the end"
+    return status, f"{name}: {already}stopping; its script has 120 s to save. {end}"
+
+
 def name_taken(job: Mapping[str, Any], region: str, *, is_in_spec: bool) -> str:
     """Return the error for a new job with the name of an existing, described one.
 

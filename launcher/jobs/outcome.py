@@ -157,8 +157,12 @@ class Outcome:
         """Print how the job ended: duration, cost, outputs, `more`, and the likely cause of a failure just above the prompt."""
         console.say()
         console.say(f"{self.name}: {self.status}", _COLOURS.get(self.status, "yellow"))
-        for title, text in (*self._time_and_cost(), *self._outputs(), *more, *self._end()):
+        for title, text in self.rows(more):
             console.say(f"  {title:10} {text}")
+
+    def rows(self, more: Iterable[tuple[str, str]] = ()) -> Iterator[tuple[str, str]]:
+        """Yield what the report shows, as (title, text)."""
+        yield from (*self._time_and_cost(), *self._outputs(), *more, *self._end())
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
         description = self.description

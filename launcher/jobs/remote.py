@@ -64,6 +64,7 @@ def execute(account: Account, name: str, host: str, command: str, console: Conso
     """
     _require_plugin()
     description = describe(account, name)
+    name = description["TrainingJobName"]  # of a queued job that of its present attempt
     check_host(host, description)
     _refuse_unless_running(description)
     if not (description.get("RemoteDebugConfig") or {}).get("EnableRemoteDebug"):
