@@ -12,6 +12,7 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).parent
 _ENDING = ".yaml"
+_TEMPLATES = ("measure", "reshard")  # of the commands of these names
 
 
 def names() -> tuple[str, ...]:
@@ -24,6 +25,11 @@ def path(name: str) -> Path:
     if name not in names():
         raise KeyError(f"there is no bundled spec {name!r}; choose one of {', '.join(names())}")
     return _FOLDER / f"{name}{_ENDING}"
+
+
+def is_template(file: str) -> bool:
+    """Return whether a file is the bundled spec of a command, whose role, image and machine only stand for the user's."""
+    return Path(file).parent == _FOLDER and Path(file).stem in _TEMPLATES
 
 
 def summary(name: str) -> str:

@@ -19,6 +19,7 @@ from launcher.code.files import CodeError
 from launcher.console import Console
 from launcher.errors import SpecError, limit_problems
 from launcher.parsing.parser import load, parse_spec
+from launcher.parsing.team import read_team
 from launcher.planning import Plan, make_plan
 from launcher.reference.problem_codes import unknown_codes
 from launcher.spec.job import JobSpec
@@ -62,6 +63,10 @@ def plan(
         spec = load(str(spec), values=set)
     elif set:
         raise TypeError("set does not change a spec that is loaded already; pass it to load as sets=['path=value']")
+    if spec._team is None:  # made without the team's files, which hold even so
+        at = spec.locate(())
+        spec = spec.model_copy()
+        spec._team = read_team(at.file if at else "<spec>", os.environ)[1]
     code: CodeArchive | CodeError | None = None
     if spec.code is not None:
         folder = spec.code.directory
@@ -244,10 +249,11 @@ def _job_in(job: Submitted | str, account: Account | None) -> tuple[str, Account
 
 
 def _opened(plan: Plan, account: Account | None) -> Account:
-    """Return the account, which from now on masks the plan's secrets in its messages."""
+    """Return the account, which from now on masks the plan's secrets in its messages. Raises SpecError if the team forbids it."""
     from launcher.aws.account import Account
-    from launcher.jobs.submission import mask
+    from launcher.jobs.submission import mask, require_allowed
 
     account = account or Account(region=plan.spec.region, profile=plan.spec.profile)
     mask(plan, account)
+    require_allowed(plan, account)
     return account

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 
 import account_world
 import aws_stand_in
+from launcher.parsing import team
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sources import listing
@@ -112,6 +113,16 @@ def models_of_aws() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         cached = functools.cache(JSONFileLoader().load_file)
         patch.setattr(JSONFileLoader, "load_file", lambda self, path: cached(path))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_layers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No file of this machine or its user is below the tests' specs: neither the SDK's configuration nor a team's."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("LAUNCH_TEAM", "SAGEMAKER_ADMIN_CONFIG_OVERRIDE", "SAGEMAKER_USER_CONFIG_OVERRIDE"):
+            patch.setenv(variable, "")
+        patch.setattr(team, "MACHINE_FILE", tmp_path_factory.getbasetemp() / "none.yaml")
         yield
 
 

@@ -133,7 +133,7 @@ def init(
     known = _look_at_account(account, where, ask=not (answers["role"] and answers["bucket"]))
     asked = _asked(answers, folder, found, known, data, yes=yes)
     text, notes = _spec(folder, found, target, asked, known.region, places)
-    spec = launcher.parse_spec(text, str(target))
+    spec = launcher.parse_spec(text, str(target), environ=os.environ)
     plan = launcher.plan(spec)
     if dry_run:
         if not as_json:

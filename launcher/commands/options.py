@@ -253,6 +253,8 @@ class SpecOptions(NamedTuple):
     def plan(self, spec: launcher.JobSpec | str, name: str | None = None) -> launcher.Plan:
         """Plan a spec, or the spec of a file, and print its warnings."""
         spec = launcher.load(spec, sets=self.sets) if isinstance(spec, str) else spec
+        if spec.team.files:
+            say(f"layers    {', '.join(spec.team.files)}")
         plan = launcher.plan(spec, name=name, ignore=self.ignore, strict=self.strict)
         show_problems(plan.warnings)
         return plan

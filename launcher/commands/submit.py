@@ -16,7 +16,7 @@ from launcher.commands import options
 from launcher.commands.ending import after_end, on_end_option
 from launcher.console import Console, counted, duration, print_line, say, show_problems
 from launcher.cost.estimate import estimate, why_not
-from launcher.cost.limit import attempts_of, limit_of, objection, refuse_above_limit
+from launcher.cost.limit import attempts_of, limit_of, objection, refuse_above_limit, refuse_above_locked
 from launcher.cost.show import cost_in_one_line, limit, machines
 from launcher.errors import AccountError, LaunchError, RefusedError, StoppedError, dotted
 from launcher.request.serialization import as_json as request_as_json
@@ -246,6 +246,7 @@ def require_agreement(
         StoppedError: The answer is no.
         KeyboardInterrupt: There is no answer.
     """
+    refuse_above_locked(plan, region)
     lines, asks = list(_lines(plan, region, report)), sys.stdin.isatty() and not yes
     reason = objection(plan.request, region, limit_of(plan.spec), attempts_of(plan.spec)) if asks else None
     is_doubtful = bool(plan.warnings or (report and report.problems))

@@ -17,10 +17,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from launcher.cost.estimate import estimate, uncounted_rules, why_not
 from launcher.cost.show import at_most, dollars
-from launcher.errors import InputError, RefusedError, SpecError, dotted
+from launcher.errors import InputError, Problem, RefusedError, SpecError, dotted
 from launcher.parsing.tree import read_tree
 from launcher.planning import Plan
 from launcher.spec.job import JobSpec
+from launcher.spec.team import MAX_COST
 from launcher.spec.values import Dollars
 
 VARIABLE = "LAUNCH_MAX_COST"
@@ -102,11 +103,23 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit, atte
     return f"it can cost {at_most(usd)}{elsewhere}{each}, more than {limit}" if most > limit.usd else None
 
 
+def refuse_above_locked(plan: Plan, region: str | None) -> None:
+    """Raise SpecError if a job may cost more than a `max_cost` that the team has locked, which nobody's agreement lifts."""
+    for path, usd, at in plan.spec.team.locked:
+        if path == MAX_COST and usd is not None:
+            limit = Limit(usd, f"{at.file}:{at.line}")
+            reason = objection(plan.request, region, limit, attempts_of(plan.spec))
+            if reason is not None:
+                message = f"{reason}, which the team has locked; lower stopping_condition.max_runtime_in_seconds"
+                raise SpecError([Problem(path, message, "team-locked", location=plan.spec.locate(path))])
+
+
 def refuse_above_limit(plan: Plan, region: str | None, *, agree: str, agreed: bool) -> None:
     """Raise RefusedError if a job may cost more than its limit. The default limit lets a job pass that the caller has `agreed` to.
 
     `agree` is what the message names as the way to agree: an option, or an argument in Python.
     """
+    refuse_above_locked(plan, region)
     limit = limit_of(plan.spec)
     if agreed and limit.source is None:
         return

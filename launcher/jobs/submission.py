@@ -21,11 +21,12 @@ from typing import Any
 from launcher.aws.account import Account, AwsError
 from launcher.aws.code_upload import upload_code
 from launcher.console import Console
-from launcher.errors import AccountError, Problem, RefusedError, SpecPath
+from launcher.errors import AccountError, Problem, RefusedError, SpecError, SpecPath
 from launcher.jobs.lookup import name_taken
 from launcher.jobs.queue import as_requested, find_service_job, submission_request
 from launcher.masking import HIDDEN, is_secret_name
 from launcher.planning import Plan
+from launcher.rules.team import not_allowed
 from launcher.spec.aws_model import shapes
 from launcher.spec.job import Queue
 from launcher.spec.names import place_of_name
@@ -83,12 +84,14 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     """Upload the code and create the job.
 
     Raises:
+        SpecError: The team's files do not allow the account or region.
         AccountError: AWS refuses the request, or the name is taken.
         RefusedError: The job could not be created, or it is unknown whether it exists; the message says which.
         AwsError: Another call failed before the job was created.
     """
     name = plan.request["TrainingJobName"]
     mask(plan, account)
+    require_allowed(plan, account)
     if (older := _look_up(account, name, queue=plan.spec.queue)) is not None:
         raise _name_taken(older, plan, account)
     upload_code(plan, account, console)
@@ -97,6 +100,21 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     except KeyboardInterrupt:
         remedy = f"`launch status {name}{account.options}` shows whether it exists"
         raise KeyboardInterrupt(f"interrupted while the job was being created; {remedy}") from None
+
+
+def require_allowed(plan: Plan, account: Account) -> None:
+    """Raise SpecError if the team's files do not allow the account or its region, before anything is sent there."""
+    team, caller = plan.spec.team, ""
+    if team.accounts:
+        caller = str(account.call("sts", "get_caller_identity")["Account"])
+    problems = [
+        Problem((), not_allowed(name, what, row), f"team-{what}", location=row.at)
+        for what, name, rows in (("account", caller, team.accounts), ("region", account.region, team.regions))
+        for row in rows
+        if name not in row.names
+    ]
+    if problems:
+        raise SpecError(problems)
 
 
 def mask(plan: Plan, account: Account) -> None:

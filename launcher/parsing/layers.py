@@ -1,4 +1,4 @@
-"""The layers of a spec: the files that it extends, the file itself, `--set`, and the values of `${VARIABLES}`.
+"""The layers of a spec: the team's files, those that it extends, the file itself, `--set`, and the values of `${VARIABLES}`.
 
 Later layers win: mappings are merged key by key, any other value is replaced. A channel with another `source` keeps the keys that
 the new kind has. Each value keeps its location, so that a
@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from channel_specs import is_template
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
 from launcher.parsing.environment import resolved, variables_in
 from launcher.parsing.spec_text import MAX_BYTES, are_of_a_spec, checked_text, first_keys
@@ -39,10 +40,14 @@ def read_layers(
     sets: Sequence[str],
     values: Mapping[str, Any],
     environ: Mapping[str, str],
+    team: Tree | None = None,
 ) -> tuple[Tree, Variables]:
-    """Return the merged tree of a spec, and its texts that name variables. Raises SpecError."""
+    """Return the merged tree of a spec over the team's, and its texts that name variables. Raises SpecError."""
     tree = _merge_bases(_read(spec, file), (), environ, iter(range(_MAX_FILES)))
     if isinstance(tree.value, dict):
+        if team is not None:
+            # The role, image and machine of a command's own spec only stand for the user's.
+            tree = merge_trees(team, tree) if is_template(file) else merge_trees(tree, team)
         for assignment in sets:
             _assign_text(tree, assignment)
         for path, value in values.items():
@@ -133,15 +138,15 @@ def _merge_bases(tree: Tree, above: tuple[str, ...], environ: Mapping[str, str],
             near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
             message = f"{shown} cannot be read: {error.strerror}; write a path relative to this file{near}"
             raise refused(message) from None
-        lower = _merge_trees(_merge_bases(base, above, environ, files), lower)
-    return _merge_trees(tree, lower)
+        lower = merge_trees(_merge_bases(base, above, environ, files), lower)
+    return merge_trees(tree, lower)
 
 
 def _shown(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def _merge_trees(upper: Tree, lower: Tree) -> Tree:
+def merge_trees(upper: Tree, lower: Tree) -> Tree:
     """Merge two trees, of which the upper wins; locations follow the values."""
     replaced: set[SpecPath] = set()
     value = _merged(upper.value, lower.value, (), replaced)
@@ -192,10 +197,16 @@ def _assign_text(tree: Tree, assignment: str) -> None:
     tree.problems += given.problems
 
 
-def _steps(name: str, place: Location) -> SpecPath:
-    """Return the path that `hyperparameters.epochs` means."""
+def steps_of(name: str) -> SpecPath:
+    """Return the path that `hyperparameters.epochs` means; an empty one for a text that is no path."""
     steps: SpecPath = tuple(quoted or (int(index) if index else key) for quoted, index, key in re.findall(_STEP, name))
-    if not re.fullmatch(_STEPS, name) or len(steps) > MAX_DEPTH:
+    return steps if re.fullmatch(_STEPS, name) and len(steps) <= MAX_DEPTH else ()
+
+
+def _steps(name: str, place: Location) -> SpecPath:
+    """Return the path of a `--set`. Raises SpecError."""
+    steps = steps_of(name)
+    if not steps:
         raise _refused((), place, "is not path=value, such as resource_config.instance_count=2")
     if steps[0] == _EXTENDS:
         raise _refused(steps, place, "cannot be set, since the files are read before; write it in the spec")

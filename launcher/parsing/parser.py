@@ -48,7 +48,7 @@ def load(
         path: The YAML or JSON file.
         sets: Assignments `path=value`, as after `--set`.
         values: Further values by path, such as {"hyperparameters.epochs": 3}.
-        environ: The variables for `${NAME}`; this process's own by default.
+        environ: The variables for `${NAME}` and of the files below the spec; this process's own by default.
 
     Raises:
         SpecError: With every problem found.
@@ -80,22 +80,25 @@ def parse_spec(
         file: The name shown in problems; paths in `extends` start at its folder.
         sets: Assignments `path=value`, as after `--set`.
         values: Further values by path, such as {"hyperparameters.epochs": 3}.
-        environ: The variables for `${NAME}`; none by default.
+        environ: The variables for `${NAME}` and of the files below the spec; without it, there are none of either.
 
     Raises:
         SpecError: With every problem found, in the file's order.
     """
-    tree, variables = read_layers(spec, file, sets, values or {}, environ or {})
+    from launcher.parsing.team import read_team  # whose files are parsed by this module
+
+    below, team = (None, None) if environ is None else read_team(file, environ)
+    tree, variables = read_layers(spec, file, sets, values or {}, environ or {}, below)
     if not isinstance(tree.value, dict):
         message = "is not a mapping; write a spec of `key: value` lines"
         raise SpecError([Problem((), message, WRONG_TYPE, location=tree.locate(()))])
-    parsed, found = _validated(tree.value)
-    parsed._locate, parsed._variables = tree.locate, variables
+    parsed, found = validated(tree.value)
+    parsed._locate, parsed._variables, parsed._team = tree.locate, variables, team
     if not found and not tree.problems:
         return parsed
     # Messages for thousands of problems would be slow, since each looks for the nearest known name.
     first = sorted(found, key=lambda each: errors.place_order(tree.locate(each[0])))[: errors.MAX_REPORTED]
-    problems = [_located(_problem(details, value), details, tree) for _, details, value in first]
+    problems = [_located(problem_of(details, value), details, tree) for _, details, value in first]
     # A list with a wrong item was left out as a whole, so the rules cannot check it.
     wrong = [*(path for path, _, _ in found), *(problem.meant for problem in problems if problem.meant)]
     judged = {tuple(takewhile(lambda part: isinstance(part, str), path)) for path in wrong}
@@ -125,7 +128,7 @@ def _located(problem: Problem, details: Mapping[str, Any], tree: Tree) -> Proble
     return problem._replace(location=at)
 
 
-def _validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_WrongValue]]:
+def validated(value: Mapping[str, Any]) -> tuple[JobSpec, list[_WrongValue]]:
     """Return the spec of everything valid in `value`, and pydantic's errors for the rest.
 
     Invalid values are removed and the rest is validated again, until it is valid; each round removes at least one.
@@ -159,7 +162,7 @@ def without(value: Any, paths: list[SpecPath]) -> Any:
     return kept | {key: without(kept[key], paths) for key, paths in below.items() if key in kept}
 
 
-def _problem(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
+def problem_of(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
     """Translate one of pydantic's errors."""
     path = _spec_path(details["loc"])
     match details["type"]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from launcher.errors import Location, Problem, SpecPath
+from launcher.errors import Location, Problem, SpecPath, without_repetitions
 from launcher.request.build import Built, build_request
 from launcher.request.image_uris import WANTED as IMAGE_KEYS
 from launcher.request.view import IMAGE, Draft
@@ -20,6 +20,7 @@ from launcher.rules.instances import resources, stopping
 from launcher.rules.job import code, container_image, image_names, network, output, settings
 from launcher.rules.remedies import remedy
 from launcher.rules.rule import Rule
+from launcher.rules.team import team_problems
 from launcher.rules.unknown_members import follows, watched, without
 from launcher.spec.aws_model import Violation, violations
 from launcher.spec.job import JobSpec
@@ -88,7 +89,7 @@ def find_problems(
             place = origin.place(path)
             if not any(follows(place, each) for each in read):
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
-    return problems
+    return [*problems, *without_repetitions(list(team_problems(spec)))]
 
 
 def _is_the_jobs_mode(violation: Violation, request: dict[str, Any], spec: JobSpec) -> bool:

@@ -16,6 +16,7 @@ from launcher.spec.aws_model import ALGORITHM, REQUEST
 from launcher.spec.channels import Channel
 from launcher.spec.model import Section, spec_name
 from launcher.spec.structures import fields, members
+from launcher.spec.team import Team
 from launcher.spec.values import AccountId, Dollars, Integer, Seconds, Setting, Text
 from launcher.spec.variables import Variables
 
@@ -123,6 +124,7 @@ class OwnKeys(Section):
 
     _variables: Variables = PrivateAttr(default_factory=Variables)
     _locate: Callable[[SpecPath], Location | None] | None = PrivateAttr(default=None)
+    _team: Team | None = PrivateAttr(default=None)
 
     def __repr__(self) -> str:
         """The spec's name and file, without its settings, which may be secret."""
@@ -142,6 +144,11 @@ class OwnKeys(Section):
     def variables(self) -> Variables:
         """The texts that name environment variables."""
         return self._variables
+
+    @property
+    def team(self) -> Team:
+        """The files below the spec, with what they demand; empty if the spec was made without them."""
+        return self._team or Team()
 
     @property
     def all_channels(self) -> Mapping[str, Channel]:

@@ -1,0 +1,57 @@
+"""What a team's files demand of every job: values that may not be changed, keys that must be there, accounts and regions.
+
+`launcher.parsing.team` reads the files, and `launcher.rules.team` compares a spec with this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from launcher.errors import Location, SpecPath
+
+MAX_COST: SpecPath = ("max_cost",)
+
+
+class Locked(NamedTuple):
+    """A key whose value may not be changed; a locked `max_cost` is the most that a spec may set."""
+
+    path: SpecPath
+    value: Any  # as a field of JobSpec has it
+    at: Location
+
+
+class Required(NamedTuple):
+    """A key that must have a value, or one that matches a regular expression as a whole."""
+
+    path: SpecPath
+    pattern: str | None
+    at: Location
+
+
+class Allowed(NamedTuple):
+    """The only accounts or regions that a job may run in."""
+
+    names: tuple[str, ...]
+    at: Location
+
+
+@dataclass(frozen=True)
+class Team:
+    """The files below a spec, and what they demand. Each file's demands hold, whatever the others allow."""
+
+    files: tuple[str, ...] = ()
+    """All files with defaults, the lowest first: of the SDK, of the machine, of the team."""
+    locked: tuple[Locked, ...] = ()
+    required: tuple[Required, ...] = ()
+    accounts: tuple[Allowed, ...] = ()
+    regions: tuple[Allowed, ...] = ()
+    unread: tuple[Location, ...] = ()
+    """The variables that name a configuration of the SDK in S3, which is not read."""
+
+
+def value_at(spec: Any, path: SpecPath) -> Any:
+    """Return the value at a path of a spec; None if it has none."""
+    for part in path:
+        spec = spec.get(part) if isinstance(spec, dict) else getattr(spec, str(part), None)
+    return spec
