@@ -104,8 +104,10 @@ def _metavar(option: click.Option) -> str:
 
 
 def _meaning(option: click.Option) -> str:
-    shown = isinstance(option.default, int | str) and not option.is_flag
-    return (option.help or "").replace("<", "&lt;") + (f" [default: {option.default}]" if shown else "")
+    named = isinstance(option.show_default, str)  # in place of one that is another on each machine
+    default = option.show_default if named else option.default
+    shown = isinstance(default, int | str) and not option.is_flag
+    return (option.help or "").replace("<", "&lt;") + (f" [default: {default}]" if shown else "")
 
 
 def _keys() -> str:
