@@ -98,15 +98,19 @@ def _config_files(run: LocalRun, host: Host) -> dict[str, Any]:
     }
 
 
+def job_arn(run: LocalRun, store: Store) -> str:
+    """Return the ARN that the script sees, of an account that does not exist."""
+    return f"arn:aws:sagemaker:{store.environ['AWS_REGION']}:000000000000:training-job/{run.plan.request['TrainingJobName']}"
+
+
 def _environ(run: LocalRun, host: Host, store: Store, of_runner: Mapping[str, str]) -> dict[str, str]:
     """Return SageMaker's variables, and those of the runner."""
     name = run.plan.request["TrainingJobName"]
-    region = store.environ["AWS_REGION"]
     environ = {
         # Hosts that each use all cores slow each other down many times.
         **({"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // len(run.hosts)))} if len(run.hosts) > 1 else {}),
         "TRAINING_JOB_NAME": name,
-        "TRAINING_JOB_ARN": f"arn:aws:sagemaker:{region}:000000000000:training-job/{name}",
+        "TRAINING_JOB_ARN": job_arn(run, store),
         **_sampled(run),
     }
     if _is_kept_warm(run):

@@ -19,7 +19,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,11 @@ from launcher.local.attempts import run_attempts
 from launcher.local.channels.delivery import provider_of
 from launcher.local.channels.paths import ChannelPaths, with_channel_paths
 from launcher.local.channels.stores import Store, embedded_store, remote_store
+from launcher.local.hosts import job_arn
 from launcher.local.leftovers import at_the_end
 from launcher.local.report import report
 from launcher.local.runs import RESULT, RUNS_FOLDER
+from launcher.local.s3_server.own_job import OwnJob, serve_own_job
 from launcher.local.shell import open_shell
 from launcher.local.watch import stop_signals
 from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of, refuse_full_disk
@@ -83,6 +85,7 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
                 embedded, run.s3_folder, console.warn, local.folders, address=runner.address
             )
             store = stack.enter_context(folder_of_s3 or remote_store(plan.spec))
+            store = stack.enter_context(_with_own_job(run, store))
             _ask_about_size(run, store)
             stack.enter_context(refuse_full_disk(folder))
             _make_folder(folder)
@@ -93,6 +96,22 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
         by_sigterm = outcome.exit_code == 130 and signal.SIGTERM in stops.received
         exit_code = StoppedError.exit_code if by_sigterm else outcome.exit_code
         return report(run, replace(outcome, reason=local.named(outcome.reason), exit_code=exit_code))
+
+
+@contextmanager
+def _with_own_job(run: LocalRun, store: Store) -> Iterator[Store]:
+    """Yield the store with the variables by which a script's calls to SageMaker are answered here, about its own job."""
+    environ = store.environ
+    keys = {environ["AWS_ACCESS_KEY_ID"]: environ["AWS_SECRET_ACCESS_KEY"]}
+    job = OwnJob(run.plan.request, job_arn(run, store), run.transitions)
+
+    def note(operation: str) -> None:
+        run.note(f"sagemaker:{operation}", "answered from the plan", "answered by SageMaker", same=False)
+
+    with serve_own_job(job, keys, note, run.runner.address) as endpoint:
+        own = dict.fromkeys(("AWS_ENDPOINT_URL_SAGEMAKER", "AWS_ENDPOINT_URL_SAGEMAKER_METRICS"), endpoint)
+        direct = dict.fromkeys(("no_proxy", "NO_PROXY"), f"{run.runner.address},127.0.0.1,localhost")
+        yield replace(store, environ={**direct, **environ, **own})
 
 
 def _refuse_options(options: LocalOptions, hosts: list[str]) -> None:

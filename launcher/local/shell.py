@@ -40,6 +40,7 @@ def open_shell(run: LocalRun, store: Store, file_systems: Mapping[str, Path], st
         )
         [host] = (each for each in hosts if each.name == run.options.shell)
         note_facts(run, store, host)
+        run.transitions.begin("Training")
         code = _shell(run, host)
         stops.held = True
         run.finish()

@@ -43,13 +43,16 @@ class _Signed(NamedTuple):
     payload: str
 
 
-def signing_key_id(request: Request, keys: Keys) -> str:
-    """Return the id of the key that a request is signed with. Raises an S3Error, like S3, unless that is one of the keys."""
+def signing_key_id(request: Request, keys: Keys, payload: str | None = None) -> str:
+    """Return the id of the key that a request is signed with. Raises an S3Error, like S3, unless that is one of the keys.
+
+    `payload` is the hash of the body, which clients of other services than S3 sign without sending it.
+    """
     query = parse_qsl(request.query, keep_blank_values=True, encoding="latin-1")
     values = dict(query)
     if "Signature" in values:
         raise S3Error("AccessDenied", Message=f"The URL is signed by version 2; {_REMEDY_URL}")
-    signed = _stated(request, values)
+    signed = _stated(request, values, payload)
     key_id, _, scope = signed.credential.partition("/")
     secret = _secret(key_id, keys)
     start = _seconds(signed.moment)
@@ -66,12 +69,12 @@ def signing_key_id(request: Request, keys: Keys) -> str:
     return key_id
 
 
-def _stated(request: Request, values: Mapping[str, str]) -> _Signed:
+def _stated(request: Request, values: Mapping[str, str], payload: str | None) -> _Signed:
     if authorization := request.headers.get("authorization"):
         found = _AUTHORIZATION.fullmatch(authorization)
         if found is None:
             raise S3Error("AccessDenied", Message=f"The request is not signed with {_SCHEME}; {_REMEDY}")
-        payload = request.headers.get("x-amz-content-sha256")
+        payload = request.headers.get("x-amz-content-sha256", payload)
         if payload is None:  # as from curl 7
             raise S3Error("AccessDenied", Message="Missing required header for this request: x-amz-content-sha256")
         moment = request.headers.get("x-amz-date", "")
