@@ -230,8 +230,9 @@ def _spec(
         code["entry_point"] = str(found.script.relative_to(found.code))
         why = "this folder is sent, and the script runs in it"
         code |= {"requirements": found.requirements.name} if found.requirements else {}
-        inside = [path.relative_to(found.code) for path in found.channels.values() if path.is_relative_to(found.code)]
-        code |= {"exclude": [f"/{path}/" for path in inside if path.parts]} if inside else {}
+        left_out = dict.fromkeys((*found.channels.values(), *found.outside))  # data, and links that may not be followed
+        inside = [path.relative_to(found.code) for path in left_out if path.is_relative_to(found.code)]
+        code |= {"exclude": [f"/{path}" for path in inside if path.parts]} if inside else {}
     resources: dict[str, Any] = {"instance_type": machine, "instance_count": 1}
     if instance_type(machine).storage == "EBS":
         size = sum(inventory.bytes for _, inventory in places.values() if inventory)

@@ -44,20 +44,28 @@ class Folder(NamedTuple):
     requirements: PurePosixPath | None
     lists: list[PurePosixPath]  # .lst files
     channels: dict[str, PurePosixPath]
+    outside: list[PurePosixPath]  # links out of the folder
 
 
 def look_at_folder(root: Path) -> Folder:
-    """Look for the script, its requirements, lists and data; links to folders are not followed. Raises InputError."""
+    """Look for the script, its requirements, lists and data; each folder once, also of links to it. Raises InputError."""
     if not root.is_dir():
         raise InputError(f"{root}: there is no such folder{did_you_mean_path(root, Path.is_dir)}")
-    files: dict[PurePosixPath, list[str]] = {}
-    for folder, names, found in islice(os.walk(root), _MOST_FOLDERS):
-        names[:] = sorted(
-            each
-            for each in names
-            if not (each.startswith(".") or each in _LEFT_OUT or Path(folder, each, "pyvenv.cfg").exists())
-        )
-        files[PurePosixPath(Path(folder).relative_to(root))] = sorted(each for each in found if each[0] != ".")
+    top, links = root.resolve(), list[PurePosixPath]()
+    seen, files = {top}, dict[PurePosixPath, list[str]]()
+    for folder, names, found in islice(os.walk(root, followlinks=True), _MOST_FOLDERS):
+        here, below = Path(folder), PurePosixPath(Path(folder).relative_to(root))
+        folders = [each for each in sorted(names) if each[0] != "." and each not in _LEFT_OUT]
+        for each in (*folders, *(each for each in found if not _DATA.fullmatch(each))):
+            if (here / each).is_symlink() and not (here / each).resolve().is_relative_to(top):
+                links.append(below / each)
+        names.clear()
+        for each in folders:
+            place = (here / each).resolve()
+            if place not in seen and not (place / "pyvenv.cfg").exists():
+                names.append(each)
+                seen.add(place)
+        files[below] = sorted(each for each in found if each[0] != ".")
     script = _script(files)
     code = script.parent if script else PurePosixPath()
     while "__init__.py" in files[code] and code.parent != code:
@@ -66,7 +74,7 @@ def look_at_folder(root: Path) -> Folder:
     code = above[0] if above and script else code
     lists = [folder / each for folder, found in files.items() for each in found if each.endswith(".lst")]
     requirements = code / "requirements.txt" if above and script else None
-    return Folder(script, code, requirements, lists, _channels(files, has_script=script is not None))
+    return Folder(script, code, requirements, lists, _channels(files, has_script=script is not None), links)
 
 
 def _script(files: Files) -> PurePosixPath | None:

@@ -58,7 +58,7 @@ def test_spec_of_a_folder_passes_a_strict_dry_run(pets: Path) -> None:
         "directory": ".",
         "entry_point": "src/train.py",
         "requirements": "requirements.txt",
-        "exclude": ["/images/"],
+        "exclude": ["/images"],
     }
     assert written["resource_config"] == {"instance_type": "ml.g5.xlarge", "instance_count": 1}
     assert written["channels"].keys() == {"train"}
@@ -84,6 +84,16 @@ def test_channels_are_the_folders_of_data(names: list[str], channels: dict[str, 
     assert local.partition("--local ")[2] == " ".join(here or ["--sample 100"])
     assert yaml.safe_load(found["text"])["channels"].keys() == channels.keys() | ({"train"} if not channels else set())
     assert not Path("more/job.yaml").exists()
+
+
+def test_linked_data_are_a_channel_and_are_not_sent(pets: Path) -> None:
+    files(pets.parent, "elsewhere/cat/1.png", "notes.md")
+    (pets / "src/data").symlink_to(pets.parent / "elsewhere")
+    (pets / "src/loop").symlink_to(pets / "src")
+    (pets / "src/notes.md").symlink_to(pets.parent / "notes.md")
+    assert launch("init", "src", "--yes").returncode == 0
+    assert spec("src/job.yaml")["code"]["exclude"] == ["/data", "/notes.md"]
+    assert launch("src/job.yaml", "--dry-run", "--strict").returncode == 0
 
 
 def test_class_folders_without_a_script_are_one_channel_of_the_folder(pets: Path) -> None:
