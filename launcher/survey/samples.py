@@ -74,7 +74,7 @@ class _Object(io.RawIOBase):
         count = max(min(count, self._size - self._at), 0)
         if self._peek.bytes + count > MOST_BYTES:
             most = f"more than {human_bytes(MOST_BYTES)} would have to be read"
-            raise RefusedError(f"{self._place}: {most}; lower --count, or state the objects' format by --format")
+            raise RefusedError(f"{self._place.key}: {most}; lower --count, or state the objects' format by --format")
         data = self._objects.head(self._place, count, self._at) if count else b""
         self._at, self._peek.bytes = self._at + len(data), self._peek.bytes + len(data)
         return data
