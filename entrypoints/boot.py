@@ -1,7 +1,10 @@
-"""The container's first program: unpack the code beside it and run the entry point.
+"""The container's first program: unpack the code beside it and run the entry point or command.
 
-    python3 /…/input/data/launcher_code/boot.py <entry point> [--launcher torchrun] [--requirements <file>]
-        [--argument-style json]
+    python3 /…/input/data/launcher_code/boot.py [<entry point>] [--requirements <file>] [--argument-style json]
+        [--arguments=<form>] [--command <JSON, in pieces that fit into an argument>...]
+
+If the sagemaker-training toolkit has unpacked the code, it can start this script with the hyperparameters as arguments; then the
+arguments above are in a variable.
 
 It is PID 1 of any image, so it needs only Python's standard library, and none of this project's modules until it has unpacked them.
 It loads these by their file, not by `import` from a path, because the user's folder may hold a `json.py` or a
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -32,6 +36,7 @@ BASE_DIR_VARIABLE = "SAGEMAKER_BASE_DIR"
 CODE_ARCHIVE = "code.tar.gz"
 CODE_DIR = "code"
 BUNDLE_DIR = "launcher_bundle"
+BOOT_ARGUMENTS_VARIABLE = "LAUNCHER_BOOT_ARGUMENTS"
 LIBRARY = "sagemaker_channels"
 FAILURE_FILE = "output/failure"
 
@@ -57,8 +62,10 @@ def main(arguments: Sequence[str]) -> int:
     here = Path(__file__).absolute().parent
     root = Path(os.environ.get(BASE_DIR_VARIABLE) or here.parents[2]).absolute()
     try:
-        options = _parse(arguments)
-        unpack(here / CODE_ARCHIVE, root / CODE_DIR)
+        is_unpacked = BOOT_ARGUMENTS_VARIABLE in os.environ and not (here / CODE_ARCHIVE).exists()
+        options = _parse(json.loads(os.environ[BOOT_ARGUMENTS_VARIABLE]) if is_unpacked else arguments)
+        if not is_unpacked:
+            unpack(here / CODE_ARCHIVE, root / CODE_DIR)
         _move_bundle(root)
         _load_package(root / BUNDLE_DIR / LIBRARY)
         from sagemaker_channels.start.entry_point import StartOptions, run_entry_point
@@ -124,14 +131,25 @@ def _move_bundle(root: Path) -> None:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Runs a training script in a SageMaker container.")
-    parser.add_argument("entry_point", help="a file of the code, or entrypoints/<name>.py for a bundled script")
-    parser.add_argument("--launcher", choices=["python", "torchrun"], default="python")
+    parser.add_argument(
+        "entry_point", nargs="?", help="a file of the code, or entrypoints/<name>.py for a bundled script"
+    )
     parser.add_argument("--requirements", help="a file of the code, for pip")
     parser.add_argument(
         "--shell", nargs="?", const="", help="become a shell, or run a command in one, in place of the entry point"
     )
     parser.add_argument("--argument-style", choices=["toolkit", "json"], default="toolkit")
-    return parser.parse_args(arguments)
+    parser.add_argument("--arguments", default="--name value")
+    parser.add_argument("--command", nargs=argparse.REMAINDER, help="JSON: a shell line, or a list of words")
+    options = parser.parse_args(arguments)
+    if (options.entry_point is None) == (options.command is None):
+        parser.error("expected an entry point or --command")
+    if options.command is not None:
+        try:
+            options.command = json.loads("".join(options.command))
+        except ValueError as error:
+            parser.error(f"--command is not JSON: {error}")
+    return options
 
 
 def _load_package(folder: Path) -> None:

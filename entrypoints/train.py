@@ -258,7 +258,7 @@ def start(options: argparse.Namespace, environment: Environment) -> bool:
     """Join the ranks and train; return whether the training was stopped before its end."""
     if len(environment.hosts) > 1 and "WORLD_SIZE" not in os.environ:
         what = f"this job has {len(environment.hosts)} hosts, and each would train its own model"
-        raise ChannelError(what, remedy="write launcher: torchrun")
+        raise ChannelError(what, remedy="write command: torchrun entrypoints/train.py")
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from launcher.code.archive import CodeArchive, read_code
 from launcher.code.files import CodeError
+from launcher.code.git import git_tags
 from launcher.console import Console
 from launcher.errors import SpecError, limit_problems
 from launcher.parsing.parser import load, parse_spec
@@ -76,6 +77,8 @@ def plan(
             dependencies = [beside / each for each in spec.code.dependencies or ()]
             include, exclude = spec.code.include or (), spec.code.exclude or ()
             code = read_code(directory, include, exclude, dependencies, entry_point=spec.code.entry_point)
+            if directory is not None and spec.code.git:
+                code = replace(code, tags=git_tags(directory))
         except CodeError as error:
             code = error  # one problem among those of the spec
     now = datetime.now(timezone.utc)

@@ -7,7 +7,8 @@ separately before, so that all problems are reported together, each at its own p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -26,6 +27,8 @@ from launcher.rules.codes import without_ignored
 from launcher.spec.aws_model import REQUEST, shapes, shown, violations
 from launcher.spec.job import Code, JobSpec
 from sagemaker_channels import contract
+from sagemaker_channels.job.hyperparameters import FORMS
+from sagemaker_channels.start.command import command_files
 
 _Found = tuple[SpecPath, str, str]  # where in the spec, the problem's code, and what is wrong
 
@@ -112,6 +115,8 @@ def make_plan(
         raise SpecError(limit_problems(problems))
     if spec.code is not None and uri is not None:
         _add_code(request, spec.code, uri)
+    if isinstance(code, CodeArchive):
+        _add_tags(request, code.tags, spec)
     return Plan(request, built.origin, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
 
 
@@ -138,9 +143,9 @@ def _toolkit_limits(code: Code, archive: CodeArchive, request: dict[str, Any]) -
     if not _goes_by_toolkit(code, request) or "setup.py" not in archive.names():
         return
     remedy = "leave setup.py out with code.exclude, or free a channel for the code"
-    if code.launcher == "torchrun":
-        message = f"the toolkit, which starts this code, cannot run a package (setup.py) by torchrun; {remedy}"
-        yield ("code", "launcher"), "code-package-toolkit", message
+    if code.command is not None:
+        message = f"the toolkit, which starts this code, cannot run a command beside a package (setup.py); {remedy}"
+        yield ("code", "command"), "code-package-toolkit", message
     elif not str(code.entry_point).endswith((".py", ".sh")):
         message = f"the toolkit, which starts this code, would run it as a Python module because of setup.py; {remedy}"
         yield ("code", "entry_point"), "code-package-toolkit", message
@@ -153,6 +158,12 @@ def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iter
     if "requirements.txt" in archive.names() and not installs:
         message = "requirements.txt is sent with the code but not installed; write code.requirements: requirements.txt"
         yield ("code",), "code-requirements-unnamed", message
+    for word in command_files(code.command or ()):
+        if not any(f"/{name}".endswith(f"/{word.removeprefix('./')}") for name in archive.names()):
+            near = did_you_mean(
+                word, [name for name in archive.names() if not name.startswith(f"{contract.BUNDLE_DIR}/")]
+            )
+            yield ("code", "command"), "code-command-file", f"{word!r} is not in {code.directory or 'the code'}{near}"
     if archive.skipped:
         remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
         yield ("code",), "code-skipped", f"{first_names(archive.skipped)} cannot be sent with the code; {remedy}"
@@ -177,6 +188,12 @@ def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_F
         for key in ("entry_point", "requirements"):
             for each in violations(getattr(code, key) or "", "TrainingContainerArgument"):
                 yield ("code", key), each.code, f"is an argument of the container and {each.message}"
+        if len(boot_arguments(code)) > shapes()["TrainingContainerArguments"]["max"]:
+            yield (
+                ("code", "command"),
+                "aws-max",
+                "is too long for the container's arguments; move it to a script in the code",
+            )
         return
     for member, added in _toolkit_settings(code, request, uri).items():
         settings = shapes()[shapes()[REQUEST]["members"][member]["shape"]]
@@ -231,27 +248,41 @@ def _add_code(request: dict[str, Any], code: Code, uri: str) -> None:
     algorithm["ContainerArguments"] = boot_arguments(code)
 
 
+def _add_tags(request: dict[str, Any], tags: Mapping[str, str], spec: JobSpec) -> None:
+    """Add tags to those of a request, of which the spec's own win, if the limit of AWS leaves room for all."""
+    given = request.get("Tags", [])
+    added = [{"Key": key, "Value": value} for key, value in tags.items() if key not in {tag["Key"] for tag in given}]
+    is_deleted = spec.request is not None and spec.request.get("Tags", given) is None
+    if added and not is_deleted and len(given) + len(added) <= shapes()["TagList"]["max"]:
+        request["Tags"] = [*given, *added]
+
+
 def boot_arguments(code: Code) -> list[str]:
-    """Return the arguments of boot.py: the entry point, and how to start it if that is not the default."""
-    arguments = [str(code.entry_point)]
-    if code.launcher != "python":
-        arguments += ["--launcher", code.launcher]
+    """Return the arguments of boot.py: what to start, and how if that is not the default."""
+    arguments = [code.entry_point] if code.entry_point is not None else []
     if code.requirements is not None:
         arguments += ["--requirements", code.requirements]
     if code.argument_style != "toolkit":
         arguments += ["--argument-style", code.argument_style]
+    if code.arguments != FORMS[0]:
+        arguments.append(f"--arguments={code.arguments}")
+    if code.command is not None:
+        # In JSON, a line has no line breaks, which an argument cannot have; a long one is cut into several arguments.
+        text, most = json.dumps(code.command, ensure_ascii=False), shapes()["TrainingContainerArgument"]["max"]
+        arguments += ["--command", *(text[start : start + most] for start in range(0, len(text), most))]
     return arguments
 
 
 def _toolkit_settings(code: Code, request: dict[str, Any], uri: str) -> dict[str, dict[str, str]]:
     """Return the settings by which the sagemaker-training toolkit finds the code, for jobs that have no channel left."""
-    program = str(code.entry_point)
     bundle = f"{contract.BASE_DIR}/{contract.CODE_DIR}/{contract.BUNDLE_DIR}"
+    inherited = _mapping(request, "Environment").get("PYTHONPATH")
+    environment = {"PYTHONPATH": f"{bundle}:{inherited}" if inherited else bundle}
+    program = str(code.entry_point)
+    if code.command is not None or code.arguments != FORMS[0]:  # which the toolkit does not know
+        program = f"{contract.SCRIPTS_DIR}/{contract.BOOT_FILE}"
+        environment[contract.BOOT_ARGUMENTS_VARIABLE] = json.dumps(boot_arguments(code), ensure_ascii=False)
     if program.startswith(f"{contract.SCRIPTS_DIR}/"):
         program = f"{contract.BUNDLE_DIR}/{program}"
     parameters = {"sagemaker_program": program, "sagemaker_submit_directory": uri + contract.CODE_ARCHIVE}
-    if code.launcher == "torchrun":
-        parameters["sagemaker_torch_distributed_enabled"] = "true"
-    inherited = _mapping(request, "Environment").get("PYTHONPATH")
-    environment = {"PYTHONPATH": f"{bundle}:{inherited}" if inherited else bundle}
     return {"HyperParameters": parameters, "Environment": environment}

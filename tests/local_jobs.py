@@ -21,9 +21,12 @@ from launcher.rules.examples import laid_over_base
 EFS, FSX = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 
 
-def write_job(here: Path, script: str, overlay: str = "", name: str = "train.py", code: str = "") -> None:
+def write_job(
+    here: Path, script: str, overlay: str = "", name: str = "train.py", code: str = "", command: str | None = None
+) -> None:
     (here / "src" / name).write_text(script)
-    (here / "job.yaml").write_text(laid_over_base(f"code: {{directory: src, entry_point: {name}{code}}}\n{overlay}"))
+    run = f"entry_point: {name}" if command is None else f"command: {json.dumps(command)}"
+    (here / "job.yaml").write_text(laid_over_base(f"code: {{directory: src, {run}{code}}}\n{overlay}"))
 
 
 def command(*options: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Scripts, alone and on ranks as torchrun starts them, forked from a process that has torch.
 
-test_boot_torchrun.py and test_train_ranks.py run the real torchrun.
+test_launchers.py and test_train_ranks.py run the real torchrun.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ INTERMEDIATE_DIR = "output/intermediate"
 FAILURE_FILE = "output/failure"
 PACKAGES_DIR = "packages"  # our own: the packages of the script's requirements, besides the image's
 CHECKPOINT_DIR = "checkpoints"  # unless CheckpointConfig.LocalPath is given
+HOSTFILE = "hostfile"  # our own: `algo-1 slots=8` for each host, as mpirun and deepspeed read it
 WARM_POOL_DIR = "sagemaker/warmpoolcache"  # kept for a warm pool's next job (developer guide, train-warm-pools)
 WARM_POOL_VARIABLE = "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"  # its path, if the job has a warm pool
 
@@ -43,6 +44,7 @@ BOOT_FILE = "boot.py"
 CODE_ARCHIVE = "code.tar.gz"
 BUNDLE_DIR = "launcher_bundle"  # what the launcher adds: a folder of the archive, moved below BASE_DIR by boot.py
 SCRIPTS_DIR = "entrypoints"  # in it, the bundled scripts: the entry point `entrypoints/train.py` is one of them
+BOOT_ARGUMENTS_VARIABLE = "LAUNCHER_BOOT_ARGUMENTS"  # JSON of BOOT_FILE's arguments, if the toolkit starts it
 LIBRARY = "sagemaker_channels"  # beside them, this package
 # Bundled scripts that are sent only if they are the entry point, and the folder of the package that is sent with them.
 TOOLS = ("entrypoints/measure.py", "entrypoints/reshard.py")
@@ -74,6 +76,7 @@ COMPARE_VARIABLE = "LAUNCHER_COMPARE_OBJECTS"  # `all`: compare every object of 
 MAX_SAMPLE_VARIABLE = "LAUNCHER_MAX_SAMPLE_BYTES"  # A larger sample is refused; formats/window.py has the defaults.
 WAITS_VARIABLE = "LAUNCHER_WAITS"  # 0 records nothing of how long training loops wait (waits.py)
 SAMPLE_VARIABLE = "LAUNCHER_SAMPLE"  # set by `--local --sample N` only: a list may name images that are missing
+HOSTFILE_VARIABLE = "LAUNCHER_HOSTFILE"  # set for a `command`: the path of HOSTFILE
 
 # A local run adds these, because its hosts share one machine:
 MASTER_ADDR_VARIABLE = "LAUNCHER_MASTER_ADDR"  # set if the name of hosts[0] does not resolve (no namespaces)

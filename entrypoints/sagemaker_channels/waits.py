@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import expect
+from sagemaker_channels.job.process_identity import rank_variable
 from sagemaker_channels.meter import Meter, Work, count_transform, total
 from sagemaker_channels.sample import weight
 
@@ -158,7 +159,7 @@ def _rates(work: Work, seconds: float) -> dict[str, float]:
 def about(channel: str, mode: str, workers: int, threads: int = 0) -> Record:
     """Return a record's first members; `workers` are processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    rank = int(os.environ.get("RANK", "0"))
+    rank = int(rank_variable("RANK") or 0)
     return {"channel": channel, "mode": mode, "rank": rank, "workers": workers, "threads": threads, "cores": cores}
 
 

@@ -13,7 +13,7 @@ import hashlib
 import io
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,6 +50,8 @@ class CodeArchive:
     skipped: tuple[str, ...] = ()
     """Names that cannot be sent, with the reason: `data (a broken link)`."""
     rules: FileRules | None = field(default=None, compare=False, repr=False)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags of a job that runs this code: the commit of the folder."""
 
     def __repr__(self) -> str:
         """The archive in a line, without the hundred files of the library."""

@@ -169,7 +169,8 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Seque
             **({"step": loop.step} if loop.step is not None else {}),
         },
         "code.entry_point": "entrypoints/measure.py",
-        "code.launcher": "python",
+        "code.command": None,
+        "code.arguments": "--name value",
         "resource_config.instance_count": 1,
     }
     return launcher.load(file, sets=own, values=values)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import launcher
+from launcher.code.git import commit_of
 from launcher.commands import options
 from launcher.commands.ending import after_end, on_end_option
 from launcher.console import Console, counted, duration, print_line, say, show_problems
@@ -274,8 +275,9 @@ def _lines(plan: launcher.Plan, region: str, report: launcher.Report | None) -> 
     algorithm = request.get("AlgorithmSpecification", {})
     image = algorithm.get("TrainingImage") or algorithm.get("AlgorithmName") or "a container that SageMaker chooses"
     words = [*algorithm.get("ContainerEntrypoint", ()), *algorithm.get("ContainerArguments", ())]
-    program = spec.code.entry_point if spec.code else textwrap.shorten(" ".join(words), 80, placeholder=" ...")
-    yield f"runs      {f'{program} in ' if program else ''}{image}"
+    program = spec.code.program if spec.code else textwrap.shorten(" ".join(words), 80, placeholder=" ...")
+    commit = f" ({commit})" if (commit := commit_of(request.get("Tags"))) else ""
+    yield f"runs      {f'{program}{commit} in ' if program else ''}{image}"
     found, notes = estimate(request, region), report.notes if report else ()
     where = next((text for path, text in notes if not path), f"region {region}")
     yield f"on        {f'{machines(found)}; ' if found else ''}{where}"

@@ -16,7 +16,7 @@ from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
 from launcher.jobs.lines import SETTLING_SECONDS, JobLines, Line, Selection, check_host, creation_of, last_lines
-from launcher.jobs.lookup import describe
+from launcher.jobs.lookup import describe, tags_of
 from launcher.jobs.metrics import LiveTable, Metrics, plot
 from launcher.jobs.outcome import ENDED, Outcome, Statuses
 from launcher.jobs.waits import LoopWaits, in_words
@@ -99,6 +99,7 @@ def look_at(account: Account, name: str, console: Console) -> Outcome:
     for line in lines:
         read.note(line)
     explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
+    description["Tags"] = tags_of(account, description, console.warn)  # of which DescribeTrainingJob has none
     return Outcome(description, read.metrics.last, explaining, waits=read.waits.worst())
 
 

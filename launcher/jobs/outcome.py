@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from launcher.code.git import commit_of
 from launcher.console import Console, counted, duration, json_timestamp, timestamp
 from launcher.cost.show import JobCost, billed_seconds, estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
@@ -26,7 +27,7 @@ _SHOWN = (
     *("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "SecondaryStatus", "FailureReason"),
     *("TrainingTimeInSeconds", "BillableTimeInSeconds", "CreationTime", "TrainingStartTime", "TrainingEndTime"),
     *("ModelArtifacts", "FinalMetricDataList", "SecondaryStatusTransitions", "WarmPoolStatus", "ProgressInfo"),
-    *("OutputModelPackageArn", "MlflowConfig", "MlflowDetails", "ServiceJob"),
+    *("OutputModelPackageArn", "MlflowConfig", "MlflowDetails", "ServiceJob", "Tags"),
 )
 _CONSOLES = {"cn": "console.amazonaws.cn", "us-gov": "console.amazonaws-us-gov.com"}  # by partition, without aws-
 
@@ -175,6 +176,8 @@ class Outcome:
             yield "output", f"{output.rstrip('/')}/{self.name}/output/"
         if checkpoints := (description.get("CheckpointConfig") or {}).get("S3Uri"):
             yield "saved", f"checkpoints in {checkpoints}"
+        if commit := commit_of(description.get("Tags")):
+            yield "code", commit
         if package := description.get("OutputModelPackageArn"):
             yield "package", package
         if server := (description.get("MlflowConfig") or {}).get("MlflowResourceArn"):

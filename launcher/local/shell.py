@@ -54,7 +54,8 @@ def _shell(run: LocalRun, host: HostProcess) -> int:
     typed = run.options.command
     command: tuple[str, ...] = ("/bin/sh", "-c", typed) if typed else BEST_SHELL
     if contract.BOOT_FILE in [Path(word).name for word in host.command[:2]]:
-        command = (*host.command, "--shell", *([typed] if typed else []))  # it unpacks the code, and sets the variables
+        # It unpacks the code, and sets the variables. What `--command` has reaches to the end.
+        command = (*host.command[:2], f"--shell={typed or ''}", *host.command[2:])
     if sys.stdin.isatty() and not typed:
         run.console.say(f"a shell on {host.name}; the job runs: {shlex.join(host.command)}", "cyan")
     # With --json, only the result is printed on stdout.

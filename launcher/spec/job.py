@@ -19,6 +19,7 @@ from launcher.spec.structures import fields, members
 from launcher.spec.team import Team
 from launcher.spec.values import AccountId, Dollars, Integer, Seconds, Setting, Text
 from launcher.spec.variables import Variables
+from sagemaker_channels.start.command import name_of
 
 
 class Image(Section):
@@ -58,16 +59,25 @@ class Code(Section):
     """Files and folders outside `directory` to send too, each placed beside its files under its base name."""
     entry_point: Text | None = None
     """A `.py` file or program in `directory`, or a bundled script: `entrypoints/train.py`, `entrypoints/read_channels.py`."""
+    command: tuple[Text, ...] | Text | None = None
+    """In place of `entry_point`, any command, on every host: a line for bash, or a list of a program and its arguments."""
     requirements: Text | None = None
     """A requirements file in `directory`, installed with pip before the start."""
-    launcher: Literal["python", "torchrun"] = "python"
-    """`python` starts one process per host; `torchrun` starts torch's launcher across all hosts."""
+    arguments: Literal["--name value", "--name=value", "name=value", "none"] = "--name value"
+    """How hyperparameters are written after the entry point or command; with `none`, only SM_HPS and SM_HP_* have them."""
     argument_style: Literal["toolkit", "json"] = "toolkit"
     """How hyperparameters are passed as arguments and SM_HP_*: in Python's forms as by SDK v2, or as JSON as by SDK v3."""
     delivery: Literal["auto", "channel", "submit_directory"] = "auto"
     """`channel` sends the code in its own channel, `submit_directory` by the image's toolkit; `auto` prefers a channel."""
     s3_uri: Text | None = None
     """The S3 folder that the code is uploaded to; by default `<s3_output_path>/code`."""
+    git: bool = True
+    """Whether the commit of `directory`'s git repository, if it is in one, is added to the job's tags."""
+
+    @property
+    def program(self) -> str:
+        """The entry point, or the command in a line."""
+        return str(self.entry_point) if self.command is None else name_of(self.command)
 
 
 class Queue(Section):

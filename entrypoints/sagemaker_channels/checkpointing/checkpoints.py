@@ -17,6 +17,7 @@ from sagemaker_channels.checkpointing.writer import Writer
 from sagemaker_channels.epoch.states import merge_states
 from sagemaker_channels.errors import ChannelError, CorruptError, expect, whole_number
 from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.job.process_identity import rank_variable
 from sagemaker_channels.sources.silence import warn
 from sagemaker_channels.torch_data.frameworks import check_not_prepared, check_stateful
 from sagemaker_channels.torch_data.ranks import has_group
@@ -164,7 +165,7 @@ class Checkpoints:
         """The arguments of `files.expire`; empty if another rank does it. Each host may have a folder of its own."""
         self._stored = self._stored[-self._keep :]
         is_folder = isinstance(self._place, Folder) and self._size > 1
-        rank = int(os.environ.get("LOCAL_RANK", self._rank)) if is_folder else self._rank
+        rank = int(rank_variable("LOCAL_RANK") or self._rank) if is_folder else self._rank
         return {"stored": self._stored, "keep": self._keep} if rank == 0 else {}
 
     def _load(self, saved: files.Saved, parts: dict[str, Any]) -> bool:

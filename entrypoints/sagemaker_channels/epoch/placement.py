@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel, Environment
+from sagemaker_channels.job.process_identity import rank_variable
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Placement:
     world_size: int = 1
     local_rank: int = 0
     local_world_size: int = 1
+    host: int | None = None  # this host's number, if ranks do not fill one host after the other
 
     def __post_init__(self) -> None:
         if not (0 <= self.local_rank < self.local_world_size and 0 <= self.rank < self.world_size):
@@ -60,7 +62,7 @@ class Placement:
 
 
 def placement_of(environment: Environment, rank: int | None = None, world_size: int = 1) -> Placement:
-    """Return this process's placement: as a rank that is known already, or by torchrun's variables.
+    """Return this process's placement: as a rank that is known already, or by the variables of torchrun or mpirun.
 
     Without RANK and WORLD_SIZE it is the only process of its host; without LOCAL_WORLD_SIZE all hosts have equally many ranks.
 
@@ -69,11 +71,14 @@ def placement_of(environment: Environment, rank: int | None = None, world_size: 
     """
     hosts = len(environment.hosts)
     if rank is None:
-        if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        if rank_variable("RANK") is None or rank_variable("WORLD_SIZE") is None:
             return Placement(environment.host_rank, hosts)
         rank, world_size = _number("RANK", 0), _number("WORLD_SIZE", 1)
     local_world_size = _number("LOCAL_WORLD_SIZE", max(1, world_size // hosts))
-    return Placement(rank, world_size, _number("LOCAL_RANK", rank % local_world_size), local_world_size)
+    local_rank = _number("LOCAL_RANK", rank % local_world_size)
+    # `mpirun --map-by node` deals the ranks out to the hosts.
+    host = sorted(environment.hosts).index(environment.current_host) if "OMPI_COMM_WORLD_RANK" in os.environ else None
+    return Placement(rank, world_size, local_rank, local_world_size, host)
 
 
 def default_shard(channel: Channel, placement: Placement, worker: int = 0, workers: int = 1) -> Shard:
@@ -84,14 +89,15 @@ def default_shard(channel: Channel, placement: Placement, worker: int = 0, worke
         index, hosts = channel.host_shard
         rank, ranks = index * local_ranks + placement.local_rank, hosts * local_ranks
     if channel.distribution == contract.SHARDED:
-        host = (rank // local_ranks, ranks // local_ranks)
+        number = rank // local_ranks if placement.host is None else placement.host
+        host = (number, ranks // local_ranks)
         rank, ranks = placement.local_rank, local_ranks
     # An item's number modulo `ranks` is its rank whatever the number of workers.
     return Shard(worker * ranks + rank, workers * ranks, workers * local_ranks, workers, host)
 
 
 def _number(name: str, default: int) -> int:
-    text = os.environ.get(name)
+    text = rank_variable(name)
     try:
         return default if text is None else int(text)
     except ValueError:

@@ -9,11 +9,11 @@ Each skipped sample is a line on stderr and in `skipped-<host>-<rank>.jsonl` amo
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
 from sagemaker_channels.errors import ChannelError, CorruptError
+from sagemaker_channels.job.process_identity import rank_variable
 from sagemaker_channels.waits import RecordWriter
 
 _FIRST = 3  # damaged samples in the error of an exhausted budget
@@ -59,7 +59,7 @@ class Damage:
             )
             reason = reason[:_REASON_CHARACTERS] + (place and f" ({place})")
             self._first += [reason] if self._count <= _FIRST else []
-            about = {"channel": self._channel, "epoch": self._epoch, "rank": int(os.environ.get("RANK", "0"))}
+            about = {"channel": self._channel, "epoch": self._epoch, "rank": int(rank_variable("RANK") or 0)}
             at = error if isinstance(error, ChannelError) else None  # a UnicodeError has an `object`, too
             found = {"object": (at and at.object) or key, "byte": at and at.position}
             self._write({**about, "count": self._count, "budget": self.most, **found, "reason": reason})

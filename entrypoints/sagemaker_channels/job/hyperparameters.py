@@ -32,6 +32,9 @@ TOOLKIT_HYPERPARAMETERS = frozenset(
     }
 )
 
+# How an argument is written; `name=value` is Hydra's, and with `none` a script reads SM_HPS.
+FORMS = ("--name value", "--name=value", "name=value", "none")
+
 
 def decoded(value: object) -> Any:
     """Return a hyperparameter's value as both launchers read it: as JSON if it is JSON, else the text itself."""
@@ -61,16 +64,20 @@ def argument(value: Any, style: str) -> str:
     return "" if value is None else str(value)
 
 
-def command_line_arguments(hyperparameters: Mapping[str, Any], style: str) -> list[str]:
-    """Return the script's arguments.
+def command_line_arguments(hyperparameters: Mapping[str, Any], style: str, form: str = FORMS[0]) -> list[str]:
+    """Return the script's arguments, in one of FORMS.
 
     `toolkit`: sorted by name, `-n value` for a name of one letter, without the toolkit's own; `json`: all, in their order.
     """
-    if style == "json":
-        return [word for name, value in hyperparameters.items() for word in (f"--{name}", argument(value, style))]
+    passed = [*hyperparameters.items()] if style == "json" else sorted(user_hyperparameters(hyperparameters).items())
     arguments = []
-    for name, value in sorted(user_hyperparameters(hyperparameters).items()):
-        arguments += [("", "-", "--")[min(len(name), 2)] + name, argument(value, style)]
+    for name, value in passed if form != "none" else ():
+        option = ("--" if style == "json" else ("", "-", "--")[min(len(name), 2)]) + name
+        passed_as = argument(value, style)
+        if form == FORMS[0]:
+            arguments += [option, passed_as]
+        else:
+            arguments.append(f"{option if form.startswith('--') else name}={passed_as}")
     return arguments
 
 

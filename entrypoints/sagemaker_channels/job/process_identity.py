@@ -13,6 +13,20 @@ from pathlib import Path
 _ENDED = (b"Z", b"X")  # states of a process that only waits to be reaped
 
 
+# What Open MPI's mpirun sets for a rank, by torchrun's name for it.
+_OF_MPI = {
+    "RANK": "OMPI_COMM_WORLD_RANK",
+    "WORLD_SIZE": "OMPI_COMM_WORLD_SIZE",
+    "LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK",
+    "LOCAL_WORLD_SIZE": "OMPI_COMM_WORLD_LOCAL_SIZE",
+}
+
+
+def rank_variable(name: str) -> str | None:
+    """Return a variable of the launcher that started this process, by torchrun's name; torchrun can run under mpirun."""
+    return os.environ.get(name) or (None if "RANK" in os.environ else os.environ.get(_OF_MPI[name]))
+
+
 def owner_process() -> int:
     """Return the process that this one reads for: itself, or the one that started it as its worker."""
     from multiprocessing import parent_process  # importing it adds `__mp_main__` to sys.modules

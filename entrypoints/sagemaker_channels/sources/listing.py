@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sagemaker_channels.errors import ChannelError, no_room
-from sagemaker_channels.job.process_identity import start_time
+from sagemaker_channels.job.process_identity import rank_variable, start_time
 from sagemaker_channels.sources.agreement import Agreement
 from sagemaker_channels.sources.items import KeyedItems
 from sagemaker_channels.sources.silence import Progress, warn
@@ -181,15 +181,16 @@ def _write(file: FileIO, columns: Iterable[Any], folder: Path) -> None:
 
 
 def job() -> str:
-    """Return this job's identifier on this machine: the same in all ranks that torchrun starts on a host.
+    """Return this job's identifier on this machine: the same in all ranks that a launcher starts on a host.
 
     The process that begins to read makes it; its workers get it by fork or by `join_job`.
     """
     global _job
     if _job is None:
-        started_by = os.getppid() if "LOCAL_RANK" in os.environ else os.getpid()
+        local_rank = rank_variable("LOCAL_RANK")
+        started_by = os.getpid() if local_rank is None else os.getppid()
         _job = f"{started_by}-{start_time(started_by)}"
-        if os.environ.get("LOCAL_RANK", "0") == "0":
+        if local_rank in (None, "0"):
             atexit.register(_remove, _job, os.getpid())
             _remove_leftovers()
     return _job

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.job.process_identity import is_running, owner_process, start_time, torchrun_ranks
+from sagemaker_channels.job.process_identity import is_running, owner_process, rank_variable, start_time, torchrun_ranks
 
 WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a million objects to list first
 # Until missing ranks are looked for: torchrun's processes all run by then, and one that replaces another.
@@ -161,7 +161,7 @@ Table: TypeAlias = dict[str, Request]  # by the reader's name
 
 def request(name: str, epoch: int, readers: int, *, finished: bool) -> Request:
     """Return a request of this process."""
-    process, owner, rank = os.getpid(), owner_process(), os.environ.get("RANK")
+    process, owner, rank = os.getpid(), owner_process(), rank_variable("RANK")
     return Request(
         name,
         epoch,

@@ -22,7 +22,16 @@ from pathlib import Path, PurePosixPath
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.job.hyperparameters import command_line_arguments
+from sagemaker_channels.job.hyperparameters import FORMS, command_line_arguments
+from sagemaker_channels.start import mpi
+from sagemaker_channels.start.command import (
+    Command,
+    command_words,
+    host_variables,
+    name_of,
+    program_of,
+    show_bundled_scripts,
+)
 from sagemaker_channels.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
 from sagemaker_channels.start.outputs import lost_checkpoints, lost_model
 from sagemaker_channels.start.process import ProgramResult, run_program
@@ -38,11 +47,17 @@ _VARIABLE_BYTES = 128 * 1024  # Linux's limit on `NAME=value` with its NUL, and 
 class StartOptions:
     """The options in ContainerArguments."""
 
-    entry_point: str  # a path in the code; entrypoints/<name>.py is a script of the bundle
-    launcher: str = "python"  # python | torchrun
+    entry_point: str | None = None  # a path in the code; entrypoints/<name>.py is a script of the bundle
+    command: Command | None = None  # in place of the entry point
     requirements: str | None = None  # a path in the code
     shell: str | None = None  # in place of the entry point: a command for a shell, or empty for the shell alone
     argument_style: str = "toolkit"  # or "json": see job/hyperparameters.py
+    arguments: str = FORMS[0]
+
+    @property
+    def name(self) -> str:
+        """What is run, for messages."""
+        return name_of(self.command) if self.command is not None else str(self.entry_point)
 
 
 class StartError(Exception):
@@ -66,21 +81,31 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
                 write_failure(failure_file, _pip_failure(what, pip))
                 return pip.exit_code
         machine = count_machine(environment.current_instance_type)
-        variables = sagemaker_variables(environment, environ, machine, options.entry_point, options.argument_style)
+        style = options.argument_style, options.arguments
+        variables = sagemaker_variables(environment, environ, machine, options.entry_point, *style)
+        arguments = command_line_arguments(environment.hyperparameters, *style)
         child = _child_environ(environment, environ, variables, packages)
+        if options.command is not None:
+            child = {**_launcher_variables(environment, variables, machine, options.command), **child}
         if options.shell is not None:
             os.chdir(environment.code_dir)
             shell = shutil.which("bash", path=child.get("PATH")) or "/bin/sh"
             os.execve(shell, [shell, *(["-c", options.shell] if options.shell else [])], child)
-        command = _program(environment, options, packages, bundled=bundled)
-        if options.launcher == "torchrun":
-            _check_torch(packages)
+        if options.command is None:
+            words = [*_program(environment, str(options.entry_point), packages, bundled=bundled), *arguments]
+        else:
+            words = command_words(options.command, arguments, child.get("PATH"))
             if len(environment.hosts) > 1 and contract.MASTER_ADDR_VARIABLE not in environ:
                 wait_for_hosts(environment.hosts, _HOST_SECONDS)
-            command[1:1] = _torchrun(variables, machine)
-        command += command_line_arguments(environment.hyperparameters, options.argument_style)
+            show_bundled_scripts(options.command, environment.code_dir, root / contract.BUNDLE_DIR)
+            if program_of(options.command) in mpi.PROGRAMS:
+                words = mpi.words_on(variables, words)
         begun, has_checkpoints = time.time(), environment.checkpoint_dir.exists()
-        result = _run(command, child, environment.code_dir)
+        try:
+            result = _run(words, child, environment.code_dir)
+        finally:
+            if options.command is not None and program_of(options.command) in mpi.PROGRAMS:
+                mpi.end(variables)
         lost = [] if has_checkpoints else [lost_checkpoints(environment)]
         if result.exit_code == 0:
             lost.append(lost_model(environment, begun))
@@ -91,10 +116,10 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
         write_failure(failure_file, fit_to_limit(str(error), ""))
         return 1
     if result.stopped_by is not None and result.exit_code != 0:
-        reason = fit_to_limit(f"{options.entry_point} was stopped by {result.stopped_by.name}", result.stderr)
+        reason = fit_to_limit(f"{options.name} was stopped by {result.stopped_by.name}", result.stderr)
         write_failure(failure_file, reason)
     elif result.exit_code != 0:
-        write_failure(failure_file, failure_text(options.entry_point, result.exit_code, result.stderr))
+        write_failure(failure_file, failure_text(options.name, result.exit_code, result.stderr))
     return result.exit_code
 
 
@@ -106,7 +131,7 @@ def _installations(
         print(f"boot: installing {options.requirements}", flush=True)
         wanted = ["-r", options.requirements]
         yield options.requirements, install(wanted, packages, environment.code_dir, environ, _GRACE_SECONDS)
-    if is_package(environment.code_dir) and not options.entry_point.endswith(".sh"):  # the toolkit's exception
+    if is_package(environment.code_dir) and not str(options.entry_point).endswith(".sh"):  # the toolkit's exception
         print("boot: installing the package in the code folder", flush=True)
         yield "the package in the code folder", install_package(packages, environment.code_dir, environ, _GRACE_SECONDS)
 
@@ -119,7 +144,7 @@ def wait_for_hosts(hosts: Iterable[str], seconds: float) -> None:
     while missing := [host for host in missing if not _resolves(host)]:
         if time.monotonic() > until:
             raise StartError(
-                f"{', '.join(missing)}: the name did not resolve within {seconds:.0f} s, and torchrun needs every host; "
+                f"{', '.join(missing)}: the name did not resolve within {seconds:.0f} s, and the command needs every host; "
                 "see that host's log, or run on one host"
             )
         time.sleep(1)
@@ -140,9 +165,7 @@ def _check(environment: Environment, options: StartOptions) -> bool:
             raise StartError(f"{name!r} is not a path inside the code; name a file of code.directory")
     if options.requirements is not None and not (environment.code_dir / options.requirements).is_file():
         raise StartError(f"requirements {options.requirements!r} are not in the code; check code.requirements")
-    if options.launcher == "torchrun" and not options.entry_point.endswith(".py"):
-        raise StartError(f"torchrun runs .py files only, not {options.entry_point!r}; use launcher python for it")
-    if (environment.code_dir / options.entry_point).is_file():
+    if options.entry_point is None or (environment.code_dir / options.entry_point).is_file():
         return False
     path = PurePosixPath(options.entry_point)
     of_bundle = path.parent == PurePosixPath(contract.SCRIPTS_DIR) and path.suffix == ".py"
@@ -153,37 +176,25 @@ def _check(environment: Environment, options: StartOptions) -> bool:
     )
 
 
-def _check_torch(packages: Path) -> None:
-    if PathFinder.find_spec("torch", [str(packages_folder(packages)), *sys.path]) is None:
-        raise StartError(
-            f"launcher torchrun needs the Python module torch, which {sys.executable} does not have; "
-            "use an image with PyTorch or add torch to the requirements"
-        )
-
-
-def _program(environment: Environment, options: StartOptions, packages: Path, *, bundled: bool) -> list[str]:
+def _program(environment: Environment, entry_point: str, packages: Path, *, bundled: bool) -> list[str]:
     """Return the command that runs the entry point, without its arguments."""
     if bundled:
-        return [sys.executable, str(environment.root / contract.BUNDLE_DIR / options.entry_point)]
-    file = environment.code_dir / options.entry_point
-    if options.entry_point.endswith(".py"):
+        return [sys.executable, str(environment.root / contract.BUNDLE_DIR / entry_point)]
+    file = environment.code_dir / entry_point
+    if entry_point.endswith(".py"):
         module = _module(environment.code_dir, file, packages) if is_package(environment.code_dir) else None
-        return [sys.executable, *(["-m", module] if module else [options.entry_point])]
+        return [sys.executable, *(["-m", module] if module else [entry_point])]
     with file.open("rb") as opened:
         line, _, _ = opened.read(4096).partition(b"\n")
     if not line.startswith(b"#!") and b"\0" not in line:  # neither a script with an interpreter nor a binary
-        return [shutil.which("bash") or "sh", options.entry_point]
+        return [shutil.which("bash") or "sh", entry_point]
     if line.startswith(b"#!") and line.endswith(b"\r"):
-        raise StartError(
-            f"{options.entry_point} has Windows line ends, so its first line names no program; save it with LF"
-        )
+        raise StartError(f"{entry_point} has Windows line ends, so its first line names no program; save it with LF")
     interpreter = os.fsdecode(line[2:].split()[0]) if line.startswith(b"#!") and line[2:].split() else None
     if interpreter is not None and not Path(interpreter).is_file():
-        raise StartError(
-            f"{options.entry_point} is to be run by {interpreter}, which is not here; correct its first line"
-        )
+        raise StartError(f"{entry_point} is to be run by {interpreter}, which is not here; correct its first line")
     file.chmod(file.stat().st_mode | 0o111)
-    return [f"./{options.entry_point}"]
+    return [f"./{entry_point}"]
 
 
 def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
@@ -196,17 +207,23 @@ def _module(code_dir: Path, file: Path, packages: Path) -> str | None:
     return ".".join(names) if len(names) > 1 and found is not None else None
 
 
-def _torchrun(variables: Mapping[str, str], machine: Machine) -> list[str]:
-    """torchrun with a static rendezvous, since every host knows its rank; by options that all versions of torch have."""
-    several = variables["SM_HOST_COUNT"] != "1"
-    return [
-        *("-m", "torch.distributed.run"),
-        f"--nnodes={variables['SM_HOST_COUNT']}",
-        f"--node_rank={variables['SM_CURRENT_HOST_RANK']}",
-        f"--nproc_per_node={machine.gpus or machine.neurons or 1}",
-        f"--master_addr={variables['SM_MASTER_ADDR'] if several else '127.0.0.1'}",
-        f"--master_port={variables['SM_MASTER_PORT']}",
-    ]
+def _launcher_variables(
+    environment: Environment, variables: Mapping[str, str], machine: Machine, command: Command
+) -> dict[str, str]:
+    """Return the settings of launchers for this job's hosts, and write the file of the hosts."""
+    hostfile = environment.root / contract.HOSTFILE
+    processes = machine.gpus or machine.neurons or 1
+    hostfile.write_text("".join(f"{host} slots={processes}\n" for host in sorted(environment.hosts)), encoding="utf-8")
+    found = {**host_variables(variables, processes), contract.HOSTFILE_VARIABLE: str(hostfile)}
+    if program_of(command) in mpi.PROGRAMS:
+        interface = environment.network_interface_name
+        is_here = interface in _interfaces() and not interface.startswith("lo")
+        found |= mpi.variables_of(str(hostfile), interface if is_here else None, _GRACE_SECONDS - 5)
+    return found
+
+
+def _interfaces() -> list[str]:
+    return [name for _, name in socket.if_nameindex()]
 
 
 def _child_environ(
@@ -219,7 +236,7 @@ def _child_environ(
         "PYTHONUNBUFFERED": "1",  # Lines appear in the log when they are written.
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(_GRACE_SECONDS - 5),  # torchrun's 30 s is short for a checkpoint
     }
-    if environment.network_interface_name in [name for _, name in socket.if_nameindex()]:
+    if environment.network_interface_name in _interfaces():
         child["GLOO_SOCKET_IFNAME"] = child["NCCL_SOCKET_IFNAME"] = environment.network_interface_name
     child |= environ  # The job's own Environment has priority.
     child |= variables

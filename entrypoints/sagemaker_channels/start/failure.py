@@ -1,8 +1,8 @@
 """Why a training failed, in 1,024 characters: so many of `output/failure` become the job's FailureReason.
 
 The exception comes first, then the traceback; of a long one, the script's own frame and as much of its end as fits. The only input
-is the end of stderr. Under torchrun the last traceback is its own, which only says that a worker failed. The root cause is that of
-the rank which torchrun names, whose lines torch marks with `[rank1]:` once the process group exists.
+is the end of stderr. Under torchrun and accelerate the last traceback is theirs, which only says that a worker failed. The root
+cause is that of the rank which torchrun or mpirun names, whose lines torch marks with `[rank1]:` once the process group exists.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ _FRAME = re.compile(
 _NOT_OWN = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/ml/packages/|/launcher_(code|bundle)/")
 # The note of epoch/transformed.py, up to the position, on a transform's exception.
 _SAMPLE = re.compile(r"\b(in the transform of a sample of channel [^;\n]+)")
+_LAUNCHERS = ("torch/distributed/run.py", "accelerate/commands/launch.py")
 _RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
-_ROOT_CAUSE = re.compile(
-    r"Root Cause \(first observed failure\):.*?\brank\s*: (?P<rank>\d+).*?\bexitcode\s*: (?P<code>-?\d+)", re.DOTALL
+_ROOT_CAUSES = (  # of torchrun and of mpirun, which names a rank `[[12,1],3]` or `[prterun-algo-1-12@1,3]`
+    re.compile(
+        r"Root Cause \(first observed failure\):.*?\brank\s*: (?P<rank>\d+).*?\bexitcode\s*: (?P<code>-?\d+)", re.DOTALL
+    ),
+    re.compile(r"^ +Process name: \[.*,(?P<rank>\d+)\]\n +Exit code: +(?P<code>\d+)$", re.MULTILINE),
 )
 
 
@@ -43,12 +47,14 @@ def failure_text(program: str, exit_code: int, stderr: str) -> str:
     lines.
     """
     lines = re.split(r"\r\n?|\n", stderr)  # A progress bar ends its lines with \r, and a traceback may follow it.
-    root = _ROOT_CAUSE.search(stderr)
+    root = next(filter(None, (cause.search(stderr) for cause in _ROOT_CAUSES)), None)
     if root is not None:
         program, exit_code = f"rank {root['rank']} of {program}", shell_code(int(root["code"]))
-        lines = _without_torchrun(lines)
+        lines = _without_launcher(lines)
         marked = [line for line in lines if line.startswith(f"[rank{root['rank']}]:")]
         lines = marked if any(_TRACEBACK in line for line in marked) else lines
+    elif exit_code == _UNCAUGHT:
+        lines = _without_launcher(lines)
     lines = [_RANK_MARK.sub("", line) for line in lines]
     if found := _last_exception(lines):
         start, exception = found
@@ -119,13 +125,13 @@ def write_failure(path: Path, text: str) -> None:
         print(f"boot: {path} cannot be written: {error.strerror}; the reason is: {reason}", file=sys.stderr, flush=True)
 
 
-def _without_torchrun(lines: list[str]) -> list[str]:
-    """Return the workers' lines: those before torchrun's report, which begins with its log line or its traceback."""
+def _without_launcher(lines: list[str]) -> list[str]:
+    """Return the workers' lines: those before the launcher's report, which begins with its log line or its traceback."""
     for number, line in enumerate(lines):
         if "torch/distributed/elastic/" in line and " failed (exitcode" in line:
             return lines[:number]
         frames = takewhile(lambda later: later.startswith(" "), lines[number + 1 :])
-        if line == _TRACEBACK and any("torch/distributed/run.py" in frame for frame in frames):
+        if line == _TRACEBACK and any(launcher in frame for frame in frames for launcher in _LAUNCHERS):
             return lines[:number]
     return lines
 

@@ -22,6 +22,7 @@ from typing import Any
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.job.hyperparameters import (
+    FORMS,
     TOOLKIT_HYPERPARAMETERS,
     TOOLKIT_PREFIX,
     command_line_arguments,
@@ -66,11 +67,12 @@ def sagemaker_variables(
     machine: Machine,
     entry_point: str | None = None,
     argument_style: str = "toolkit",
+    arguments: str = FORMS[0],
 ) -> dict[str, str]:
     """Return every variable that toolkit 5.1.4 or SDK v3 would set in this container, whose own ones are `environ`.
 
     Without an `entry_point`, it is SAGEMAKER_PROGRAM or the hyperparameter sagemaker_program, as in the toolkit. `argument_style`
-    is the form of SM_HPS, SM_HP_* and SM_USER_ARGS: `toolkit` or `json` (job/hyperparameters.py).
+    is the form of SM_HPS, SM_HP_* and SM_USER_ARGS, and `arguments` that of SM_USER_ARGS: see job/hyperparameters.py.
     """
     properties = _toolkit_properties(environment, environ, machine, entry_point)
     values: dict[str, Any] = {name: value for name, value in properties.items() if name not in _NO_VARIABLE}
@@ -80,7 +82,7 @@ def sagemaker_variables(
         "framework_params": properties["additional_framework_parameters"],
         "channels": sorted(environment.input_data_config),
         "training_env": properties,
-        "user_args": command_line_arguments(environment.hyperparameters, argument_style),
+        "user_args": command_line_arguments(environment.hyperparameters, argument_style, arguments),
     }
     values |= {f"channel_{name}": path for name, path in properties["channel_input_dirs"].items()}
     variables = {f"SM_{name.upper()}": text(value) for name, value in values.items()}

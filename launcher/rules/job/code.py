@@ -16,19 +16,23 @@ from sagemaker_channels.job.hyperparameters import argument, decoded
 
 @error("code-entry-point")
 def entry_point_can_be_run(draft: Draft) -> Iterator[Mistake]:
-    """The entry point is a file inside the folder: a .py file, or a program of any name, such as an executable `train`."""
+    """The entry point is a file inside the folder: a .py file, or a program of any name. A command takes its place."""
     code = draft.spec.code
     if code is None:
         return
-    if code.entry_point is None:
-        yield ("code", "entry_point"), "is missing; write the script to run, such as train.py or entrypoints/train.py"
+    if code.command is not None:
+        if code.entry_point is not None:
+            yield ("code", "command"), "cannot be used with entry_point; delete one of them"
+        elif not any(word.strip() for word in ([code.command] if isinstance(code.command, str) else code.command[:1])):
+            yield ("code", "command"), "is empty; write a line such as torchrun train.py, or a list of words"
+    elif code.entry_point is None:
+        message = "is missing; write the script to run, such as train.py or entrypoints/train.py, or a command"
+        yield ("code", "entry_point"), message
     elif code.entry_point.endswith(".ipynb"):
         message = f"{code.entry_point!r} is a notebook, which Python cannot run; save it as a .py file"
         yield ("code", "entry_point"), message
     elif code.entry_point.startswith(("/", "~")) or ".." in code.entry_point.split("/"):
         yield ("code", "entry_point"), f"{code.entry_point!r} is outside code.directory; write a path inside it"
-    elif not code.entry_point.endswith(".py") and code.launcher == "torchrun":
-        yield ("code", "launcher"), "torchrun runs .py files only; use launcher: python or a .py entry point"
 
 
 @error("code-or-container-entrypoint")

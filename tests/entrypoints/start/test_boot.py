@@ -190,12 +190,12 @@ def test_exit_code_and_failure_file_are_the_scripts(
         (["entrypoints/missing.py"], "entry point 'entrypoints/missing.py' is not in the code"),
         (["../../input/data/launcher_code/boot.py"], "is not a path inside the code"),
         (["train.py", "--requirements", "missing.txt"], "requirements 'missing.txt' are not in the code"),
-        (["train.sh", "--launcher", "torchrun"], "torchrun runs .py files only, not 'train.sh'"),
-        (["crlf", "--launcher", "python"], "crlf has Windows line ends"),
+        (["crlf"], "crlf has Windows line ends"),
         (["nowhere"], "nowhere is to be run by /no/such/python, which is not here"),
-        (["train.py", "--launcher", "torchrun"], "needs the Python module torch"),
-        (["train.py", "--launcher", "mpirun"], "invalid choice: 'mpirun'"),
-        ([], "the following arguments are required: entry_point"),
+        (["--command", '["no-such-launcher", "train.py"]'], "no-such-launcher cannot be started: No such file"),
+        (["--command", "torchrun train.py"], "--command is not JSON"),
+        (["train.py", "--launcher", "torchrun"], "unrecognized arguments: --launcher torchrun"),
+        ([], "expected an entry point or --command"),
     ],
 )
 def test_entry_point_that_cannot_start_is_a_one_line_error(arguments: list[str], reason: str, tmp_path: Path) -> None:
@@ -206,7 +206,6 @@ def test_entry_point_that_cannot_start_is_a_one_line_error(arguments: list[str],
         "nowhere": "#!/no/such/python",
     }
     container = Container(tmp_path / "ml", code)
-    container.flags = ["-S"]  # without site-packages, so without torch
     finished = container.run(*arguments)
     assert (finished.returncode, finished.stdout) == (1, "")
     assert reason in str(container.failure)
@@ -275,7 +274,7 @@ def test_unresolved_host_is_named() -> None:
 def test_sigterm_while_waiting_for_hosts_ends_the_start(tmp_path: Path) -> None:
     resources = {"current_host": "algo-1.invalid", "hosts": ["algo-1.invalid", "algo-2.invalid"]}
     container = Container(tmp_path / "ml", {"train.py": "print('never')"}, resourceconfig=resources)
-    process = container.start("train.py", "--launcher", "torchrun")
+    process = container.start("--command", '"torchrun train.py"')
     assert process.stdout is not None
     assert process.stdout.readline() == "boot: waiting for algo-1.invalid, algo-2.invalid\n"
     process.terminate()

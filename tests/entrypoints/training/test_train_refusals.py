@@ -97,4 +97,4 @@ def test_hosts_without_torchrun_are_refused(make_root: Callable[..., Path]) -> N
     root = make_root("ml")
     hosts = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]}
     (root / contract.CONFIG_DIR / contract.RESOURCE_CONFIG_FILE).write_text(json.dumps(hosts))
-    assert "2 hosts, and each would train its own model; write launcher: torchrun" in refusal()
+    assert "2 hosts, and each would train its own model; write command: torchrun entrypoints/train.py" in refusal()

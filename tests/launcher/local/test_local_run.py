@@ -201,7 +201,7 @@ print(f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} reaches {address
 
 def launch_on_two_hosts(here: Path, script: str, *options: str) -> str:
     overlay = "resource_config: {instance_type: ml.m5.large, instance_count: 2, volume_size_in_gb: 9}"
-    write_job(here, script, overlay, code=", launcher: torchrun")
+    write_job(here, script, overlay, command="torchrun train.py")
     return launch(here, *options)
 
 

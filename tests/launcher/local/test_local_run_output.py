@@ -200,7 +200,8 @@ def test_temporary_files_of_a_failed_job_are_removed(here: Path, monkeypatch: py
     (here / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(here / "tmp"))
     # torchrun's own folder, torchelastic_*, and one of the script's.
-    write_job(here, "import tempfile\nprint('made', tempfile.mkdtemp())\nraise ValueError", code=", launcher: torchrun")
+    script = "import tempfile\nprint('made', tempfile.mkdtemp())\nraise ValueError"
+    write_job(here, script, command="torchrun train.py")
     assert f"algo-1 | made {here}/tmp/launch-" in launch(here, code=4)
     assert list((here / "tmp").iterdir()) == []
 

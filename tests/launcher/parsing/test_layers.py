@@ -93,11 +93,11 @@ def test_impossible_source_is_an_error_at_its_place(folder: Path, source: str) -
 
 def test_null_restores_the_default_of_a_choice(folder: Path) -> None:
     (folder / "job.yaml").write_text(
-        "extends: team/base.yaml\ncode: {entry_point: a.py, launcher: torchrun, delivery: channel}\n"
+        "extends: team/base.yaml\ncode: {entry_point: a.py, argument_style: json, delivery: channel}\n"
     )
-    spec = launcher.load(folder / "job.yaml", sets=["code.launcher=null", "code.delivery=null"])
+    spec = launcher.load(folder / "job.yaml", sets=["code.argument_style=null", "code.delivery=null"])
     assert spec.code is not None
-    assert (spec.code.launcher, spec.code.delivery) == ("python", "auto")
+    assert (spec.code.argument_style, spec.code.delivery) == ("toolkit", "auto")
 
 
 def test_null_deletes_a_key_that_the_user_named(folder: Path) -> None:

@@ -88,7 +88,7 @@ def test_tagged_scalars_have_the_type_of_their_tag() -> None:
         ("stopping_condition: {max_runtime_in_seconds: 1e3}", "22:", "a whole number"),
         ("stopping_condition: {max_runtime_in_seconds: '60'}", "22:", "without quotes"),
         ("enable_managed_spot_training: yes", "1: enable_managed_spot_training:", "write true"),
-        ("code: {entry_point: a.py, launcher: torchrum}", "27: code.launcher:", "did you mean torchrun?"),
+        ("code: {entry_point: a.py, delivery: chanel}", "27: code.delivery:", "did you mean channel?"),
         ("container_arguments: one", "1: container_arguments:", "a list"),
         ("container_arguments: [[one]]", "23: container_arguments[0]:", "a single text"),
         ("role_arn: arn:aws:iam::1:role/x", "1: role_arn:", "[aws-pattern]"),

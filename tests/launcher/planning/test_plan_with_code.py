@@ -59,14 +59,13 @@ def test_digest_depends_on_the_content_only(job: Path) -> None:
 
 def test_code_uses_the_toolkit_if_20_channels_are_taken(job: Path) -> None:
     names = "".join(f"  c{index}: s3://bucket/c{index}/\n" for index in range(20))
-    overlay = f"code: {{directory: src, entry_point: train.py, launcher: torchrun}}\nchannels:\n{names}"
+    overlay = f"code: {{directory: src, entry_point: train.py}}\nchannels:\n{names}"
     job.write_text(laid_over_base(overlay))
     plan = launcher.plan(job, name="one")
     assert len(channels(plan.request)) == 20
     assert plan.request["HyperParameters"] == {
         "sagemaker_program": "train.py",
         "sagemaker_submit_directory": f"{plan.code_uri}code.tar.gz",
-        "sagemaker_torch_distributed_enabled": "true",
     }
     assert "ContainerEntrypoint" not in plan.request["AlgorithmSpecification"]
     assert [warning.code for warning in plan.warnings] == ["code-needs-toolkit"]
@@ -96,7 +95,7 @@ def test_unnamed_requirements_file_is_a_warning(job: Path, code: str, warned: bo
     ("code", "key"),
     [
         ("entry_point: train, delivery: submit_directory", "entry_point"),
-        ("entry_point: train.py, launcher: torchrun, delivery: submit_directory", "launcher"),
+        ("command: torchrun train.py, delivery: submit_directory", "command"),
         ("entry_point: train.py, delivery: submit_directory", None),
         ("entry_point: train.sh, delivery: submit_directory", None),
         ("entry_point: train", None),
