@@ -102,6 +102,16 @@ def test_terminal_shows_plan_and_creates_nothing_after_no(aws: StandIn) -> None:
     assert aws.requests() == []
 
 
+def test_no_answer_exceeds_a_locked_max_cost(aws: StandIn, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "team.yaml").write_text("locked: {max_cost: 500}")
+    monkeypatch.setenv("LAUNCH_TEAM", "team.yaml")
+    code, output = launch("job.yaml", "--no-check", "--name", "one", answer="y\n")
+    assert code == 2
+    assert "more than max_cost $500.00 (team.yaml:1), which the team has locked" in output
+    assert "[y/N]" not in output
+    assert aws.requests() == []
+
+
 def test_keys_pressed_before_the_question_do_not_answer_it(aws: StandIn) -> None:
     assert launch("job.yaml", "--no-check", "--name", "one", before="y\n", answer="n\n")[0] == 5
     assert aws.requests() == []
