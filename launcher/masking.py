@@ -16,12 +16,27 @@ from operator import itemgetter
 from typing import Any
 from urllib.parse import unquote
 
+from sagemaker_channels import contract
+
 HIDDEN = "***"
 _SECRET_WORDS = (
     *("token", "key", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "pwd"),
     *("credential", "credentials", "auth", "dsn", "cookie", "cookies", "jwt", "bearer"),
 )
 _WHOLE_WORDS = ("pass", "pat", "pgpass")  # ends of other words: bypass, spat
+# Forms of tokens that have a prefix of their own, as in gitleaks.
+TOKEN_FORMS = (
+    ("Hugging Face token", r"hf_[A-Za-z0-9]{30,}"),
+    ("GitHub token", r"gh[posu]_[A-Za-z0-9]{36,}"),
+    ("GitHub token", r"github_pat_[A-Za-z0-9_]{22,}"),
+    ("GitLab token", r"glpat-[A-Za-z0-9_.-]{20,}"),
+    ("Slack token", r"xox[bp]-[A-Za-z0-9-]{20,}"),
+)
+_TOKEN = re.compile(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(form for _, form in TOKEN_FORMS)})(?![A-Za-z0-9_-])")
+_PASSWORDS = ("secret", "password", "passwd", "passphrase", "pwd", "pass")  # words that end the name of a password
+_KEYS = ("token", "key", "jwt", "bearer", "pat")  # and those of a key, whose value looks random
+_RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])(?!arn:)[A-Za-z0-9+/=_.~-]{16,}")
+_REFERENCE = re.compile(contract.SECRET_REFERENCE)
 _URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]*:[^/?#\s]+@", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
 _CHARACTER = re.compile(r"\S")
@@ -41,7 +56,26 @@ def is_secret_name(name: str) -> bool:
 
 def is_secret(name: str, value: str) -> bool:
     """Return whether a setting probably is a secret, by its name, or as a URL with a password: `postgres://me:hush@host/db`."""
+    if _REFERENCE.fullmatch(value):
+        return False  # it names a secret
     return is_secret_name(name) or _URL_WITH_PASSWORD.search(value) is not None
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Return whether a setting surely is a secret that should be stored elsewhere: by its value, or by its name and value.
+
+    Masking hides more, since it costs nothing: `image_key: jpg`, `SECRET_ARN`, `DB_PASSWORD: ""`.
+    """
+    if not value or _REFERENCE.search(value):
+        return False
+    if _TOKEN.search(value) or _URL_WITH_PASSWORD.search(value):
+        return True
+    last = [word.lower() for word in _WORD.findall(name)][-1:] or [""]
+    is_place = value.startswith(("/", "arn:", "s3://", "./"))
+    return not is_place and (
+        (last[0].endswith(_PASSWORDS) and last[0] not in ("bypass", "compass"))
+        or (last[0].endswith(_KEYS) and _RANDOM.fullmatch(value) is not None)
+    )
 
 
 def settings_to_hide(request: Mapping[str, Any]) -> dict[tuple[str, str], str]:

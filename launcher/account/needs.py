@@ -22,6 +22,7 @@ from launcher.aws.threads import concurrently
 from launcher.errors import Problem, SpecPath
 from launcher.s3.uri import S3Location
 from sagemaker_channels import contract
+from sagemaker_channels.start.references import ACTIONS, parts, references_in
 
 ROLE: SpecPath = ("role_arn",)
 REMOTE_DEBUG: SpecPath = ("remote_debug_config",)
@@ -94,6 +95,12 @@ def needs(subject: Subject) -> Iterator[Need]:
         arn = f"arn:{partition}:ecr:{image.region}:{image.account}:repository/{image.repository}"
         for action in _PULL:
             yield Need(("image",), action, arn, f"the repository {image.repository}", is_own)
+    for path, reference in secret_references(subject):
+        service, name, _ = parts(reference)
+        # The names of secrets get six characters of AWS's, which a simulation needs in its ARN.
+        kind = f"secret:{name}-000000" if service == "secretsmanager" else f"parameter/{name.removeprefix('/')}"
+        arn = name if name.startswith("arn:") else f"arn:{partition}:{service}:{region}:{account}:{kind}"
+        yield Need(path, ACTIONS[service], arn, reference, True)
     if subject.draft.get("VpcConfig"):
         interfaces = f"arn:{partition}:ec2:{region}:{account}:network-interface/*"
         for action in (*_CREATE_INTERFACES, *_DELETE_INTERFACES):
@@ -107,6 +114,14 @@ def needs(subject: Subject) -> Iterator[Need]:
     for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
         arn = f"arn:{partition}:logs:{region}:{account}:log-group:{stream}"
         yield Need(ROLE, action, arn, f"the log group {_LOG_GROUP}", False)
+
+
+def secret_references(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
+    """Yield the secrets that the settings name, each with its place in the spec."""
+    for member in ("Environment", "HyperParameters"):
+        for name, value in (subject.draft.get(member) or {}).items():
+            place = subject.draft.origin.place((member, name))
+            yield from ((place, reference) for reference in references_in([value]))
 
 
 def s3_needs(subject: Subject) -> Iterator[Need]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from launcher.masking import TOKEN_FORMS
+
 PRIVATE_KEY = "private key"
 # Names and paths in lower case, since a file system may ignore case. `secrets.py` and `credentials.py` are code.
 _FOLDERS = {".aws", ".ssh", ".gnupg", ".kube", ".kaggle", ".azure", ".oci", ".password-store"}
@@ -45,16 +47,12 @@ def is_secret_path(path: str) -> bool:
 _FORMS = tuple(  # (what, pattern); a token is not a part of a longer word
     (what, re.compile(pattern + rb"(?![A-Za-z0-9_-])"))
     for what, pattern in (
-        ("Hugging Face token", rb"hf_[A-Za-z0-9]{30,}"),
-        ("GitHub token", rb"gh[posu]_[A-Za-z0-9]{36,}"),
-        ("GitHub token", rb"github_pat_[A-Za-z0-9_]{22,}"),
-        ("GitLab token", rb"glpat-[A-Za-z0-9_.-]{20,}"),
+        *((what, form.encode()) for what, form in TOKEN_FORMS),
         # Of a proxy or a package index; not `https://user:${TOKEN}@host` or `https://user:password@host` of a document.
         (
             "password in a URL",
             rb"https?://[^\s/:@'\"]*:(?!pass|secret|token|gh[posu]_|github_pat_|glpat-|hf_)[^\s/:@'\"${}<>*]+(?=@)",
         ),
-        ("Slack token", rb"xox[bp]-[A-Za-z0-9-]{20,}"),
     )
 )
 _IN_WORD = re.compile(rb"[A-Za-z0-9_-]")

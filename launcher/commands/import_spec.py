@@ -18,17 +18,16 @@ from launcher.importing.source_text import is_script
 @click.argument("what", type=click.Path(allow_dash=True))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--pick", metavar="NUMBER", help="Which one, if there are several requests: its number, or its place.")
-@click.option(
-    "--python",
-    default=sys.executable,
-    show_default="launch's own",
-    metavar="PATH",
-    help="The Python that runs a script.",
-)
+@click.option("--python", metavar="PATH", help="The Python that runs a script, instead of launch's own.")
 @options.json_option
 @options.account_options
 def import_spec(
-    what: str, arguments: tuple[str, ...], pick: str | None, python: str, as_json: bool, where: options.AccountOptions
+    what: str,
+    arguments: tuple[str, ...],
+    pick: str | None,
+    python: str | None,
+    as_json: bool,
+    where: options.AccountOptions,
 ) -> int:
     """Print the spec for a request, a past job, or the job that a script creates.
 
@@ -39,7 +38,7 @@ def import_spec(
     if not is_file:
         found = import_job(where.open(), what, lambda text: say(f"warning: {text}; the spec has no tags", "yellow"))
     elif Path(what).suffix == ".py" and is_script(Path(what)):
-        found = import_script(Path(what), arguments, python, where.open(), pick)
+        found = import_script(Path(what), arguments, python or sys.executable, where.open(), pick)
     else:
         found = import_file(what, pick)
     if as_json:

@@ -112,6 +112,7 @@ def _environ(run: LocalRun, host: Host, store: Store, of_runner: Mapping[str, st
         "TRAINING_JOB_NAME": name,
         "TRAINING_JOB_ARN": job_arn(run, store),
         **_sampled(run),
+        **({contract.SECRETS_VARIABLE: json.dumps(run.secrets)} if run.secrets else {}),
     }
     if _is_kept_warm(run):
         base = contract.BASE_DIR if run.runner.mounts else run.root(host)

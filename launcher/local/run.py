@@ -36,6 +36,7 @@ from launcher.local.leftovers import at_the_end
 from launcher.local.report import report
 from launcher.local.runs import RESULT, RUNS_FOLDER
 from launcher.local.s3_server.own_job import OwnJob, serve_own_job
+from launcher.local.secrets import local_secrets
 from launcher.local.shell import open_shell
 from launcher.local.watch import stop_signals
 from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of, refuse_full_disk
@@ -78,6 +79,7 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
             local = with_channel_paths(plan, options.channels, scratch)
             stack.enter_context(local.named_errors())
             run = replace(run, plan=local.plan, named=local.named)
+            run = replace(run, secrets=local_secrets(run))
             file_systems |= local.folders
             # Without S3, no AWS account is needed.
             embedded = options.data or (None if _reads_remote(plan, local) else folder)

@@ -136,6 +136,9 @@ class LocalRun:
     scratch: Path  # a folder outside of the run's, with a short path, that is removed with all in it
     transitions: Transitions = field(default_factory=Transitions)
     named: Callable[[str], str] = str  # rewrites a message so that it names the user's own files
+    secrets: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # reference -> value; never in the run's folder
     facts: dict[str, Fact] = field(default_factory=dict)  # what is as in SageMaker, and what is not
 
     def note(self, what: str, here: str, there: str, *, same: bool) -> None:

@@ -10,8 +10,10 @@ from launcher.errors import Problem, SpecPath
 from launcher.parsing.tree import Tree
 from launcher.spec.values import Plain, as_text
 from launcher.spec.variables import Variables
+from sagemaker_channels import contract
 
 _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\})?)")
+_SECRET = re.compile(rf"((?<!\$){contract.SECRET_REFERENCE})")  # which the container reads: no variable of this machine
 # Mappings of settings: each is one text, as which it is shown.
 _SETTINGS: tuple[SpecPath, ...] = (
     *(("environment",), ("hyperparameters",)),
@@ -30,7 +32,7 @@ def variables_in(value: Any, environ: Mapping[str, str]) -> Variables:
 
 
 def resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]) -> Any:
-    """Return the value with every `${NAME}` and `${NAME:-default}` replaced, and `$${` as `${`.
+    """Return the value with every `${NAME}` and `${NAME:-default}` replaced, and `$${` as `${`; references to secrets stay.
 
     A variable in place of a whole mapping of settings stays unresolved: its value cannot be one, and may be a secret.
     """
@@ -43,8 +45,11 @@ def resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str])
     if not isinstance(value, str) or "${" not in value:
         return value
     wrong: dict[str, str] = {}  # message -> code
-    if any(found[2] is None and found[1] != "$" for found in _VARIABLE.finditer(value)):
+    parts = _SECRET.split(value) if path[:-1] in _SETTINGS else [value]  # odd ones are references to secrets
+    if any(found[2] is None and found[1] != "$" for part in parts[::2] for found in _VARIABLE.finditer(part)):
         message = "has a ${ that begins neither ${NAME} nor ${NAME:-text}; write $${ for the characters ${"
+        if "${secretsmanager:" in value or "${ssm:" in value:
+            message = "names a secret, which only values of environment and hyperparameters can; write it there"
         tree.problems.append(Problem(path, message, "invalid-value", location=tree.locate(path)))
         return value
 
@@ -62,7 +67,7 @@ def resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str])
         return known or ""
 
     # YAML needs quotes around ${NAME} inside braces, so they do not make the value a text.
-    replaced = Plain(_VARIABLE.sub(variable, value))
+    replaced = Plain("".join(part if at % 2 else _VARIABLE.sub(variable, part) for at, part in enumerate(parts)))
     tree.problems += [Problem(path, message, code, location=tree.locate(path)) for message, code in wrong.items()]
     return value if wrong else replaced
 

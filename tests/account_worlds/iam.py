@@ -226,6 +226,12 @@ BROKEN = {
         [("role-lacks", "output_data_config.s3_output_path")],
         ("kms:GenerateDataKey on the bucket's key", "{data_key}"),
     ),
+    "a role that may not read a secret": Broken(
+        nothing,
+        "code: {{entry_point: entrypoints/train.py}}\nenvironment: {{HF_TOKEN: '${{secretsmanager:prod/hf}}', B: '${{ssm:/b}}'}}",
+        [("role-denied", "environment.HF_TOKEN"), ("role-denied", "environment.B")],
+        ("secretsmanager:GetSecretValue on ${{secretsmanager:prod/hf}}", "ssm:GetParameter on ${{ssm:/b}}"),
+    ),
     "a role that may not pull the image": Broken(
         a_role(*_without("ecr:BatchGetImage")), "", [("role-denied", "image")], ("ecr:BatchGetImage", "training")
     ),

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 from launcher.errors import SpecPath
+from launcher.masking import holds_secret
 from launcher.request.view import IMAGE, Draft
+from launcher.rules.channels.entries import MAX_CHANNELS
 from launcher.rules.rule import Mistake, error, warning
 from launcher.spec.names import MAX_BASE, beginning
 from sagemaker_channels import contract
+from sagemaker_channels.start.references import references_in
 
 _MANY_METRICS = 50  # AWS allows 40
 _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own check reports longer ones
@@ -111,11 +114,46 @@ def _regex_error(regex: str) -> str | None:
 @warning("credentials-in-settings")
 def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
     """A job gets credentials from its role; keys in its settings can be read by everyone who may describe the job."""
+    for path, name, value in _settings(draft):
+        if name.lower() in ("aws_secret_access_key", "aws_session_token"):
+            yield path, "is a secret that DescribeTrainingJob shows; delete it: the job has its role's credentials"
+        elif holds_secret(name, value):
+            remedy = "write ${secretsmanager:ID} or ${ssm:NAME} in its place, which the job's role reads"
+            remedy = remedy if draft.spec.code else "let the program read it from Secrets Manager, by the job's role"
+            yield path, f"seems to be a secret, and DescribeTrainingJob shows it; store it, and {remedy}"
+
+
+@error("secret-not-readable")
+def secrets_can_be_read(draft: Draft) -> Iterator[Mistake]:
+    """What a job's settings name as `${secretsmanager:ID}` or `${ssm:NAME}` is read by our start of its code, over the network."""
+    entries = draft.request.get("InputDataConfig")
+    for path, _, value in _settings(draft):
+        if not (references := references_in([value])):
+            continue
+        code, name = draft.spec.code, references[0]
+        if code is None:
+            yield (
+                path,
+                f"{name} is read only by jobs with code: whose start is ours; let the program of the image read it",
+            )
+        elif code.delivery == "submit_directory" or (code.delivery == "auto" and len(entries or ()) >= MAX_CHANNELS):
+            yield (
+                path,
+                f"{name} is not read if the toolkit starts the code; write code.delivery: channel, with a channel free",
+            )
+        elif draft.get("EnableNetworkIsolation"):
+            yield (
+                path,
+                f"{name} cannot be read with enable_network_isolation; delete that, or pass the data by a channel",
+            )
+
+
+def _settings(draft: Draft) -> Iterator[tuple[SpecPath, str, str]]:
+    """Yield the path, name and value of each environment variable and hyperparameter."""
     for member in ("Environment", "HyperParameters"):
-        for name in draft.request.get(member, ()):
-            if name.lower() in ("aws_secret_access_key", "aws_session_token"):
-                message = "is a secret that DescribeTrainingJob shows; delete it: the job has its role's credentials"
-                yield (member, name), message
+        settings = draft.request.get(member)
+        for name, value in settings.items() if isinstance(settings, dict) else ():
+            yield (member, name), name, str(value)
 
 
 @warning("tensor-board-path")
