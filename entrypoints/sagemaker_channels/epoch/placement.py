@@ -77,7 +77,7 @@ def placement_of(environment: Environment, rank: int | None = None, world_size: 
     local_world_size = _number("LOCAL_WORLD_SIZE", max(1, world_size // hosts))
     local_rank = _number("LOCAL_RANK", rank % local_world_size)
     # `mpirun --map-by node` deals the ranks out to the hosts.
-    host = sorted(environment.hosts).index(environment.current_host) if "OMPI_COMM_WORLD_RANK" in os.environ else None
+    host = environment.host_rank if "OMPI_COMM_WORLD_RANK" in os.environ else None
     return Placement(rank, world_size, local_rank, local_world_size, host)
 
 

@@ -99,6 +99,9 @@ def _join() -> int:
     while True:
         try:
             connection = socket.create_connection(address, timeout=_START_SECONDS)
+            if connection.getsockname() == connection.getpeername():  # A port of this machine can connect to itself.
+                connection.close()
+                continue
             line = connection.makefile().readline()
         except OSError:  # mpirun is not running yet, or it runs
             time.sleep(_PAUSE_SECONDS)

@@ -83,6 +83,18 @@ def test_placement_follows_torchruns_variables() -> None:
     assert placement_from(environ, host_rank=1, host_count=2) == Placement(5, 8, 1, 4)
 
 
+def test_placement_follows_mpirun_unless_torchrun_runs_under_it() -> None:
+    """Of `mpirun --map-by node` on two hosts, rank 2 is the second of the first host."""
+    names = {"RANK": "2", "SIZE": "4", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
+    environ = {f"OMPI_COMM_WORLD_{name}": value for name, value in names.items()}
+    placement = placement_from(environ, host_rank=0, host_count=2)
+    assert placement == Placement(2, 4, 1, 2, host=0)
+    assert shard_for("ShardedByS3Key", placement).host == (0, 2)
+    torchrun = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    found = placement_from(environ | torchrun, host_rank=1, host_count=2)
+    assert (found.rank, found.world_size, found.local_rank, found.local_world_size) == (5, 8, 1, 4)
+
+
 def test_placement_without_local_variables_is_derived() -> None:
     assert placement_from({"RANK": "5", "WORLD_SIZE": "8"}, host_rank=1, host_count=2) == Placement(5, 8, 1, 4)
     assert placement_from({"RANK": "0", "WORLD_SIZE": "1"}, host_rank=1, host_count=2) == Placement(0, 1, 0, 1)

@@ -75,6 +75,21 @@ def test_status_shows_running_and_failed_job(aws: StandIn, request_of: dict[str,
     assert aws.writing_calls() == []
 
 
+def test_status_and_rerun_show_the_commit_of_the_code(
+    aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text(
+        f"{SPEC}\n".replace("team: vision", "git-commit: 0123456789abcdef, git-dirty: true")
+    )
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name=NAME).request)
+    assert "code       commit 0123456789ab with uncommitted changes\n" in launch("status", NAME).stdout
+    assert {"Key": "git-commit", "Value": "0123456789abcdef"} in data("status", NAME)["Tags"]
+    assert "0123456789abcdef" in launch("rerun", NAME, "--dry-run").stdout
+
+
 def test_status_of_a_running_job_shows_reason_metrics_cost_and_links(aws: StandIn, request_of: dict[str, Any]) -> None:
     metrics = [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]
     algorithm = {**request_of["AlgorithmSpecification"], "MetricDefinitions": metrics}
