@@ -33,7 +33,7 @@ def after_end(outcome: launcher.Outcome, console: Console, on_end: str | None = 
     if not on_end:
         return
     cost = estimate_of_job(outcome.description, outcome.region)
-    usd = "" if cost is None or cost.usd is None else f"{cost.usd:.2f}"
+    usd = "" if cost is None or cost.usd is None else f"{cost.usd:.4f}"
     variables = {"NAME": outcome.name, "STATUS": outcome.status, "REASON": outcome.reason, "COST": usd}
     try:
         code = subprocess.run(on_end, shell=True, stdout=2, env={**os.environ, **variables}, check=False).returncode

@@ -196,7 +196,10 @@ def _submit_and_stop(plan: launcher.Plan, account: Account, console: Console, do
             code = options.INTERRUPTED
         stops.held = True
         if code == options.INTERRUPTED:
-            console.say(stop(account, job.name)[1], "yellow")
+            try:
+                console.say(stop(account, job.name)[1], "yellow")
+            except RefusedError as error:
+                raise RefusedError(f"{job.name} continues, since it cannot be stopped: {error}") from None
         return code
 
 

@@ -53,6 +53,20 @@ def test_signal_during_creation_stops_the_job(submittable: None, aws: StandIn) -
     assert aws.job("digits-1")["TrainingJobStatus"] == "Stopping"
 
 
+def test_job_that_cannot_be_stopped_is_reported(submittable: None, aws: StandIn) -> None:
+    aws.deny("sagemaker:StopTrainingJob")
+    words = [sys.executable, "-m", "launcher.cli", *SUBMIT, "--stop-on-exit"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith("created"):
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        shown = process.stderr.read()
+        assert process.wait(PATIENCE) == 3
+    assert "digits-1 continues, since it cannot be stopped: " in shown
+    assert "sagemaker:StopTrainingJob" in shown
+
+
 def test_options_for_a_followed_job_need_one(submittable: None, aws: StandIn) -> None:
     for options in (["--stop-on-exit"], ["--on-end", "true"]):
         done = launch("submit", "job.yaml", *options)
@@ -115,6 +129,7 @@ def test_outcome_is_in_the_summary_of_the_step(
     assert launch("logs", "digits-1", "--follow").returncode == 0
     before, title, _, *table = summary.read_text().splitlines()
     assert (before, title, table[1]) == ("before", "### digits-1: Completed", "|---|---|")
+    assert any(row.startswith("| console | https://") and "#/jobs/digits-1 |" in row for row in table)
     assert "| model | s3://mine/out/digits-1/output/model.tar.gz |" in table
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
     assert "the step's summary cannot be written" in launch("logs", "digits-1", "--follow").stderr
