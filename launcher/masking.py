@@ -105,7 +105,7 @@ class Mask:
             return text
         views = [_view(text, _CHARACTER), _view(text, _UNIT)]
         spans: list[tuple[int, int, str]] = []
-        for value, shown in self._known.items():
+        for value, shown in list(self._known.items()):  # other threads add more meanwhile
             if len(value) < _SHORT:
                 words = re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", text)
                 spans += [(*word.span(), shown) for word in words]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import threading
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,22 @@ def test_value_is_masked_in_every_form(value: str, escape: Callable[[str], str])
     rest = "".join(said.split())
     for start in range(len(value) - 11):
         assert value[start : start + 12] not in rest
+
+
+def test_values_can_be_added_while_another_thread_masks() -> None:
+    class Met(str):
+        """A value that, when a text is searched for it, has another thread add a value."""
+
+        def __len__(self) -> int:
+            thread = threading.Thread(target=mask.add, args=("another-value",))
+            thread.start()
+            thread.join()
+            return super().__len__()
+
+    mask = Mask()
+    mask.add(Met("a-first-value"))
+    mask.add("a-second-value")
+    assert mask.apply("a-first-value and a-second-value") == "*** and ***"
 
 
 def test_short_values_are_masked_only_as_words() -> None:
