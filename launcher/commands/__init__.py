@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "rerun": "launcher.commands.rerun:rerun",
     "import": "launcher.commands.import_spec:import_spec",
     "diff": "launcher.commands.diff:diff",
+    "compare": "launcher.commands.compare:compare",
     "cost": "launcher.commands.cost:cost",
     "exec": "launcher.commands.exec:execute",
     "measure": "launcher.commands.measure:measure",

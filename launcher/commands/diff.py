@@ -71,24 +71,42 @@ def _differences(
     environment variables are shown as written, and the job's possible secrets as ***; they are compared by value all the same.
     """
     described = shapes()["DescribeTrainingJobResponse"]["members"].keys() | {"Tags"}
-    ran = find_request(dict(description)).request
+    ran, shown_ran = ran_request(description, tags, show_secrets=show_secrets)
     asked = {member: value for member, value in plan.request.items() if member in described}
+    if tags is None:
+        asked.pop("Tags", None)
+    shown_asked = asked if show_secrets else plan.masked_request()
+    for path, before, after in differences(ran, asked):
+        if path != ("TrainingJobName",):
+            yield path, _shown(path, before, shown_ran), _shown(path, after, shown_asked)
+
+
+def ran_request(
+    description: Mapping[str, Any], tags: list[dict[str, str]] | None, *, show_secrets: bool = False
+) -> tuple[dict[str, Any], Any]:
+    """Return a job's request, and the same as it is shown: with *** for possible secrets, unless `show_secrets`."""
+    ran = find_request(dict(description)).request
     if tags:
         ran["Tags"] = tags
-    elif tags is None:
-        asked.pop("Tags", None)
-    of_job: dict[SpecPath, str] = dict.fromkeys(() if show_secrets else settings_to_hide(description), HIDDEN)
-    shown = with_members(ran, of_job), asked if show_secrets else plan.masked_request()
-    for path, before, after in _walk(ran, asked, ()):
-        if path != ("TrainingJobName",):
-            yield path, _shown(path, before, shown[0]), _shown(path, after, shown[1])
+    hidden: dict[SpecPath, str] = dict.fromkeys(() if show_secrets else settings_to_hide(description), HIDDEN)
+    return ran, with_members(ran, hidden)
 
 
-def _walk(before: Any, after: Any, path: SpecPath) -> Iterator[tuple[SpecPath, Any, Any]]:
+def value_at(path: SpecPath, request: Any, shown: Any) -> str | None:
+    """Return the value of a request at a path of `differences` as JSON, as `shown` shows it; None if it is absent."""
+    value = request
+    for name in path:
+        value = _by_name(value)
+        value = value.get(name, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+    return _shown(path, value, shown)
+
+
+def differences(before: Any, after: Any, path: SpecPath = ()) -> Iterator[tuple[SpecPath, Any, Any]]:
+    """Yield the members of two requests that differ, with both values; defaults of AWS are no difference."""
     before, after = _by_name(before), _by_name(after)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in [*before, *(key for key in after if key not in before)]:
-            yield from _walk(before.get(key, _ABSENT), after.get(key, _ABSENT), (*path, key))
+            yield from differences(before.get(key, _ABSENT), after.get(key, _ABSENT), (*path, key))
     elif before != after and not _is_default(path, before, after):
         yield path, before, after
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
@@ -165,16 +165,14 @@ def list_jobs(
         filters = {"StatusEquals": status, "NameContains": contains, "CreationTimeAfter": since}
         found = jobs_with_settings(account, limit, dict(tags), names, Console().warn, **filters)
     if as_json:
-        options.print_json([_as_data(job, region) for job in found] if region else found)
+        options.print_json([as_data(job, region) for job in found] if region else found)
     elif not found:
         filtered = contains or status or since or tags
         first = f"exist; `launch job.yaml{' --local' * local}` creates one"
         remedy = "match; widen TEXT or the options that filter" if filtered else first
         say(f"{place}: no {'local runs' if local else 'training jobs'} {remedy}")
     else:
-        rows = [_row(job, region) for job in found]
-        width = max(map(len, rows))
-        print_table(_TITLES[:width], [(*row, *["-"] * (width - len(row))) for row in rows], _COLOURS)
+        print_jobs(found, region)
         if len(found) == limit:
             say(f"the latest {limit}; --limit shows more")
 
@@ -213,6 +211,13 @@ def stop(names: tuple[str, ...], where: options.AccountOptions, as_json: bool) -
     options.for_each(names, stop_one, as_json=as_json)
 
 
+def print_jobs(found: Sequence[Mapping[str, Any]], region: str | None) -> None:
+    """Print a row for each job."""
+    rows = [_row(job, region) for job in found]
+    width = max(map(len, rows))
+    print_table(_TITLES[:width], [(*row, *["-"] * (width - len(row))) for row in rows], _COLOURS)
+
+
 def _row(job: Mapping[str, Any], region: str | None) -> tuple[str, ...]:
     now, status = datetime.now(timezone.utc), job["TrainingJobStatus"]
     ended = job.get("TrainingEndTime") or (job.get("LastModifiedTime") if status in ENDED else now)
@@ -223,7 +228,8 @@ def _row(job: Mapping[str, Any], region: str | None) -> tuple[str, ...]:
     return job["TrainingJobName"], status, timestamp(job["CreationTime"]), took, *known
 
 
-def _as_data(job: Mapping[str, Any], region: str) -> dict[str, Any]:
+def as_data(job: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Return a described job for `--json`, with its cost, and without its settings."""
     cost = estimate_of_job(job, region, now=datetime.now(timezone.utc))
     shown = {member: job[member] for member in _MEMBERS if job.get(member) is not None}
     return shown | ({"EstimatedCost": cost.as_data()} if cost else {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -19,8 +18,8 @@ from launcher.commands import options
 from launcher.commands.ending import after_end, on_end_option
 from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, json_timestamp, print_line, shown_path
-from launcher.jobs.follow import ReadLines, View
-from launcher.jobs.lines import Line, Selection, check_host, creation_of, lines_so_far
+from launcher.jobs.follow import ReadLines, View, so_far
+from launcher.jobs.lines import Line, Selection, check_host, lines_so_far
 from launcher.jobs.lookup import describe
 from launcher.jobs.metrics import plot
 from launcher.jobs.outcome import ENDED
@@ -58,14 +57,13 @@ def logs(name: str, shown: SimpleNamespace, local: bool, where: options.AccountO
     if not shown.follow or shown.tail is not None:
         description = describe(account, name)
         check_host(shown.host, description)
-        selection = selection._replace(created=creation_of(description))
-        if description["TrainingJobStatus"] not in ENDED:
-            # A job may write faster than its lines are read, and this would never end.
-            selection = selection._replace(until=int(time.time() * 1000) + 1)
-        so_far = lines_so_far(
-            account, description["TrainingJobName"], selection, on_trouble=lambda error: _warn(console, error)
+        written = lines_so_far(
+            account,
+            description["TrainingJobName"],
+            so_far(description, selection),
+            on_trouble=lambda error: _warn(console, error),
         )
-        lines, skipped = _last(so_far, shown.tail) if shown.tail else (so_far, 0)
+        lines, skipped = _last(written, shown.tail) if shown.tail else (written, 0)
         if not shown.follow:
             _show(shown, console, description, lines)
             return 0
@@ -138,7 +136,7 @@ def _show(
     if not ended:
         console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
     if shown.plot:
-        drawn = plot(read.metrics.panels(), name, shown.plot, is_timed=not is_local)
+        drawn = plot({name: read.metrics.panels()}, shown.plot, is_timed=not is_local)
         console.say(f"plot {shown_path(shown.plot)}" if drawn else f"{shown.plot}: not drawn; no metrics were found")
 
 

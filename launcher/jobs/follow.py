@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 from launcher.aws.account import Account, AwsError
 from launcher.console import Console, last_state, shown_path
 from launcher.errors import RefusedError
-from launcher.jobs.lines import SETTLING_SECONDS, JobLines, Line, Selection, check_host, creation_of, last_lines
+from launcher.jobs.lines import (
+    SETTLING_SECONDS,
+    JobLines,
+    Line,
+    Selection,
+    check_host,
+    creation_of,
+    last_lines,
+    lines_so_far,
+)
 from launcher.jobs.lookup import describe, tags_of
 from launcher.jobs.metrics import LiveTable, Metrics, plot
 from launcher.jobs.outcome import ENDED, Outcome, Statuses
@@ -82,7 +91,7 @@ def follow(
         console.say(f"{name} {state}; {ways}", "yellow")
     else:
         outcome.show(console)
-    if view and view.plot and plot(following.read.metrics.panels(), name, view.plot):
+    if view and view.plot and plot({name: following.read.metrics.panels()}, view.plot):
         console.say(f"  plot       {shown_path(view.plot)}")
     return outcome
 
@@ -101,6 +110,26 @@ def look_at(account: Account, name: str, console: Console) -> Outcome:
     explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
     description["Tags"] = tags_of(account, description, console.warn)  # of which DescribeTrainingJob has none
     return Outcome(description, read.metrics.last, explaining, waits=read.waits.worst())
+
+
+def so_far(description: Mapping[str, Any], selection: Selection) -> Selection:
+    """Return the selection without lines that a job writes from now on, or that an older job of its name wrote."""
+    # A job may write faster than its lines are read, and this would never end.
+    until = None if description["TrainingJobStatus"] in ENDED else int(time.time() * 1000) + 1
+    return selection._replace(created=creation_of(description), until=until)
+
+
+def read_metrics(account: Account, description: Mapping[str, Any], console: Console) -> Metrics:
+    """Return the metrics in all lines that a job has written so far; warn if you may not read them."""
+    read, name = ReadLines(description, console), description["TrainingJobName"]
+    try:
+        for line in lines_so_far(account, name, so_far(description, Selection()), on_trouble=lambda _: None):
+            read.note(line)
+    except AwsError as error:
+        if not error.is_denied:
+            raise
+        console.warn(f"{name}: its lines, and the metrics in them, are unknown: {error}")
+    return read.metrics
 
 
 class ReadLines:

@@ -134,35 +134,42 @@ class LiveTable:
         return table
 
 
-def plot(series: Mapping[str, Series], title: str, file: Path, *, is_timed: bool = True) -> bool:
-    """Draw `series` into `file`; return False if there are none. Raises RefusedError if the file cannot be written.
+def plot(jobs: Mapping[str, Mapping[str, Series]], file: Path, *, is_timed: bool = True) -> bool:
+    """Draw the series of one or several jobs into `file`, a panel for each metric; return False if there are none.
 
-    Without `is_timed`, the times are the numbers of lines.
+    Without `is_timed`, the times are the numbers of lines. Raises RefusedError if the file cannot be written.
     """
-    if not series:
+    metrics = dict.fromkeys(metric for series in jobs.values() for metric in series)
+    if not metrics:
         return False
-    columns = min(len(series), 2)
-    rows = math.ceil(len(series) / columns)
+    columns = min(len(metrics), 2)
+    rows = math.ceil(len(metrics) / columns)
     figure = new_figure(5.5 * columns, 2.6 * rows + 0.4)
-    figure.suptitle(title, fontsize=10)
-    begun = min(each.points[0][0] for each in series.values())
-    for index, (name, each) in enumerate(series.items(), start=1):
-        _draw(figure.add_subplot(rows, columns, index), name, each, begun if is_timed else None)
+    figure.suptitle(", ".join(jobs), fontsize=10, wrap=True)
+    begun = {job: min(each.points[0][0] for each in series.values()) for job, series in jobs.items() if series}
+    for index, metric in enumerate(metrics, start=1):
+        shown = {job: series[metric] for job, series in jobs.items() if metric in series}
+        axes = figure.add_subplot(rows, columns, index)
+        _draw(axes, shown, begun if is_timed else None)
+        axes.set_title(metric)
+        if len(jobs) > 1:
+            axes.legend(fontsize=7)
     save(figure, file)
     return True
 
 
-def _draw(axes: Any, name: str, series: Series, begun: int | None) -> None:
-    """Draw a series over its steps, else over the time since `begun`, or over its lines if that is None."""
-    times, values, steps = zip(*series.points, strict=True)
-    over, label = steps, "step"
-    if None in steps and begun is None:
-        over, label = times, "line"
-    elif None in steps:
-        seconds = [(time - begun) / 1000 for time in times]
-        unit, size = next((u, s) for u, s in (("h", 3600), ("min", 60), ("s", 1)) if s == 1 or seconds[-1] > 3 * s)
-        over, label = tuple(second / size for second in seconds), f"time ({unit})"
-    axes.plot(over, values, linewidth=1.2, marker="." if len(over) < 30 else None)
-    axes.set_title(name)
+def _draw(axes: Any, jobs: Mapping[str, Series], begun: Mapping[str, int] | None) -> None:
+    """Draw jobs' series over their steps if all have them, else over the time since `begun`, or over lines if that is None."""
+    has_steps = all(step is not None for series in jobs.values() for _, _, step in series.points)
+    label, size = ("step" if has_steps else "line"), 1
+    if begun is not None and not has_steps:
+        longest = max(series.points[-1][0] - begun[job] for job, series in jobs.items()) / 1000
+        unit, size = next((u, s) for u, s in (("h", 3600), ("min", 60), ("s", 1)) if s == 1 or longest > 3 * s)
+        label = f"time ({unit})"
+    for job, series in jobs.items():
+        times, values, over = zip(*series.points, strict=True)
+        if not has_steps:
+            over = times if begun is None else tuple((time - begun[job]) / 1000 / size for time in times)
+        axes.plot(over, values, linewidth=1.2, marker="." if len(over) < 30 else None, label=job)
     axes.set_xlabel(label)
     axes.grid(alpha=0.3)

@@ -144,8 +144,8 @@ class Outcome:
 
     def as_data(self) -> dict[str, Any]:
         """Return the outcome for `--json`: AWS's members, and our own for the rest of the report."""
-        shown = {key: _plain(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
-        data: dict[str, Any] = {**shown, "Metrics": _plain(self.metrics)}
+        shown = {key: plain_data(self.description[key]) for key in _SHOWN if self.description.get(key) is not None}
+        data: dict[str, Any] = {**shown, "Metrics": plain_data(self.metrics)}
         if cause := self.cause:
             data["LikelyCause"] = cause.as_data()
         if estimate := self.cost:
@@ -238,12 +238,12 @@ def _length(seconds: float) -> str:
     return f"{seconds:g} s" if seconds < 60 else f"{duration(seconds)} ({seconds:g} s)"
 
 
-def _plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
     """Return the value in types of JSON, which has no NaN."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain_data(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain_data(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return json_timestamp(value) if isinstance(value, datetime) else value

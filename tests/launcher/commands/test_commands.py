@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture
 def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """An account with the running job digits-1 and s3://mine/train/1.jpg, and a folder with job.yaml, images and lists."""
+    """An account with the jobs digits-1, digits-2 and s3://mine/train/1.jpg, and a folder with job.yaml, images and lists."""
     (tmp_path / "job.yaml").write_text(SPEC)
     for name in (f"{kind}/{number}.jpg" for kind in ("cat/siamese", "cat/persian", "dog") for number in range(10)):
         (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,8 @@ def account(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> St
     aws.client("s3").create_bucket(Bucket="mine")
     aws.client("s3").put_object(Bucket="mine", Key="train/1.jpg", Body=b"1")
     monkeypatch.chdir(tmp_path)
-    aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name="digits-1").request)
+    for name in ("digits-2", "digits-1"):
+        aws.client("sagemaker").create_training_job(**launcher.plan("job.yaml", name=name).request)
     aws.job("digits-1", "Training")
     aws.log("digits-1", ["epoch 1"])
     aws.clear_calls()

@@ -336,6 +336,40 @@ def test_wrong_change_is_reported_at_the_option(request_of: dict[str, Any]) -> N
         launch("rerun", NAME, "--dry-run", "--set", "resource_config.instance_type=ml.m5.larg")
 
 
+def test_compare_shows_settings_metrics_and_costs_of_jobs(
+    aws: StandIn, request_of: dict[str, Any], tmp_path: Path
+) -> None:
+    metrics = [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]
+    for number, name in enumerate(("cats-1", "cats-2", "cats-3")):
+        request = {**request_of, "TrainingJobName": name}
+        request["AlgorithmSpecification"] = {**request_of["AlgorithmSpecification"], "MetricDefinitions": metrics}
+        request["HyperParameters"] = {"epochs": str(number // 2), "api_token": f"secret-{number}"}
+        aws.client("sagemaker").create_training_job(**request)
+        aws.log(name, [f"loss={loss}" for loss in (2, 0.25, 0.5 + number)] if number else ["no metric"])
+        aws.job(name, "Training")
+        aws.job(name, "Completed", billable=3600 * (number + 1), metrics={"loss": 0.5 + number})
+    file = tmp_path / "plot.svg"
+    found = data("compare", "cats-1", "cats-2", "cats-3", "--plot", str(file))
+    assert [each["path"] for each in found["differences"]] == ["HyperParameters.api_token", "HyperParameters.epochs"]
+    assert found["differences"][0]["values"] == dict.fromkeys(("cats-1", "cats-2", "cats-3"), "***")
+    assert found["differences"][1]["values"] == {"cats-1": '"0"', "cats-2": '"0"', "cats-3": '"1"'}
+    losses = [job["Metrics"]["loss"] for job in found["jobs"]]
+    assert losses == [{"last": 0.5}, {"last": 1.5, "least": 0.25, "most": 2}, {"last": 2.5, "least": 0.25, "most": 2.5}]
+    assert found["jobs"][2]["EstimatedCost"]["usd"] == pytest.approx(3 * 0.115, rel=0.1)
+    assert "secret-" not in json.dumps(found)
+    assert {"cats-2", "cats-3"} <= set(re.findall("<!-- (.*?) -->", file.read_text()))
+    shown = launch("compare", "cats-1", "cats-3").stdout
+    assert 'HyperParameters.epochs:\n  cats-1  "0"\n  cats-3  "1"\n' in shown
+    assert "loss:\n  cats-1  last 0.5\n  cats-3  last 2.5, least 0.25, most 2.5\n" in shown
+    aws.deny("logs:*", "sagemaker:ListTags")
+    done = launch("compare", "cats-1", "cats-3")
+    assert "loss:\n  cats-1  last 0.5\n  cats-3  last 2.5\n" in done.stdout
+    assert done.stderr.count("are unknown: ") == 4
+    assert "Tags" not in done.stdout
+    with pytest.raises(click.UsageError, match="two jobs or more"):
+        launch("compare", "cats-1", "cats-1")
+
+
 def test_diff_shows_changed_members_and_no_secrets(
     aws: StandIn, request_of: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,7 @@ def test_plot_of_several_metrics_is_written(tmp_path: Path, ending: str) -> None
     read.series["other"] = Series([(0, math.nan, None), (60_000, 2.0, None)], 2)
     file = tmp_path / f"plot{ending}"
     check_plot(file)
-    assert plot(read.panels(), "cats-1", file)
+    assert plot({"cats-1": read.panels()}, file)
     if ending == ".png":
         assert file.read_bytes().startswith(b"\x89PNG")
     else:
@@ -100,7 +100,7 @@ def test_plot_of_several_metrics_is_written(tmp_path: Path, ending: str) -> None
 
 
 def test_plot_without_metrics_writes_no_file(tmp_path: Path) -> None:
-    assert not plot({}, "cats-1", tmp_path / "plot.png")
+    assert not plot({"cats-1": {}}, tmp_path / "plot.png")
     assert not (tmp_path / "plot.png").exists()
 
 
@@ -117,4 +117,4 @@ def test_undrawable_plot_is_refused_before_following(tmp_path: Path, monkeypatch
 def test_unwritable_plot_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plot.png").mkdir()
     with pytest.raises(RefusedError, match="cannot be written"):
-        plot({"a": Series([(0, 1.0, None)], 1)}, "cats-1", tmp_path / "plot.png")
+        plot({"cats-1": {"a": Series([(0, 1.0, None)], 1)}}, tmp_path / "plot.png")

@@ -1,0 +1,114 @@
+"""`launch compare NAME NAME...`: the settings in which jobs differ, their metrics, durations and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from launcher.aws.account import Account
+from launcher.aws.threads import concurrently
+from launcher.commands import options
+from launcher.commands.diff import differences, ran_request, value_at
+from launcher.commands.jobs import as_data, print_jobs
+from launcher.console import Console, print_line, shown_path
+from launcher.errors import dotted
+from launcher.jobs.follow import read_metrics
+from launcher.jobs.lookup import describe, tags_of
+from launcher.jobs.metrics import Series, plot
+from launcher.jobs.outcome import plain_data
+
+_AT_ONCE = 8  # jobs whose lines are read
+
+
+class _Job(NamedTuple):
+    description: dict[str, Any]
+    request: dict[str, Any]
+    shown: Any  # the request with *** for possible secrets
+    has_tags: bool  # whether the tags in it are known
+    series: Mapping[str, Series]
+    metrics: Mapping[
+        str, Mapping[str, float]
+    ]  # the last, least and most value of each; only the last if no line has it
+
+
+@options.command("compare", "compare digits-1 digits-2")
+@options.jobs_argument
+@options.plot_option("Draw the jobs' metrics over their steps, or over time,")
+@options.account_options
+@options.json_option
+def compare(names: tuple[str, ...], plot: Path | None, where: options.AccountOptions, as_json: bool) -> None:
+    """Compare jobs: settings, metrics, durations and costs.
+
+    The settings in which the training jobs NAME differ have the names that `launch diff` prints, and *** for values that may be
+    secrets. Of each metric in the jobs' lines the last, least and most value are shown, since whether less is better depends on
+    the metric.
+    """
+    names = tuple(dict.fromkeys(names))
+    if len(names) < 2:
+        raise click.UsageError("expected the names of two jobs or more; `launch list` shows the names")
+    account, console = where.open(), Console(as_json=as_json)
+    read = {
+        name: answer.result()
+        for name, answer in concurrently(lambda name: _read(account, name, console), names, _AT_ONCE)
+    }
+    jobs = {name: read[name] for name in names}
+    metrics = dict.fromkeys(metric for job in jobs.values() for metric in job.metrics)
+    settings = _settings(jobs)
+    if as_json:
+        shown = [
+            as_data(job.description, account.region) | {"Metrics": plain_data(job.metrics)} for job in jobs.values()
+        ]
+        found = [{"path": path, "values": values} for path, values in settings.items()]
+        options.print_json({"jobs": shown, "differences": found})
+    else:
+        print_jobs([job.description for job in jobs.values()], account.region)
+        for metric in metrics:
+            _print(metric, {name: _in_words(job.metrics.get(metric)) for name, job in jobs.items()})
+        for path, values in settings.items():
+            _print(path, values)
+        console.say(f"{len(settings)} settings differ" if settings else "no settings differ")
+    if plot is not None:
+        _plot(jobs, plot, console)
+
+
+def _plot(jobs: Mapping[str, _Job], file: Path, console: Console) -> None:
+    drawn = plot({name: job.series for name, job in jobs.items()}, file)
+    console.say(f"plot {shown_path(file)}" if drawn else f"{file}: not drawn; no metrics were found")
+
+
+def _read(account: Account, name: str, console: Console) -> _Job:
+    description = describe(account, name)
+    tags = tags_of(account, description, lambda text: console.warn(f"{text}; they are not compared"))
+    request, shown = ran_request(description, tags)
+    found = read_metrics(account, description, console)
+    metrics = {each["MetricName"]: {"last": each["Value"]} for each in description.get("FinalMetricDataList") or ()}
+    metrics |= {
+        metric: {"last": each.last, "least": each.least, "most": each.most} for metric, each in found.series.items()
+    }
+    return _Job(description, request, shown, tags is not None, found.panels(), metrics)
+
+
+def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, str | None]]:
+    """Return the value of each job, as JSON, by the settings that differ among them."""
+    first, *others = jobs.values()
+    left_out = {"TrainingJobName"} | ({"Tags"} if not all(job.has_tags for job in jobs.values()) else set())
+    paths = dict.fromkeys(path for other in others for path, _, _ in differences(first.request, other.request))
+    return {
+        dotted(path): {name: value_at(path, job.request, job.shown) for name, job in jobs.items()}
+        for path in paths
+        if path[0] not in left_out
+    }
+
+
+def _in_words(metric: Mapping[str, float] | None) -> str | None:
+    return None if metric is None else ", ".join(f"{which} {value:.5g}" for which, value in metric.items())
+
+
+def _print(title: str, values: Mapping[str, str | None]) -> None:
+    print_line(f"{title}:")
+    width = max(map(len, values))
+    for name, value in values.items():
+        print_line(f"  {name:{width}}  {'-' if value is None else value}")
