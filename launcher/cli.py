@@ -261,8 +261,8 @@ def _report(args: list[str], message: str, exit_code: int) -> int:
 
 
 def _print_json(args: list[str], data: Any) -> None:
-    """Print JSON, on one line for `logs`, which prints an object per line."""
-    print_line(json.dumps(data, indent=None if "logs" in args[:1] else 2))
+    """Print JSON, on one line for `logs` and `top`, which print an object per line."""
+    print_line(json.dumps(data, indent=None if args[:1] in (["logs"], ["top"]) else 2))
 
 
 def _end_without_output(error: OSError) -> int:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -184,31 +184,6 @@ def say(text: str, colour: str | None = None) -> None:
 def print_line(text: str, colour: str | None = None, *, keep_colours: bool = False, **style: Any) -> None:
     """Print a line of a command's result to stdout, in a style of click's; `keep_colours` keeps the colours that it has."""
     click.echo(without_controls(text) if keep_colours else _styled(text, colour, **style), color=COLOUR)
-
-
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], colours: Mapping[str, str]) -> None:
-    """Print rows to stdout in columns; `colours` are those of cells with these texts.
-
-    On a terminal, they have titles, and if it is too narrow for all columns, it gets the first ones.
-    """
-    import shutil
-
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if sys.stdout.isatty():
-        widths = [max(width, len(title)) for width, title in zip(widths, titles, strict=True)]
-        room = shutil.get_terminal_size().columns
-        while len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > room:
-            widths.pop()
-        print_line(_columns(titles, widths, {}), dim=True)
-    for row in rows:
-        print_line(_columns(row, widths, colours), keep_colours=True)
-
-
-def _columns(cells: Sequence[str], widths: Sequence[int], colours: Mapping[str, str]) -> str:
-    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-    padded[-1] = padded[-1].rstrip()
-    styled = [click.style(text, fg=colours.get(cell)) for text, cell in zip(padded, cells, strict=False)]
-    return "  ".join(styled)
 
 
 def show_error(message: str) -> None:

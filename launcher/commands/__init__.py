@@ -12,6 +12,7 @@ COMMANDS: Mapping[str, str] = {
     "submit": "launcher.commands.submit:submit",
     "local": "launcher.commands.local:local",
     "status": "launcher.commands.jobs:status",
+    "top": "launcher.commands.top:top",
     "logs": "launcher.commands.logs:logs",
     "list": "launcher.commands.jobs:list_jobs",
     "clean": "launcher.commands.local:clean",

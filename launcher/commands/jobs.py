@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 import launcher
+from launcher.columns import print_table
 from launcher.commands import options
-from launcher.console import Console, print_table, say, timestamp
+from launcher.console import Console, say, timestamp
 from launcher.cost.estimate import cluster_of
 from launcher.cost.show import dollars, estimate_of_job, machines_of
 from launcher.errors import LaunchError

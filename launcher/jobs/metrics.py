@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launcher.console import plain, rich_console
+from launcher.columns import rich_table
+from launcher.console import rich_console
 from launcher.jobs.lines import searchable
 from launcher.plot import new_figure, save
 
@@ -120,18 +121,11 @@ class LiveTable:
             self._shown = None
 
     def _table(self) -> Any:
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        table.add_column("metric", no_wrap=True)
-        for title in ("last", "least", "most", "values"):
-            table.add_column(title, justify="right", no_wrap=True)
-        for name, series in self._metrics.series.items():
-            values = (f"{value:.5g}" for value in (series.last, series.least, series.most))
-            table.add_row(Text(plain(name)), *values, str(series.count))
-        return table
+        rows = (
+            (name, *(f"{value:.5g}" for value in (series.last, series.least, series.most)), str(series.count))
+            for name, series in self._metrics.series.items()
+        )
+        return rich_table(("metric", "last", "least", "most", "values"), rows)
 
 
 def plot(jobs: Mapping[str, Mapping[str, Series]], file: Path, *, is_timed: bool = True) -> bool:

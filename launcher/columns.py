@@ -1,0 +1,49 @@
+"""Rows in columns: printed as lines, or redrawn in place on a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from launcher.console import plain, print_line
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], colours: Mapping[str, str]) -> None:
+    """Print rows to stdout in columns; `colours` are those of cells with these texts.
+
+    On a terminal, they have titles, and if it is too narrow for all columns, it gets the first ones.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sys.stdout.isatty():
+        widths = [max(width, len(title)) for width, title in zip(widths, titles, strict=True)]
+        room = shutil.get_terminal_size().columns
+        while len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > room:
+            widths.pop()
+        print_line(_columns(titles, widths, {}), dim=True)
+    for row in rows:
+        print_line(_columns(row, widths, colours), keep_colours=True)
+
+
+def _columns(cells: Sequence[str], widths: Sequence[int], colours: Mapping[str, str]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    padded[-1] = padded[-1].rstrip()
+    styled = [click.style(text, fg=colours.get(cell)) for text, cell in zip(padded, cells, strict=False)]
+    return "  ".join(styled)
+
+
+def rich_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
+    """Return a table of rich's that is redrawn in place: a name in the first column, numbers in the others."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in titles:
+        table.add_column(title, justify="right" if table.columns else "left", no_wrap=True)
+    for name, *values in rows:
+        table.add_row(Text(plain(name)), *values)
+    return table

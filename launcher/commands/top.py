@@ -1,0 +1,127 @@
+"""`launch top NAME`: what a running job's hosts use of CPU, memory, GPU and disk."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any, TypeVar
+
+from launcher.aws.account import AwsError
+from launcher.columns import rich_table
+from launcher.commands import options
+from launcher.console import Console, json_text, json_timestamp, print_line, rich_console, timestamp
+from launcher.jobs.lookup import describe
+from launcher.jobs.outcome import ENDED, Outcome, plain_data
+from launcher.jobs.usage import COLUMNS, Usage, usage_of
+
+_REFRESH_SECONDS = 15.0  # each with one DescribeTrainingJob and one GetMetricData; values change once a minute
+_Answer = TypeVar("_Answer")
+_Show = Callable[[Outcome, Usage], None]
+
+
+@options.command("top", "top digits-1 --once")
+@options.job_argument
+@options.flag("--once", help="Show the latest values once.")
+@options.account_options
+@options.json_option
+def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> None:
+    """Show what a running job's hosts use of CPU, memory, GPU and disk.
+
+    The latest values of each host of the training job NAME, and of its metrics, are shown until it ends: in place on a terminal,
+    else as lines, and with --json as an object per refresh. They are CloudWatch's, one a minute and some minutes late; 100 % is a
+    whole core or GPU. SageMaker publishes no values of the network. Ctrl-C leaves the job running.
+    """
+    account, console = where.open(), Console(as_json=as_json)
+    description: dict[str, Any] = {}
+    with _json() if as_json else _in_place() if _can_redraw() else _lines() as show:
+        while True:
+            description = _tried(console, describe, account, name) or description
+            usage = _tried(console, usage_of, account, description, datetime.now(timezone.utc)) if description else None
+            if usage:
+                show(Outcome(description), usage)
+            if (once and usage) or description.get("TrainingJobStatus") in ENDED:
+                break
+            time.sleep(_REFRESH_SECONDS)
+    if usage and usage.at is None:
+        console.say(
+            f"{name}: CloudWatch has no values; they appear some minutes after the training has begun, for 15 days"
+        )
+    if description["TrainingJobStatus"] in ENDED:
+        more = f"`launch status {name}{account.options}` shows how it ended"
+        console.say(f"{name}: {description['TrainingJobStatus']}; {more}")
+
+
+def _tried(console: Console, ask: Callable[..., _Answer], *arguments: Any) -> _Answer | None:
+    """Return AWS's answer; None if there may be one later, since neither throttling nor the network may end the command."""
+    try:
+        return ask(*arguments)
+    except AwsError as error:
+        if not error.is_passing:
+            raise
+        console.warn(f"{error}; trying again until it works")
+        return None
+
+
+def _can_redraw() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def _in_place() -> Iterator[_Show]:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    def show(job: Outcome, usage: Usage) -> None:
+        titles = ("host", *(f"{column.replace('_', ' ')} %" for column in COLUMNS))
+        rows = [(host, *(_number(values.get(column)) for column in COLUMNS)) for host, values in usage.hosts.items()]
+        about = f"{job.name}: {job.status}, {job.description['SecondaryStatus']}"
+        about += f", values of {timestamp(usage.at)}" if usage.at else ", no values yet"
+        below = [job.cost.text] if job.cost else []
+        below += [f"{metric} = {value:.6g}" for metric, value in usage.metrics.items()]
+        live.update(Group(Text(about), rich_table(titles, rows), *map(Text, below)), refresh=True)
+
+    with Live(console=rich_console(sys.stdout), auto_refresh=False) as live:
+        yield show
+
+
+@contextmanager
+def _lines() -> Iterator[_Show]:
+    shown: datetime | None = None
+
+    def show(job: Outcome, usage: Usage) -> None:
+        nonlocal shown
+        if usage.at is None or usage.at == shown:
+            return
+        shown = usage.at
+        for host, values in usage.hosts.items():
+            _print(usage.at, host, {column: f"{value:.1f}%" for column, value in values.items()})
+        _print(usage.at, "metrics", {metric: f"{value:.6g}" for metric, value in usage.metrics.items()})
+
+    yield show
+
+
+def _print(at: datetime, what: str, values: Mapping[str, str]) -> None:
+    if values:
+        print_line(" ".join([timestamp(at), what, *(f"{name}={value}" for name, value in values.items())]))
+
+
+@contextmanager
+def _json() -> Iterator[_Show]:
+    def show(job: Outcome, usage: Usage) -> None:
+        members = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus")
+        data = {member: job.description[member] for member in members}
+        data |= {"timestamp": usage.at and json_timestamp(usage.at), "Hosts": usage.hosts, "Metrics": usage.metrics}
+        if job.cost:
+            data["EstimatedCost"] = job.cost.as_data()
+        print_line(json_text(plain_data(data)))
+
+    yield show
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
