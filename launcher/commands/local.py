@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import launcher
-from launcher.commands import options
+from launcher.commands import options, sweep
 from launcher.commands.ending import after_end
 from launcher.console import Console, counted, duration, human_bytes, say
 from launcher.errors import RefusedError, StoppedError
@@ -111,14 +111,19 @@ def check_local(*, is_local: bool) -> None:
 @options.command("local", "local job.yaml --channel train=./images", exit_codes=(0, 2, 3, 4, 5))
 @options.spec_argument
 @options.name_option
+@options.many("--matrix", "axes", metavar="KEY=VALUES", help="A run for each value, as lr=1e-3,1e-4. Repeatable.")
 @options.spec_options
 @run_options
-def local(spec: str, name: str | None, reading: options.SpecOptions, local: launcher.LocalOptions) -> int:
+def local(
+    spec: str, name: str | None, axes: tuple[str, ...], reading: options.SpecOptions, local: launcher.LocalOptions
+) -> int:
     """Run a job on this machine, as SageMaker would.
 
     Each channel of SPEC is read in its own input mode, from S3, or from a folder by --data or --channel. `launch job.yaml
-    --local` is the same.
+    --local` is the same. With --matrix, the runs are made one after the other.
     """
+    if axes:
+        return sweep.run_here(sweep.members(spec, name, reading, sweep.Matrix(axes, None)), local)
     outcome = launcher.run_local(reading.plan(spec, name), options=local)
     after_end(outcome, Console(as_json=local.as_json))
     return outcome.exit_code

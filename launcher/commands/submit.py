@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import sys
-import termios
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 import launcher
-from launcher.code.git import commit_of
-from launcher.commands import options
+from launcher.commands import options, sweep
+from launcher.commands.agreement import require_agreement
 from launcher.commands.ending import after_end, on_end_option
-from launcher.console import Console, counted, duration, print_line, say, show_problems
-from launcher.cost.estimate import estimate, why_not
-from launcher.cost.limit import attempts_of, limit_of, objection, refuse_above_limit, refuse_above_locked
-from launcher.cost.show import cost_in_one_line, limit, machines
-from launcher.errors import AccountError, LaunchError, RefusedError, StoppedError, dotted
+from launcher.console import Console, counted, print_line, say, show_problems
+from launcher.errors import AccountError, LaunchError, RefusedError, dotted
 from launcher.request.serialization import as_json as request_as_json
 from launcher.request.serialization import as_yaml
-from sagemaker_channels import contract
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
 
 _FOLLOWED = ("stop_on_exit", "on_end")
-_MOST_CHANNELS = 4  # that the question before a submission lists by name
 
 
 class Submission(NamedTuple):
@@ -89,15 +82,27 @@ submit_options = options.group(
 @options.spec_argument
 @options.name_option
 @options.queue_option
+@sweep.matrix_options
 @options.spec_options
 @submit_options
-def submit(spec: str, name: str | None, queue: str | None, reading: options.SpecOptions, doing: Submission) -> int:
+def submit(
+    spec: str,
+    name: str | None,
+    queue: str | None,
+    matrix: sweep.Matrix,
+    reading: options.SpecOptions,
+    doing: Submission,
+) -> int:
     """Submit a job, or print its request, or check it.
 
     SPEC is a YAML file, or - for standard input. The word `submit` can be omitted: `launch job.yaml`. With --local, `launch
-    local` runs the job on this machine.
+    local` runs the job on this machine. With --matrix, a job is submitted for each combination of values, named by them, and
+    followed to its end.
     """
     reading = reading.in_queue(queue)
+    if sweep.is_one(matrix):
+        options.refuse_together("axes", "follow", "stop_on_exit", "on_end")
+        return _sweep(sweep.members(spec, name, reading, matrix), reading, matrix, doing)
     return carry_out(reading.plan(spec, name), reading, doing)
 
 
@@ -124,6 +129,20 @@ def show_code(plan: launcher.Plan) -> None:
     """Report what code the job gets, if it has any."""
     if plan.code is not None and (described := plan.code.described()) is not None:
         say(f"code      {described}")
+
+
+def _sweep(jobs: Sequence[sweep.Member], reading: options.SpecOptions, matrix: sweep.Matrix, doing: Submission) -> int:
+    """Print, check or submit the jobs of a sweep, and return the exit code of the worst."""
+    if doing.dry_run:
+        for member in jobs:
+            if not doing.as_json:
+                print_line("---")
+            _print_request(member.plan, doing)
+        return 0
+    account = options.open_account(jobs[0].plan.spec.region, jobs[0].plan.spec.profile)
+    for report in () if doing.no_check else sweep.check_new(jobs, account, reading, full=doing.full):
+        _show(report, reading)
+    return 0 if doing.check else sweep.run(jobs, matrix, account, yes=doing.yes, as_json=doing.as_json)
 
 
 def _print_request(plan: launcher.Plan, doing: Submission) -> int:
@@ -238,60 +257,3 @@ def _after_creation(job: launcher.Submitted, account: Account, console: Console,
     else:
         print_line(job.name)
     return 0
-
-
-def require_agreement(
-    plan: launcher.Plan, region: str, console: Console, report: launcher.Report | None, *, yes: bool = False
-) -> None:
-    """Show what the job can cost. On a terminal and without `yes`, ask if that exceeds `max_cost`, or if there are warnings.
-
-    Raises:
-        RefusedError: No question is asked, and the job may cost more than `max_cost`; with `yes`, than one that the user has set.
-        StoppedError: The answer is no.
-        KeyboardInterrupt: There is no answer.
-    """
-    refuse_above_locked(plan, region)
-    lines, asks = list(_lines(plan, region, report)), sys.stdin.isatty() and not yes
-    reason = objection(plan.request, region, limit_of(plan.spec), attempts_of(plan.spec)) if asks else None
-    is_doubtful = bool(plan.warnings or (report and report.problems))
-    if not asks or not (reason or is_doubtful):
-        console.say(lines[-1])
-        if not asks:
-            refuse_above_limit(plan, region, agree="--yes", agreed=yes)
-        return
-    for line in lines:
-        console.say(line)
-    if reason:
-        console.say(f"this needs your agreement: {reason}", "yellow")
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignore keys pressed during the checks
-    try:
-        answer = click.confirm("Submit it?" if reason else "Submit anyway?", err=True)
-    except click.Abort:
-        raise KeyboardInterrupt("interrupted; nothing was created") from None
-    if not answer:
-        raise StoppedError("not submitted; nothing was created")
-
-
-def _lines(plan: launcher.Plan, region: str, report: launcher.Report | None) -> Iterator[str]:
-    """Yield what runs, where, on which data, for how long at most, and at what price."""
-    spec, request = plan.spec, plan.request
-    algorithm = request.get("AlgorithmSpecification", {})
-    image = algorithm.get("TrainingImage") or algorithm.get("AlgorithmName") or "a container that SageMaker chooses"
-    words = [*algorithm.get("ContainerEntrypoint", ()), *algorithm.get("ContainerArguments", ())]
-    program = spec.code.program if spec.code else textwrap.shorten(" ".join(words), 80, placeholder=" ...")
-    commit = f" ({commit})" if (commit := commit_of(request.get("Tags"))) else ""
-    yield f"runs      {f'{program}{commit} in ' if program else ''}{image}"
-    found, notes = estimate(request, region), report.notes if report else ()
-    where = next((text for path, text in notes if not path), f"region {region}")
-    yield f"on        {f'{machines(found)}; ' if found else ''}{where}"
-    sizes = {path[1]: f" ({text})" for path, text in notes if path[:1] == ("channels",)}
-    data = [
-        f"{name}: {channel.described(spec.training_input_mode)}{sizes.get(name, '')}"
-        for name, channel in spec.all_channels.items()
-        if name != contract.CODE_CHANNEL
-    ]
-    rest = [f"{len(data) - _MOST_CHANNELS} more"] if len(data) > _MOST_CHANNELS else []
-    yield f"data      {'; '.join([*data[:_MOST_CHANNELS], *rest]) or 'none'}"
-    warm = f", then kept warm for {duration(found.keep_alive_seconds)}" if found and found.keep_alive_seconds else ""
-    yield f"time      {f'at most {limit(found)}{warm}' if found else 'as the spec says'}"
-    yield f"cost      {cost_in_one_line(found) if found else f'unknown: {why_not(request)}'}"

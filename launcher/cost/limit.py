@@ -83,7 +83,7 @@ def attempts_of(spec: JobSpec) -> int:
     return (spec.queue and spec.queue.attempts) or 1
 
 
-def objection(request: Mapping[str, Any], region: str | None, limit: Limit, attempts: int = 1) -> str | None:
+def objection(request: Mapping[str, Any], region: str | None, limit: Limit, runs: int = 1) -> str | None:
     """Return why the job needs the user's agreement; None if it stays below the limit or is paid for in advance.
 
     If only us-east-1's price is known, it is doubled: other regions cost up to 1.63 times as much (ap-south-1).
@@ -98,32 +98,32 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit, atte
     if unknown or (usd := found.usd["altogether"]) is None:
         return f"what it can cost is unknown: {', '.join(unknown)}"
     elsewhere = "".join(f" at {other}'s prices, and up to twice that in {region}" for other in found.borrowed_from)
-    most = usd[1] * (2 if elsewhere else 1) * attempts
-    each = f" in each of {attempts} attempts" if attempts > 1 else ""
+    most = usd[1] * (2 if elsewhere else 1) * runs
+    each = f" in each of {runs} runs" if runs > 1 else ""
     return f"it can cost {at_most(usd)}{elsewhere}{each}, more than {limit}" if most > limit.usd else None
 
 
-def refuse_above_locked(plan: Plan, region: str | None) -> None:
+def refuse_above_locked(plan: Plan, region: str | None, runs: int = 0) -> None:
     """Raise SpecError if a job may cost more than a `max_cost` that the team has locked, which nobody's agreement lifts."""
     for path, usd, at in plan.spec.team.locked:
         if path == MAX_COST and usd is not None:
             limit = Limit(usd, f"{at.file}:{at.line}")
-            reason = objection(plan.request, region, limit, attempts_of(plan.spec))
+            reason = objection(plan.request, region, limit, runs or attempts_of(plan.spec))
             if reason is not None:
                 message = f"{reason}, which the team has locked; lower stopping_condition.max_runtime_in_seconds"
                 raise SpecError([Problem(path, message, "team-locked", location=plan.spec.locate(path))])
 
 
-def refuse_above_limit(plan: Plan, region: str | None, *, agree: str, agreed: bool) -> None:
+def refuse_above_limit(plan: Plan, region: str | None, *, agree: str, agreed: bool, runs: int = 0) -> None:
     """Raise RefusedError if a job may cost more than its limit. The default limit lets a job pass that the caller has `agreed` to.
 
     `agree` is what the message names as the way to agree: an option, or an argument in Python.
     """
-    refuse_above_locked(plan, region)
+    refuse_above_locked(plan, region, runs)
     limit = limit_of(plan.spec)
     if agreed and limit.source is None:
         return
-    if (reason := objection(plan.request, region, limit, attempts_of(plan.spec))) is not None:
+    if (reason := objection(plan.request, region, limit, runs or attempts_of(plan.spec))) is not None:
         name, lower = plan.request["TrainingJobName"], "lower stopping_condition.max_runtime_in_seconds"
         remedy = f"Set max_cost in the spec to what the job may cost, {lower}, or agree with {agree}"
         if limit.source is not None:

@@ -80,8 +80,8 @@ class Submitted:
     """The name of that queue."""
 
 
-def submit(plan: Plan, account: Account, console: Console) -> Submitted:
-    """Upload the code and create the job.
+def submit(plan: Plan, account: Account, console: Console, *, again: bool = False) -> Submitted:
+    """Upload the code and create the job; with `again`, a job of this name and request that exists is returned instead.
 
     Raises:
         SpecError: The team's files do not allow the account or region.
@@ -93,7 +93,9 @@ def submit(plan: Plan, account: Account, console: Console) -> Submitted:
     mask(plan, account)
     require_allowed(plan, account)
     if (older := _look_up(account, name, queue=plan.spec.queue)) is not None:
-        raise _name_taken(older, plan, account)
+        if not again or not is_of_request(older, plan.request):
+            raise _name_taken(older, plan, account)
+        return _found(plan, account, older, was_found=True)
     upload_code(plan, account, console)
     try:
         return _create(plan, account, console)
@@ -151,8 +153,7 @@ def _create(plan: Plan, account: Account, console: Console) -> Submitted:
             if not is_of_request(job, plan.request):
                 raise _name_taken(job, plan, account)
             # The name was free before. If none of our answers was lost, another submission has taken it since.
-            found = _submitted(plan, account, job.get("TrainingJobArn"), job.get("ServiceJob", {}).get("JobId", ""))
-            return replace(found, was_found=not unsure)
+            return _found(plan, account, job, was_found=not unsure)
         if last.is_unauthenticated:
             raise RefusedError(f"{last}; no job {name} was created")
         if not last.is_passing and not is_taken and not (is_rejected and unsure):  # what is listed may lag
@@ -168,6 +169,16 @@ def _submitted(plan: Plan, account: Account, arn: str | None, service_job: str =
     name, queue = plan.request["TrainingJobName"], str(plan.spec.queue.name) if plan.spec.queue else ""
     made = Submitted(name, arn or service_job, account.region, plan.spec.profile)
     return replace(made, service_job=service_job, queue=queue.rpartition("/")[2])
+
+
+def _found(plan: Plan, account: Account, job: Mapping[str, Any], *, was_found: bool) -> Submitted:
+    made = _submitted(plan, account, job.get("TrainingJobArn"), job.get("ServiceJob", {}).get("JobId", ""))
+    return replace(made, was_found=was_found)
+
+
+def is_submitted(plan: Plan, account: Account) -> bool:
+    """Return whether a job of the plan's name exists; `submit` compares its request. Raises AwsError."""
+    return _look_up(account, plan.request["TrainingJobName"], queue=plan.spec.queue) is not None
 
 
 def _look_up(

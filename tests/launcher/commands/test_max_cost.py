@@ -16,7 +16,7 @@ import launcher
 import launching
 from aws_stand_in import StandIn
 from launcher.account.run import CheckResult
-from launcher.commands.submit import require_agreement
+from launcher.commands.agreement import require_agreement
 from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection
 from launcher.errors import InputError, RefusedError

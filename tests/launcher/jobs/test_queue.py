@@ -202,4 +202,4 @@ def test_attempts_count_against_max_cost(queue: StandIn) -> None:
     one = launch("job.yaml", "--no-check", "--queue", "gpu", "--set", "max_cost=0.2")
     two = launch("job.yaml", "--no-check", "--queue", "gpu", "--set", "max_cost=0.2", "--set", "queue.attempts=4")
     assert (one.returncode, two.returncode) == (0, 3)
-    assert "in each of 4 attempts" in two.stderr
+    assert "in each of 4 runs" in two.stderr

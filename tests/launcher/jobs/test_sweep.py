@@ -1,0 +1,139 @@
+"""Sweeps by --matrix: names by value, each job created once, at most some at a time, and a table with the worst exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from aws_stand_in import StandIn
+from forked import LAUNCHER, Forked
+from launcher.errors import InputError
+from launcher.jobs.sweep import assignments, combinations, member_name
+from launching import launch
+from patience import PATIENCE, wait_for
+
+SWEEP = ("job.yaml", "--no-check", "--matrix", "lr=1e-3,1e-4", "--matrix", "batch=32,64")
+NAMES = [f"digits-1-lr-{lr}-batch-{batch}" for lr in ("1e-3", "1e-4") for batch in (32, 64)]
+
+
+@pytest.fixture
+def completing(aws: StandIn, submittable: None) -> StandIn:
+    """Let each job complete as soon as it is created."""
+    done = {"status": "Completed", "after": 0, "metrics": {"loss": 0.25}}
+    aws.script({"status": "Training", "after": 0}, done)
+    return aws
+
+
+def created(aws: StandIn) -> list[str]:
+    return [request["TrainingJobName"] for request in aws.requests()]
+
+
+@pytest.mark.parametrize("value", ["1e-3", "-1", "0.5", "a b", "x" * 80, "a,b", "ü", "1_0"])
+def test_names_are_valid_stable_and_differ_by_value(value: str) -> None:
+    name = member_name("digits", {"lr": value})
+    assert re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", name)
+    assert name == member_name("digits", {"lr": value})
+    assert name not in {member_name("digits", {"lr": other}) for other in ("1", "1-0", "a-b", "x" * 79, "u")}
+
+
+def test_keys_are_hyperparameters_unless_they_are_keys_of_the_spec() -> None:
+    values = {"lr": "1e-3", "resource_config.instance_type": "ml.g5.xlarge", "base_name": "b"}
+    paths = ["hyperparameters.lr=1e-3", "resource_config.instance_type=ml.g5.xlarge", "base_name=b"]
+    assert assignments(values) == paths
+
+
+@pytest.mark.parametrize("text", ["lr", "lr=", "=1", "lr=1,,2", "lr=1,1"])
+def test_wrong_matrix_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"--matrix .*; write|--matrix .*expected|--matrix .*twice"):
+        combinations([text])
+
+
+@pytest.mark.usefixtures("quick_sleep")
+def test_each_combination_is_one_job_with_tag_values_and_row(completing: StandIn) -> None:
+    done = launch(*SWEEP)
+    assert (done.returncode, created(completing)) == (0, NAMES), done.stderr
+    for request, (lr, batch) in zip(completing.requests(), product(("1e-3", "1e-4"), ("32", "64")), strict=True):
+        assert request["HyperParameters"] == {"epochs": "5", "lr": lr, "batch": batch}
+        assert {"Key": "launch:sweep", "Value": "digits-1"} in request["Tags"]
+    assert done.stdout.splitlines()[0].split() == ["name", "status", "trained", "lr", "batch", "loss"]
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == NAMES
+    again = launch(*SWEEP, "--json")
+    assert [each["Matrix"]["lr"] for each in json.loads(again.stdout)] == ["1e-3", "1e-3", "1e-4", "1e-4"]
+    assert len(completing.calls("CreateTrainingJob")) == 4  # the second command has created none
+    assert len(completing.calls("PutObject")) == 2  # the code, once
+
+
+@pytest.mark.usefixtures("quick_sleep")
+def test_changed_spec_does_not_pass_for_the_same_sweep(completing: StandIn) -> None:
+    assert launch(*SWEEP).returncode == 0
+    changed = launch(*SWEEP, "--set", "hyperparameters.epochs=6")
+    assert changed.returncode == 3
+    assert f"a training job '{NAMES[0]}' exists already" in changed.stderr
+
+
+def test_ctrl_c_and_restart_create_each_job_once_and_at_most_some_at_a_time(aws: StandIn, submittable: None) -> None:
+    command = ["-m", "launcher", *SWEEP, "--max-parallel", "2"]
+    with Forked(LAUNCHER, command) as process:
+        wait_for(lambda: len(created(aws)) == 2)
+        wait_for(lambda: len(aws.calls("DescribeTrainingJob")) >= 4)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, created(aws)) == (130, NAMES[:2])
+    assert "2 jobs continue, 0 have ended, 2 do not exist yet; the same command resumes" in err
+    for name in NAMES[:2]:
+        aws.job(name, "Completed")
+    aws.script({"status": "Failed", "after": 0}, name=NAMES[2])
+    aws.script({"status": "Completed", "after": 0}, name=NAMES[3])
+    done = launch(*SWEEP, "--max-parallel", "2")
+    assert (done.returncode, created(aws)) == (4, NAMES)
+    assert "Failed" in done.stdout
+
+
+@pytest.mark.usefixtures("quick_sleep")
+def test_refusal_ends_the_creation_of_further_jobs(completing: StandIn) -> None:
+    completing.refuse("sagemaker:CreateTrainingJob", "ResourceLimitExceeded", "The account-level service limit", nth=2)
+    done = launch(*SWEEP)
+    assert (done.returncode, created(completing)) == (3, NAMES[:1])
+    assert done.stdout.count("not created") == 3
+
+
+@pytest.mark.usefixtures("quick_sleep")
+def test_sweep_counts_all_jobs_against_max_cost_and_refuses_what_it_cannot_do(completing: StandIn) -> None:
+    done = launch(*SWEEP, "--set", "max_cost=0.2")
+    assert (done.returncode, created(completing)) == (3, [])
+    assert "in each of 4 runs" in done.stderr
+    assert launch("job.yaml", "--max-parallel", "2").returncode == 2
+    assert launch(*SWEEP, "--follow").returncode == 2
+    assert launch("-", "--matrix", "lr=1").returncode == 2
+
+
+@pytest.mark.usefixtures("quick_sleep")
+def test_sweep_on_a_queue_is_followed_to_the_end_of_its_service_jobs(aws: StandIn, submittable: None) -> None:
+    aws.queue("gpu")
+    command = ["-m", "launcher", "job.yaml", "--no-check", "--queue", "gpu", "--matrix", "lr=1,2"]
+    with Forked(LAUNCHER, command) as process:
+        wait_for(lambda: len(aws.calls("DescribeServiceJob")) >= 2)
+        for lr in (1, 2):
+            aws.job(aws.start_attempt(f"digits-1-lr-{lr}"), "Completed")
+            aws.service_job(f"digits-1-lr-{lr}", "SUCCEEDED")
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out.count("Completed")) == (0, 2), err
+    assert (
+        launch("job.yaml", "--queue", "gpu", "--matrix", "lr=1,2", "--max-parallel", "1", "--no-check").returncode == 2
+    )
+
+
+def test_local_sweep_runs_each_once(submittable: None, tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train/1.txt").write_text("1")
+    command = ("job.yaml", "--local", "--channel", "train=train", "--matrix", "lr=1,2", "--no-namespaces")
+    with Forked(LAUNCHER, ["-m", "launcher", *command]) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out.count("Completed")) == (0, 2), err
+    again = launch(*command)
+    assert (again.returncode, again.stderr.count("is not repeated")) == (0, 2), again.stderr
