@@ -380,7 +380,7 @@ elif "variables" in sys.argv[2]:
     engine.make_image("hostile:1", files={"/usr/bin/sh": sh})
     write_job(here, "", "channels: null\nenvironment: {SECRET: hidden}\n")
     words = command(*in_engine(engine, "hostile:1"))
-    shell = [*words[:3], "shell", *words[3:]]
+    shell = [*words[:3], "exec", *words[3:]]
     done = subprocess.run(shell, cwd=here, input="", capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, mine.read_text()) == (0, "mine"), done.stderr
     assert done.stdout == "Read-only file system True Read-only file system\n"
@@ -392,7 +392,7 @@ def test_shell_in_the_image_has_the_jobs_variables_and_channels(here: Path, engi
     overlay = f'{channels}environment: {{OPTIND: x, SECRET: "it\'s $HOME\\nhidden"}}\n'
     write_job(here, "", overlay)  # boot.py makes folders beside SageMaker's, also as a user of the image
     words = command(*in_engine(engine, "shell:1"))
-    shell = [*words[:3], "shell", *words[3:]]
+    shell = [*words[:3], "exec", *words[3:]]
     typed = (
         'echo "$SECRET"; cat /opt/ml/input/data/train/[23].txt; read -r name </etc/hostname; echo $name\nls; exit 7\n'
     )
