@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
 from launcher.aws.account import Account
 from launcher.aws.threads import concurrently
 from launcher.commands import options
 from launcher.commands.diff import differences, ran_request, value_at
 from launcher.commands.jobs import as_data, print_jobs
 from launcher.console import Console, print_line, shown_path
-from launcher.errors import dotted
+from launcher.errors import RefusedError, dotted
 from launcher.jobs.follow import read_metrics
-from launcher.jobs.lookup import describe, tags_of
+from launcher.jobs.lookup import describe, jobs_with_settings, tags_of
 from launcher.jobs.metrics import Series, plot
 from launcher.jobs.outcome import plain_data
+from launcher.jobs.sweep import TAG
 
 _AT_ONCE = 8  # jobs whose lines are read
+_MOST_OF_SWEEP = 1000
 
 
 class _Job(NamedTuple):
@@ -44,12 +44,18 @@ def compare(names: tuple[str, ...], plot: Path | None, where: options.AccountOpt
 
     The settings in which the training jobs NAME differ have the names that `launch diff` prints, and *** for values that may be
     secrets. Of each metric in the jobs' lines the last, least and most value are shown, since whether less is better depends on
-    the metric.
+    the metric. A single NAME is that of a sweep (`launch --matrix`), whose jobs are compared.
     """
-    names = tuple(dict.fromkeys(names))
-    if len(names) < 2:
-        raise click.UsageError("expected the names of two jobs or more; `launch list` shows the names")
     account, console = where.open(), Console(as_json=as_json)
+    names = tuple(dict.fromkeys(names))
+    if len(names) == 1:
+        found = jobs_with_settings(account, _MOST_OF_SWEEP, {TAG: names[0]}, None, console.warn)
+        if len(found) < 2:
+            remedy = (
+                "pass the names of two jobs or more, or that of a sweep of this region; `launch list` shows the jobs"
+            )
+            raise RefusedError(f"no sweep {names[0]!r} of two jobs or more was found in {account.region}; {remedy}")
+        names = tuple(job["TrainingJobName"] for job in reversed(found))
     read = {
         name: answer.result()
         for name, answer in concurrently(lambda name: _read(account, name, console), names, _AT_ONCE)

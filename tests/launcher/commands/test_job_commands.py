@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import launcher
 from aws_stand_in import StandIn
 from launcher.cli import cli
-from launcher.errors import LaunchError, SpecError
+from launcher.errors import LaunchError, RefusedError, SpecError
 from launcher.jobs.submission import is_of_request
 from launcher.spec.aws_model import shapes
 
@@ -344,6 +344,7 @@ def test_compare_shows_settings_metrics_and_costs_of_jobs(
         request = {**request_of, "TrainingJobName": name}
         request["AlgorithmSpecification"] = {**request_of["AlgorithmSpecification"], "MetricDefinitions": metrics}
         request["HyperParameters"] = {"epochs": str(number // 2), "api_token": f"secret-{number}"}
+        request["Tags"] = [{"Key": "launch:sweep", "Value": "cats"}]
         aws.client("sagemaker").create_training_job(**request)
         aws.log(name, [f"loss={loss}" for loss in (2, 0.25, 0.5 + number)] if number else ["no metric"])
         aws.job(name, "Training")
@@ -357,6 +358,7 @@ def test_compare_shows_settings_metrics_and_costs_of_jobs(
     assert losses == [{"last": 0.5}, {"last": 1.5, "least": 0.25, "most": 2}, {"last": 2.5, "least": 0.25, "most": 2.5}]
     assert found["jobs"][2]["EstimatedCost"]["usd"] == pytest.approx(3 * 0.115, rel=0.1)
     assert "secret-" not in json.dumps(found)
+    assert data("compare", "cats") == found  # by the sweep's name
     assert {"cats-2", "cats-3"} <= set(re.findall("<!-- (.*?) -->", file.read_text()))
     shown = launch("compare", "cats-1", "cats-3").stdout
     assert 'HyperParameters.epochs:\n  cats-1  "0"\n  cats-3  "1"\n' in shown
@@ -366,7 +368,7 @@ def test_compare_shows_settings_metrics_and_costs_of_jobs(
     assert "loss:\n  cats-1  last 0.5\n  cats-3  last 2.5\n" in done.stdout
     assert done.stderr.count("are unknown: ") == 4
     assert "Tags" not in done.stdout
-    with pytest.raises(click.UsageError, match="two jobs or more"):
+    with pytest.raises(RefusedError, match="no sweep 'cats-1' of two jobs or more was found in us-east-1; pass"):
         launch("compare", "cats-1", "cats-1")
 
 
