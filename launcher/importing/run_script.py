@@ -22,8 +22,8 @@ def main() -> None:
     sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120 - as Python does for a script
     aws, s3 = os.environ["AWS_ENDPOINT_URL"], os.environ["AWS_ENDPOINT_URL_S3"]
     _redirect(aws, s3, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
-    for sdk in ("sagemaker", "sagemaker.core"):  # its telemetry is refused as well, which is no news to the user
-        logging.getLogger(f"{sdk}.telemetry.telemetry_logging").setLevel(logging.CRITICAL)
+    for part in ("", ".core"):  # the SDK's telemetry is refused as well, which is no news to the user
+        logging.getLogger(f"sagemaker{part}.telemetry.telemetry_logging").setLevel(logging.CRITICAL)
     _refuse_others({(end.hostname, end.port) for end in map(urlsplit, (aws, s3))})
     runpy.run_path(sys.argv[0], run_name="__main__")
 
