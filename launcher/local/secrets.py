@@ -11,7 +11,7 @@ from sagemaker_channels.start.references import SecretError, parts, read_with, r
 
 
 def local_secrets(run: LocalRun) -> dict[str, str]:
-    """Return the value of each reference, and say where it is from: the variable of the setting's name, or AWS.
+    """Return the value of each reference, and say where it is from: the variable of the first setting's name, or AWS.
 
     Raises:
         RefusedError: You cannot read one.
@@ -20,10 +20,10 @@ def local_secrets(run: LocalRun) -> dict[str, str]:
     for member in ("Environment", "HyperParameters"):
         for name, value in run.plan.request.get(member, {}).items():
             for reference in references_in([value]):
+                if reference in secrets:
+                    continue
                 if value == reference and os.environ.get(name):
                     secrets[reference], origin = os.environ[name], f"the variable {name} of your environment"
-                elif reference in secrets:
-                    continue
                 else:
                     spec = run.plan.spec
                     account = Account(region=region_of(parts(reference)[1], spec.region), profile=spec.profile)

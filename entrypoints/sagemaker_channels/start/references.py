@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from sagemaker_channels import contract
@@ -112,8 +113,22 @@ def with_values(settings: Mapping[str, Any], secrets: Mapping[str, str]) -> dict
 
 
 def hidden(text: str, secrets: Mapping[str, str]) -> str:
-    """Return a text with the references in place of the values."""
-    for reference, value in sorted(secrets.items(), key=lambda each: -len(each[1])):
-        if len(value) >= _SHORTEST:
-            text = text.replace(value, reference)
+    """Return a text with the references in place of the values, also as Python or JSON quotes them, and in place of their parts."""
+    forms = {form: reference for reference, value in secrets.items() for form in _forms(value)}
+    for form in sorted(forms, key=len, reverse=True):
+        if len(form) >= _SHORTEST:
+            text = text.replace(form, forms[form])
     return text
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield how a value may occur in a text: as it is, quoted, and as each of its lines and of its fields in JSON."""
+    fields: list[Any] = [value]
+    with suppress(ValueError):
+        fields.append(json.loads(value))
+    for field in fields:  # which grows
+        if isinstance(field, str):
+            for part in (field, *field.splitlines()):
+                yield from (part, repr(part)[1:-1], json.dumps(part)[1:-1])
+        elif isinstance(field, dict | list):
+            fields += field.values() if isinstance(field, dict) else field

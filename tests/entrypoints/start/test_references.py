@@ -10,6 +10,7 @@ import pytest
 
 from aws_stand_in import StandIn
 from boot_container import SHOW, Container, shown
+from sagemaker_channels.start.references import hidden
 
 VALUE = "hush-5f1c-hush"
 NAMED = {"HF_TOKEN": "${secretsmanager:prod/hf}", "URL": "postgres://me:${secretsmanager:prod/db#password}@db/x"}
@@ -74,3 +75,13 @@ def test_image_without_boto3_ends_the_job(account: StandIn, tmp_path: Path) -> N
     (tmp_path / "hidden/boto3.py").write_text("raise ImportError\n")
     container, _ = run(tmp_path, account, **NAMED, PYTHONPATH=str(tmp_path / "hidden"))
     assert "the image has no boto3, which reads it; use an image that has it" in str(container.failure)
+
+
+@pytest.mark.parametrize("form", ["{}", "{!r}"])
+@pytest.mark.parametrize(
+    "secret", ["two\n4711-lines", 'it\'s "4711-quoted"', '{"password": "p-4711", "hosts": ["h-4711"]}']
+)
+def test_secret_and_its_parts_are_hidden_however_they_are_quoted(secret: str, form: str) -> None:
+    parts = ["p-4711", "h-4711"] if secret[0] == "{" else secret.split("\n")
+    for part in (secret, *parts):
+        assert "4711" not in hidden(f"x{form.format(part)}y", {"${ssm:/a}": secret})
