@@ -30,7 +30,7 @@ class Location:
     def quoted(self) -> str:
         """Return the line with a caret under the column; of a long line, only the part around it."""
         start = max(0, self.column - 60)
-        shown = self.text[start : start + 100].replace("\t", " ")
+        shown = "".join(each if each.isprintable() else " " for each in self.text[start : start + 100])
         number = f"{self.line:>5} | "
         caret = f"{' ' * (len(number) - 2)}| {' ' * (self.column - 1 - start)}^"
         return f"{number}{shown}\n{caret}" if shown.strip() else ""

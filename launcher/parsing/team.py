@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +140,19 @@ def _read(path: Path, *, is_named: bool, source: str) -> Tree | None:
     except SpecError as error:
         if error.problems[0].code == "yaml-empty":
             return None
-        raise
+        raise SpecError(_without_lines(error.problems)) from None
     if not isinstance(tree.value, dict | None):
         tree.problems.append(
             Problem((), "is not a mapping of `key: value` lines", WRONG_TYPE, location=tree.locate(()))
         )
     if tree.problems:
-        raise SpecError(tree.problems)
+        raise SpecError(_without_lines(tree.problems))
     return tree if tree.value else None
+
+
+def _without_lines(problems: Iterable[Problem]) -> list[Problem]:
+    """Return problems that quote no line: the file may be another one than was meant, such as one of keys."""
+    return [each._replace(location=each.location and replace(each.location, text="")) for each in problems]
 
 
 def _below(tree: Tree, key: str) -> Tree:
@@ -161,7 +167,9 @@ def _parsed(tree: Tree, environ: Mapping[str, str]) -> tuple[Tree, dict[str, tup
     try:
         file = _TeamFile.model_validate(tree.value)
     except ValidationError as error:
-        raise SpecError([_wrong(each["loc"], each["type"], each["msg"], tree) for each in error.errors()]) from None
+        wrong_keys = [_wrong(each["loc"], each["type"], each["msg"], tree) for each in error.errors()]
+        is_team = tree.value.keys() & _TeamFile.model_fields.keys()
+        raise SpecError(wrong_keys if is_team else _without_lines(wrong_keys)) from None
     problems = [
         Problem((part, key), "describes one job; write it in a spec that others extend", "team-file", location=at)
         for part in ("defaults", "locked")

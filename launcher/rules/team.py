@@ -40,8 +40,9 @@ def team_problems(spec: JobSpec) -> Iterator[Problem]:
         ):
             wrong = f"does not match {pattern!r}, which the team's file requires ({_line(at)}); correct it"
             yield _problem(spec, path, wrong, "team-required")
-    role = re.match(r"arn:[^:]*:iam::([0-9]{12}):", value_at(spec, ("role_arn",)) or "")
-    yield from _not_allowed(spec, ("role_arn",), role and role[1], "account", team.accounts)
+    for path in (("role_arn",), ("request", "RoleArn")):
+        role = re.match(r"arn:[^:]*:iam::([0-9]{12}):", str(value_at(spec, path)))
+        yield from _not_allowed(spec, path, role and role[1], "account", team.accounts)
     yield from _not_allowed(spec, ("region",), spec.region, "region", team.regions)
     for variable in team.unread:
         message = "names a file in S3, which is not read; download it, and let the variable name the copy"

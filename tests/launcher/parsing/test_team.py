@@ -237,6 +237,23 @@ def test_wrong_team_file_is_an_error_at_its_line(project: Path, text: str, expec
         launcher.plan("jobs/job.yaml")
 
 
+@pytest.mark.parametrize("text", ["[default]\nkey = hidden-4711\n", "key: hidden-4711\n", "hidden-4711"])
+def test_lines_of_another_file_are_not_quoted(project: Path, text: str) -> None:
+    """A wrong LAUNCH_TEAM may name a file of keys."""
+    write(project / ".launch.yaml", text)
+    with pytest.raises(SpecError) as caught:
+        launcher.plan("jobs/job.yaml")
+    assert not any(each.location and "4711" in each.location.quoted() for each in caught.value.problems)
+
+
+def test_role_of_another_account_in_the_request_is_refused(project: Path) -> None:
+    write(project / ".launch.yaml", "accounts: ['123456789012']")
+    with pytest.raises(SpecError, match=r"request\.RoleArn: account 999999999999 is not one of those"):
+        launcher.plan(
+            "jobs/job.yaml", set={"role_arn": ROLE, "request.RoleArn": ROLE.replace("123456789012", "9" * 12)}
+        )
+
+
 def test_empty_team_file_demands_nothing(project: Path) -> None:
     write(project / ".launch.yaml", "# nothing yet\n")
     assert launcher.plan("jobs/job.yaml", set={"role_arn": ROLE}).spec.team.files == ()
