@@ -14,13 +14,14 @@ from launcher.errors import InputError, did_you_mean_path
 from launcher.importing.from_request import spec_of
 from launcher.importing.recorder import record
 from launcher.importing.shell_text import commands_in
-from launcher.importing.source_text import read_text
+from launcher.importing.source_text import bytes_of, read_text
 from launcher.importing.unknown import Unknowns
 from launcher.jobs.lookup import describe, tags_of
 from launcher.masking import is_secret, settings_to_hide
 from launcher.request import serialization
 from launcher.request.forms import find_request
 from launcher.spec.aws_model import REQUEST, shapes
+from launcher.spec.team import value_at
 
 _ONLY_IN_SPECS = {"base_name", "image", "channels", "code", "extends"}
 
@@ -49,7 +50,7 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
         SpecError: It is wrong YAML.
     """
     try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+        data = sys.stdin.buffer.read() if str(path) == "-" else bytes_of(Path(path))
         path, text = "<stdin>" if str(path) == "-" else path, data.decode("utf-8-sig")
     except OSError as error:
         near = did_you_mean_path(path) if isinstance(error, FileNotFoundError) else ""
@@ -124,9 +125,9 @@ def _code_notes(request: Mapping[str, Any], unknowns: Unknowns, *, is_sent: bool
     submitted = parameters.get("sagemaker_submit_directory")
     entries = request.get("InputDataConfig")
     channels = {
-        each.get("ChannelName"): (each.get("DataSource") or {}).get("S3DataSource", {}).get("S3Uri")
+        str(each.get("ChannelName")): value_at(each, ("DataSource", "S3DataSource", "S3Uri"))
         for each in (entries if isinstance(entries, list) else ())
-        if isinstance(each, dict) and isinstance(each.get("DataSource"), dict | None)
+        if isinstance(each, dict)
     }
     if isinstance(submitted, str):
         script = _unquoted(parameters.get("sagemaker_program"))

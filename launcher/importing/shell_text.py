@@ -1,8 +1,8 @@
 """`aws sagemaker create-training-job` commands in a shell file -> their requests; nothing is run.
 
 Understood are quotes, continued lines, comments, assignments of plain texts, and options with texts, JSON, `file://` and the AWS
-CLI's shorthand (`Key=Value,Key=[a,b]`). Other variables and `$(...)` are unknown values. Loops, conditions and here-documents are
-not understood: their commands are read as they are written.
+CLI's shorthand (`Key=Value,Key=[a,b]`). Other variables, and commands in `$(...)` or backquotes, are unknown values. Loops,
+conditions and here-documents are not understood: their commands are read as they are written.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import InputError, did_you_mean_path
+from launcher.importing.source_text import bytes_of
 from launcher.importing.unknown import Unknowns
 from launcher.spec.values import Plain
 
 _TOKEN = re.compile(
     r"""(?P<comment>(?<![^\s])\#[^\n]*) | (?P<joined>\\\r?\n) | \\(?P<escaped>.) | '(?P<literal>[^']*)'
-    | "(?P<quoted>(?:\\.|[^"\\])*)"
-    | (?P<end>\r?\n|;|&&|\|\|?|&) | (?P<space>[ \t]+) | (?P<bare>(?:\$\([^)]*\)|[^\s"'\\;&|])+) | (?P<other>.)""",
+    | "(?P<quoted>(?:\\.|\$\([^)]*\)|`[^`]*`|[^"\\])*)"
+    | (?P<end>\r?\n|;|&&|\|\|?|&) | (?P<space>[ \t]+) | (?P<bare>(?:\$\([^)]*\)|`[^`]*`|[^\s"'\\;&|`])+) | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_VARIABLE = re.compile(r"\$\(([^)]*)\)|\$\{(\w+)[^}]*\}|\$(\w+)")
+_VARIABLE = re.compile(r"\$\(([^)]*)\)|\$\{(\w+)[^}]*\}|\$(\w+)|`[^`]*`")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _GLOBAL = {"region", "profile", "output", "endpoint-url", "query", "cli-input-json", "cli-input-yaml"}
 _FLAGS = {"--no-cli-pager", "--debug", "--no-verify-ssl", "--no-paginate"}
@@ -104,7 +105,7 @@ def _value(option: str, words: list[str], folder: Path) -> Any:
     if words[0].startswith("file://"):
         path = folder / words[0].removeprefix("file://")
         try:
-            words = [path.read_text(encoding="utf-8")]
+            words = [bytes_of(path).decode()]
         except (OSError, UnicodeDecodeError) as error:
             near = did_you_mean_path(path)
             raise InputError(f"--{option}: {path} cannot be read: {getattr(error, 'strerror', error)}{near}") from None
@@ -116,7 +117,12 @@ def _value(option: str, words: list[str], folder: Path) -> Any:
     if not re.match(r"[A-Za-z]\w*=", words[0]):
         is_list = len(words) > 1
         return [Plain(word) for word in words] if is_list else Plain(words[0])
-    parts = [_structure(option, word, 0)[0] for word in words]
+    parts = []
+    for word in words:
+        part, end = _structure(option, word, 0)
+        if end < len(word):  # a bracket that nothing opens
+            raise _unreadable(option, word, end)
+        parts.append(part)
     return parts if len(parts) > 1 or option in ("tags", "input-data-config") else parts[0]
 
 
@@ -126,7 +132,7 @@ def _structure(option: str, text: str, at: int) -> tuple[dict[str, Any], int]:
     while at < len(text) and text[at] != "}":
         key = re.compile(r"\s*([^=,\s]+)=").match(text, at)
         if key is None:
-            raise InputError(f"--{option}: cannot be read at {text[at : at + 20]!r}; write it as JSON")
+            raise _unreadable(option, text, at)
         found[key[1]], at = _item(option, text, key.end())
         # `Key=a,b` is a list of two.
         while text[at : at + 1] == "," and not re.compile(r"\s*[\w-]+=").match(text, at + 1):
@@ -134,6 +140,10 @@ def _structure(option: str, text: str, at: int) -> tuple[dict[str, Any], int]:
             found[key[1]] = [*(found[key[1]] if isinstance(found[key[1]], list) else [found[key[1]]]), item]
         at += text[at : at + 1] == ","
     return found, at
+
+
+def _unreadable(option: str, text: str, at: int) -> InputError:
+    return InputError(f"--{option}: cannot be read at {text[at : at + 20] or 'its end'!r}; write it as JSON")
 
 
 def _item(option: str, text: str, at: int) -> tuple[Any, int]:
@@ -146,7 +156,9 @@ def _item(option: str, text: str, at: int) -> tuple[Any, int]:
         while at < len(text) and text[at] != "]":
             item, at = _item(option, text, at)
             items.append(item)
-            at += text[at : at + 1] == ","
+            if text[at : at + 1] not in (",", "]"):
+                raise _unreadable(option, text, at)
+            at += text[at] == ","
         return items, at + 1
     quoted = re.compile(r"\"((?:\\.|[^\"])*)\"|'([^']*)'|([^,\]}]*)").match(text, at)
     assert quoted is not None  # the last form matches an empty text

@@ -21,8 +21,18 @@ from launcher.parsing.tree import read_tree
 from launcher.spec.values import Plain
 
 _SHORT_FORMS = "Ref|Sub|GetAtt|Join|ImportValue|Select|Split|If|FindInMap"
+_MOST_BYTES = 16_000_000
 _JSON_NAMES = {"true": True, "false": False, "null": None}  # JSON with comments or extra commas reads as Python
 _PRINT_IT = "write its value there, or print the whole request with json.dumps and import that"
+
+
+def bytes_of(path: Path) -> bytes:
+    """Return a file's bytes. Raises OSError, also if it has more than a template can have, since a device may never end."""
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise OSError(None, "it has more than 16 MB, which no request and no template has")
+    return data
 
 
 def read_text(text: str, file: str) -> Any:

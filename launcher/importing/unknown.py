@@ -132,7 +132,7 @@ class Unknowns:
             return {self._key(key): self.written(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.written(item) for item in value]
-        if isinstance(value, int) and str(value) in self._variables:
+        if isinstance(value, int) and value.bit_length() < 128 and str(value) in self._variables:
             value = str(value)
         if isinstance(value, str):
             value = value.replace("${", "$${")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
+from launcher.errors import InputError
 from launcher.importing.imports import import_file
 from launching import launch
 
@@ -260,6 +262,24 @@ def test_commands_of_the_aws_cli_are_read(tmp_path: Path) -> None:
         "Tags": [{"Key": "team", "Value": "vision"}, {"Key": "run", "Value": "1"}],
         "EnableNetworkIsolation": False,
     }
+
+
+def test_commands_within_quotes_and_backquotes_are_unknown_values(tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text(
+        'ID="$(aws sts get-caller-identity --query "Account" --output text)"\n'
+        "aws sagemaker create-training-job --training-job-name a --role-arn arn:aws:iam::$ID:role/r \\\n"
+        "  --algorithm-specification TrainingImage=x,TrainingInputMode=File --tags Key=on,Value=`date`\n"
+    )
+    found = import_file(tmp_path / "train.sh")
+    assert (found.spec["tags"], len(found.variables)) == ({"on": "${DATE}"}, 2)
+    assert re.fullmatch(r"arn:aws:iam::\$\{\w+\}:role/r", found.spec["role_arn"])
+
+
+@pytest.mark.parametrize("tags", ["Key=[a}", "Key=a}b,Value=c", "Key=[a"])
+def test_wrong_shorthand_is_refused(tmp_path: Path, tags: str) -> None:
+    (tmp_path / "train.sh").write_text(f"aws sagemaker create-training-job --tags '{tags}'\n")
+    with pytest.raises(InputError, match=r"--tags: cannot be read at .*; write it as JSON"):
+        import_file(tmp_path / "train.sh")
 
 
 V2 = """\
