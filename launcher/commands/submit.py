@@ -134,10 +134,11 @@ def show_code(plan: launcher.Plan) -> None:
 def _sweep(jobs: Sequence[sweep.Member], reading: options.SpecOptions, matrix: sweep.Matrix, doing: Submission) -> int:
     """Print, check or submit the jobs of a sweep, and return the exit code of the worst."""
     if doing.dry_run:
-        for member in jobs:
-            if not doing.as_json:
-                print_line("---")
+        for number, member in enumerate(jobs):
+            print_line(("," if number else "[") if doing.as_json else "---")
             _print_request(member.plan, doing)
+        if doing.as_json:
+            print_line("]")
         return 0
     account = options.open_account(jobs[0].plan.spec.region, jobs[0].plan.spec.profile)
     for report in () if doing.no_check else sweep.check_new(jobs, account, reading, full=doing.full):

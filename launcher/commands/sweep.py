@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -13,15 +15,16 @@ from launcher.columns import print_table
 from launcher.commands import options
 from launcher.console import Console, counted, duration, print_line, say, show_problems
 from launcher.cost.limit import attempts_of, refuse_above_limit
-from launcher.errors import InputError, LaunchError, RefusedError
-from launcher.jobs.sweep import TAG, Values, assignments, combinations, member_name, sweep_name
+from launcher.errors import InputError, LaunchError, RefusedError, StoppedError
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
+    from launcher.jobs.sweep import Values
 
 _COLOURS = {"Completed": "green", "Failed": "red", "Stopped": "yellow", "not created": "red"}
 _WORST_FIRST = (130, 4, 3, 5)  # exit codes
 _MOST_METRICS = 4
+_MOST_JOBS = 1000
 
 
 class Matrix(NamedTuple):
@@ -57,12 +60,17 @@ class Member(NamedTuple):
 
 def members(spec: str, name: str | None, reading: options.SpecOptions, matrix: Matrix) -> list[Member]:
     """Plan a job for each combination of values; warnings are printed once."""
+    from launcher.jobs.sweep import TAG, assignments, combinations, member_name, sweep_name
+
     if spec == "-":
         raise InputError(
             "--matrix reads the spec once for each job, so it cannot be standard input; write it to a file"
         )
     found: dict[str, Member] = {}
-    for values in combinations(matrix.axes):
+    asked = combinations(matrix.axes)
+    if len(asked) > _MOST_JOBS:
+        raise InputError(f"--matrix: {len(asked):,} combinations, but at most {_MOST_JOBS:,} jobs; write fewer values")
+    for values in asked:
         loaded = launcher.load(spec, sets=[*reading.sets, *assignments(values)])
         sweep = sweep_name(loaded, name)
         member = member_name(sweep, values)
@@ -122,12 +130,20 @@ def run_here(jobs: Sequence[Member], local: launcher.LocalOptions) -> int:
     for member in jobs:
         name = member.plan.request["TrainingJobName"]
         if name in run_names() and (result := local_run(name).get("Result")):
-            say(f"found     the local run {name}, which is not repeated")
+            again = (
+                f"; to repeat it, remove it: launch clean {name}" if result["TrainingJobStatus"] == "Stopped" else ""
+            )
+            say(f"found     the local run {name}, which is not repeated{again}")
             results[name] = Outcome(result, result.get("Metrics") or {}, local_exit_code=result.get("ExitCode"))
         else:
-            results[name] = launcher.run_local(member.plan, options=local)
-        if results[name].exit_code == 130:
-            raise KeyboardInterrupt("the same command resumes, and repeats no run that has ended")
+            # Each run prints its result as JSON; all are printed as one list at the end.
+            with redirect_stdout(StringIO()) if local.as_json else nullcontext():
+                results[name] = launcher.run_local(member.plan, options=local)
+            interrupted = f"`launch clean {name}` removes the interrupted run; then the same command resumes with it"
+            if results[name].exit_code == 130:
+                raise KeyboardInterrupt(interrupted)
+            if results[name].description.get("SecondaryStatus") == "Stopped" and local.stop_after is None:
+                raise StoppedError(interrupted)
     return show(jobs, results, as_json=local.as_json)
 
 

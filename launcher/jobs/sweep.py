@@ -50,8 +50,14 @@ def combinations(matrix: Sequence[str]) -> list[Values]:
 
 
 def assignments(values: Values) -> list[str]:
-    """Return what `--set` would get: a key of the spec, or one with a dot, is a path; any other is a hyperparameter."""
+    """Return what `--set` would get: a key of the spec, or one with a dot, is a path; any other is a hyperparameter.
+
+    Raises:
+        InputError: Two keys are one setting.
+    """
     paths = {key: key if "." in key or key in JobSpec.model_fields else f"hyperparameters.{key}" for key in values}
+    if len(set(paths.values())) < len(paths):
+        raise InputError(f"--matrix: {', '.join(paths)} name one setting twice; write each once")
     return [f"{paths[key]}={value}" for key, value in values.items()]
 
 

@@ -137,3 +137,21 @@ def test_local_sweep_runs_each_once(submittable: None, tmp_path: Path) -> None:
     assert (process.returncode, out.count("Completed")) == (0, 2), err
     again = launch(*command)
     assert (again.returncode, again.stderr.count("is not repeated")) == (0, 2), again.stderr
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (["lr=1", "hyperparameters.lr=2"], "name one setting twice"),
+        (["a=" + ",".join(map(str, range(40))), "b=" + ",".join(map(str, range(40)))], "1,600 combinations"),
+    ],
+)
+def test_matrix_of_two_names_or_too_many_jobs_is_refused(submittable: None, matrix: list[str], message: str) -> None:
+    done = launch("job.yaml", "--dry-run", *(f"--matrix={each}" for each in matrix))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_requests_of_a_sweep_are_one_list(submittable: None) -> None:
+    shown = json.loads(launch("job.yaml", "--dry-run", "--json", "--matrix", "lr=1,2").stdout)
+    assert [each["HyperParameters"]["lr"] for each in shown] == ["1", "2"]
