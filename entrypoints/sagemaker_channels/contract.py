@@ -71,9 +71,8 @@ CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read 
 
 # A setting's value that names a secret, which the container reads: ${secretsmanager:ID}, ${secretsmanager:ID#KEY}, ${ssm:NAME}.
 SECRET_REFERENCE = r"\$\{(?:secretsmanager|ssm):[^{}$\s]+\}"
-SECRETS_VARIABLE = (
-    "LAUNCHER_SECRETS"  # set by local runs only: JSON {reference: value}, which the entry point does not get
-)
+# Set by local runs only: JSON {reference: value}, which the entry point does not get.
+SECRETS_VARIABLE = "LAUNCHER_SECRETS"
 
 FIFO_WAIT_VARIABLE = "LAUNCHER_FIFO_WAIT_SECONDS"  # how long a Pipe's reader waits for a FIFO, and for bytes
 READ_WAIT_VARIABLE = "LAUNCHER_READ_WAIT_SECONDS"  # how long a reader of S3 or of a remote mount waits without any byte

@@ -29,9 +29,8 @@ class _Job(NamedTuple):
     shown: Any  # the request with *** for possible secrets
     has_tags: bool  # whether the tags in it are known
     series: Mapping[str, Series]
-    metrics: Mapping[
-        str, Mapping[str, float]
-    ]  # the last, least and most value of each; only the last if no line has it
+    # The last, least and most value of each; only the last if no line has it.
+    metrics: Mapping[str, Mapping[str, float]]
 
 
 @options.command("compare", "compare digits-1 digits-2")

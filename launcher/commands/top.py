@@ -8,18 +8,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import Any
 
-from launcher.aws.account import AwsError
 from launcher.columns import rich_table
 from launcher.commands import options
 from launcher.console import Console, json_text, json_timestamp, print_line, rich_console, timestamp
-from launcher.jobs.lookup import describe
+from launcher.jobs.lookup import describe, tried
 from launcher.jobs.outcome import ENDED, Outcome, plain_data
 from launcher.jobs.usage import COLUMNS, Usage, usage_of
 
 _REFRESH_SECONDS = 15.0  # each with one DescribeTrainingJob and one GetMetricData; values change once a minute
-_Answer = TypeVar("_Answer")
 _Show = Callable[[Outcome, Usage], None]
 
 
@@ -39,8 +37,8 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
     description: dict[str, Any] = {}
     with _json() if as_json else _in_place() if _can_redraw() else _lines() as show:
         while True:
-            description = _tried(console, describe, account, name) or description
-            usage = _tried(console, usage_of, account, description, datetime.now(timezone.utc)) if description else None
+            description = tried(console, describe, account, name) or description
+            usage = tried(console, usage_of, account, description, datetime.now(timezone.utc)) if description else None
             if usage:
                 show(Outcome(description), usage)
             if (once and usage) or description.get("TrainingJobStatus") in ENDED:
@@ -53,17 +51,6 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
     if description["TrainingJobStatus"] in ENDED:
         more = f"`launch status {name}{account.options}` shows how it ended"
         console.say(f"{name}: {description['TrainingJobStatus']}; {more}")
-
-
-def _tried(console: Console, ask: Callable[..., _Answer], *arguments: Any) -> _Answer | None:
-    """Return AWS's answer; None if there may be one later, since neither throttling nor the network may end the command."""
-    try:
-        return ask(*arguments)
-    except AwsError as error:
-        if not error.is_passing:
-            raise
-        console.warn(f"{error}; trying again until it works")
-        return None
 
 
 def _can_redraw() -> bool:

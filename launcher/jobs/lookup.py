@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
+from launcher.console import Console
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.jobs.outcome import ENDED
 from launcher.jobs.queue import as_training_job, find_service_job
 from launcher.masking import is_secret, settings_to_hide
 
+_Answer = TypeVar("_Answer")
 _MOST_LISTED = 10_000  # among which the caller's jobs are looked for
 _AT_ONCE = 8  # DescribeTrainingJob
 _LOOKUP_SECONDS = 0.5
@@ -65,6 +67,17 @@ def describe(account: Account, name: str, service_job: str = "") -> dict[str, An
     raise RefusedError(
         f"{missing}; `launch list{account.options}` shows the existing ones, --region looks in another region"
     )
+
+
+def tried(console: Console, ask: Callable[..., _Answer], *arguments: Any) -> _Answer | None:
+    """Return AWS's answer; None if there may be one later, since neither throttling nor the network may end a command."""
+    try:
+        return ask(*arguments)
+    except AwsError as error:
+        if not error.is_passing:
+            raise
+        console.warn(f"{error}; trying again until it works")
+        return None
 
 
 def jobs(account: Account, limit: int, **filters: Any) -> Iterator[dict[str, Any]]:

@@ -29,12 +29,8 @@ _INSTALL = (
     "install it: `brew install --cask session-manager-plugin` on macOS; for Linux and Windows see"
     " https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
-_OLD_PLUGIN = (
-    1,
-    2,
-    497,
-    0,
-)  # the last that takes the session's token as an argument, which all users of this machine see
+# The last that takes the session's token as an argument, which all users of this machine see.
+_OLD_PLUGIN = (1, 2, 497, 0)
 _RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable that has it since then
 _DOCUMENT = "AWS-StartNonInteractiveCommand"
 _RUNNING = ("Downloading", "Training")  # secondary statuses in which UpdateTrainingJob enables remote debugging

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from launcher.aws.account import Account, AwsError
+from launcher.aws.account import Account
 from launcher.console import Console
 from launcher.errors import InputError, LaunchError
 from launcher.jobs.follow import look_at
-from launcher.jobs.lookup import describe
+from launcher.jobs.lookup import describe, tried
 from launcher.jobs.outcome import ENDED, Outcome
 from launcher.jobs.submission import submit
 from launcher.planning import Plan
@@ -110,12 +110,8 @@ def run_sweep(plans: Sequence[Plan], account: Account, console: Console, most: i
 
 def _has_ended(account: Account, name: str, service_job: str, shown: dict[str, str], console: Console) -> bool:
     """Print a job's status if it has changed, and return whether it has ended; if AWS does not answer now, it has not."""
-    try:
-        job = describe(account, name, service_job)
-    except AwsError as error:
-        if not error.is_passing:
-            raise
-        console.warn(f"{error}; trying again until it works")
+    job = tried(console, describe, account, name, service_job)
+    if job is None:
         return False
     status = job["TrainingJobStatus"] if job["TrainingJobStatus"] in ENDED else job["SecondaryStatus"]
     if shown.get(name) != status:

@@ -16,7 +16,7 @@ from sagemaker_channels import contract
 
 _REFERENCE = re.compile(contract.SECRET_REFERENCE)
 _SHORTEST = 4  # characters of a value that is hidden in other texts; shorter ones occur in them by chance
-# What reads a secret, and where it is in the answer.
+# The call that reads a secret, its parameters, and the place of the value in the answer.
 _CALLS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]], tuple[str, ...]]] = {
     "secretsmanager": ("get_secret_value", lambda name: {"SecretId": name}, ("SecretString",)),
     "ssm": ("get_parameter", lambda name: {"Name": name, "WithDecryption": True}, ("Parameter", "Value")),

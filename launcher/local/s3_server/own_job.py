@@ -20,11 +20,8 @@ from launcher.local.s3_server.http_server import Request, Response, listening
 from launcher.local.s3_server.signatures import Keys, signing_key_id
 
 _OF_EXPERIMENTS = re.compile(r"(Create|Describe|Update|Delete)(Experiment|TrialComponent|Trial)")
-_KINDS = {
-    "Experiment": "ExperimentName",
-    "Trial": "TrialName",
-    "TrialComponent": "RunName",
-}  # members of ExperimentConfig
+# Their names among the members of ExperimentConfig.
+_KINDS = {"Experiment": "ExperimentName", "Trial": "TrialName", "TrialComponent": "RunName"}
 _TAGS = ("ListTags", "AddTags", "DeleteTags")
 _ANSWERED = f"DescribeTrainingJob, {', '.join(_TAGS)}, and those of load_run in SageMaker's SDK"
 _BODY_LIMIT = 4 * 1024 * 1024  # bytes; a request of SageMaker's is smaller

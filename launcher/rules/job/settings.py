@@ -18,10 +18,8 @@ from sagemaker_channels.start.references import references_in
 
 _MANY_METRICS = 50  # AWS allows 40
 _LONGEST_REGEX = 500  # characters that AWS allows; the service model's own check reports longer ones
-_HIGHEST_PRIORITY, _MOST_ATTEMPTS = (
-    9999,
-    10,
-)  # in the documentation of SubmitServiceJob; the service model has no bounds
+# In the documentation of SubmitServiceJob; the service model has no bounds.
+_HIGHEST_PRIORITY, _MOST_ATTEMPTS = 9999, 10
 _IN_EVERY_DIALECT = ("missing )", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
 
 
