@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,9 @@ def completing(submittable: None, aws: StandIn) -> StandIn:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_the_followed_job(submittable: None, aws: StandIn, number: int) -> None:
     words = [sys.executable, "-m", "launcher.cli", *SUBMIT, "--stop-on-exit"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    # Below nohup, SIGHUP is ignored, and a child would inherit that.
+    heed = partial(signal.signal, number, signal.SIG_DFL)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as process:
         assert process.stderr is not None
         while not process.stderr.readline().startswith("created"):
             assert process.poll() is None
