@@ -216,12 +216,13 @@ def test_concurrent_clients_get_their_own_objects(local: Local) -> None:
 
 
 def test_server_ends_without_threads_or_files(local: Local) -> None:
-    idle = socket.create_connection(urlsplit(local.url).netloc.split(":"))
-    local.get("k")
-    local.stop()
-    assert not [thread for thread in threading.enumerate() if "s3-" in thread.name or "request" in thread.name]
-    assert idle.recv(1) == b"", "the server hangs up"
-    idle.close()
+    others = [thread for thread in threading.enumerate() if thread.daemon and "request" in thread.name]  # other tests'
+    with socket.create_connection(urlsplit(local.url).netloc.split(":")) as idle:
+        local.get("k")
+        local.stop()
+        left = [thread for thread in threading.enumerate() if thread not in others]
+        assert not [thread for thread in left if "s3-" in thread.name or "request" in thread.name]
+        assert idle.recv(1) == b"", "the server hangs up"
     assert not local.overlay.exists()
 
 
