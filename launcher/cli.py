@@ -156,13 +156,13 @@ def _schema(_: bool) -> str:
 
 
 def _example(name: str) -> str:
-    import channel_specs
+    from launcher import bundled
 
-    names = channel_specs.names()
+    names = bundled.spec_names()
     if name not in names:
         near = did_you_mean(name, names)
         raise click.UsageError(f"there is no example {name!r}{near}; expected one of {', '.join(names)}")
-    return channel_specs.path(name).read_text(encoding="utf-8")
+    return f"{bundled.SCHEMA_LINE}\n{bundled.spec_path(name).read_text(encoding='utf-8')}"
 
 
 @click.group(
@@ -183,7 +183,7 @@ def _example(name: str) -> str:
 @click.option(
     "--example",
     metavar="NAME",
-    shell_complete=one_of("channel_specs:names"),
+    shell_complete=one_of("launcher.bundled:spec_names"),
     help="Print a commented spec to start from.",
     **_prints(_example),
 )

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import click
 
-import channel_specs
+from launcher import bundled
 from launcher.console import say
 from launcher.errors import LaunchError, RefusedError
 from launcher.parsing.parser import load
@@ -101,8 +101,8 @@ def _digits() -> list[_Digit]:
 def _file_system_folders() -> set[str]:
     """Return the path of each folder `digits` of a file system that a bundled spec reads, in the data folder."""
     found = set()
-    for name in channel_specs.names():
-        for channel in load(str(channel_specs.path(name))).all_channels.values():
+    for name in bundled.spec_names():
+        for channel in load(str(bundled.spec_path(name))).all_channels.values():
             if source := file_system_source(channel.input_data_config("", None) or {}):
                 path = source["DirectoryPath"].partition("digits")[0]
                 found.add(f"{channel.data_folder()}/{source['FileSystemId']}{path}digits")

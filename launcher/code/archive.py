@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from launcher import errors
+from launcher.bundled import SCRIPTS
 from launcher.code.files import CodeError, CodeFile, FileRules, unreadable
 from launcher.code.secrets import PRIVATE_KEY, is_secret_path, secrets_in
 from launcher.console import counted, human_bytes
@@ -32,7 +33,6 @@ from sagemaker_channels import contract
 
 MAX_BYTES = 250_000_000  # before compression; more is data, and would be sent again with every change of the code
 MAX_FILES = 20_000
-SCRIPTS = Path(__file__).parents[2] / contract.SCRIPTS_DIR  # the bundled ones, in a checkout and in an installed wheel
 _SEARCHED = 1 << 24  # bytes of each file that are searched for secrets, which takes three times as long as hashing
 _BUNDLE = f"{contract.BUNDLE_DIR}/"
 _REMEDY = "put data in a channel, and leave it out here with code.exclude, .launchignore or .gitignore"

@@ -23,7 +23,19 @@ from launcher import errors
 from launcher.code.secrets import is_secret_path
 
 _CACHES = (
-    *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch", ".#*"),
+    *(
+        "__pycache__",
+        "*.pyc",
+        ".git",
+        ".hg",
+        ".svn",
+        ".venv",
+        "venv",
+        "node_modules",
+        ".launch",
+        ".launch.schema.json",
+        ".#*",
+    ),
     *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info", ".env*"),
 )
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from launcher.bundled import SCHEMA_LINE
 from launcher.commands import options
 from launcher.console import print_line, say
 from launcher.importing.imports import import_file, import_job, import_script
@@ -44,5 +45,5 @@ def import_spec(
     if as_json:
         options.print_json({"Spec": found.spec, "Notes": found.notes, "Variables": found.variables})
     else:
-        print_line(found.as_yaml().removesuffix("\n"))
+        print_line(f"{SCHEMA_LINE}\n{found.as_yaml()}".removesuffix("\n"))
     return 0

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-import channel_specs
 import launcher
+from launcher import bundled
 from launcher.account.needs import ARN
 from launcher.commands import options
 from launcher.commands.local import yes_option
@@ -149,7 +149,8 @@ def init(
         return
     for note in notes:
         say(note)
-    say(f"{shown_path(target)}: {'not written with --dry-run' if dry_run else 'written'}; next:")
+    done = "not written with --dry-run" if dry_run else f"written, with {bundled.SCHEMA_FILE} for editors"
+    say(f"{shown_path(target)}: {done}; next:")
     for step in steps:
         say(f"  {step}")
 
@@ -248,8 +249,7 @@ def _spec(
         ({"stopping_condition": {"max_runtime_in_seconds": "1d"}}, "the job is stopped after this time"),
         ({"output_data_config": {"s3_output_path": f"{bucket}/{base}/out/"}}, "gets the model and the outputs"),
     )
-    schema = Path(channel_specs.__file__).with_name("schema.json").as_uri()
-    lines = [f"# yaml-language-server: $schema={schema}\n", *(_commented(*row) for row in rows), "channels:\n"]
+    lines = [f"{bundled.SCHEMA_LINE}\n", *(_commented(*row) for row in rows), "channels:\n"]
     for name, (uri, inventory) in (places or {"train": (None, None)}).items():
         channel, why = _channel(uri or f"{bucket}/{base}/{name}/", inventory)
         lines.append(indent(_commented({name: channel}, f"{'' if uri else 'to be copied there: '}{why}"), "  "))
@@ -281,6 +281,7 @@ def _write(target: Path, text: str) -> None:
     try:
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
+        target.with_name(bundled.SCHEMA_FILE).write_bytes(bundled.SCHEMA.read_bytes())
     except OSError as error:
         raise RefusedError(f"{target}: cannot be written: {error.strerror}; write to another file by -o") from None
 

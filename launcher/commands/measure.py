@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-import channel_specs
 import launcher
+from launcher import bundled
 from launcher.commands import options
 from launcher.commands.local import check_local, here_option, local_options
 from launcher.commands.submit import Submission, carry_out, submit_options
@@ -141,7 +141,7 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Seque
         uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
         if chosen:
             raise click.UsageError(f"{' '.join(chosen)}: only a spec has channels; leave it out")
-        file, arrivals, form = str(channel_specs.path("measure")), _of_prefix(uri), loop.format or "objects"
+        file, arrivals, form = str(bundled.spec_path("measure")), _of_prefix(uri), loop.format or "objects"
         own.insert(0, f"output_data_config.s3_output_path=s3://{place.bucket}/measure/")  # not the example's bucket
     else:
         file = target

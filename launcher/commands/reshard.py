@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import click
 
-import channel_specs
 import launcher
+from launcher import bundled
 from launcher.commands import options
 from launcher.commands.local import check_local, here_option, local_options
 from launcher.commands.submit import Submission, carry_out, submit_options
@@ -135,7 +135,7 @@ def reshard(
         "resource_config.instance_count": shards.hosts,
     }
     ours = [f"{path}={json.dumps(value)}" for path, value in values.items() if value is not None]
-    plan = reading.plan(launcher.load(str(channel_specs.path("reshard")), sets=[*ours, *reading.sets]), name)
+    plan = reading.plan(launcher.load(str(bundled.spec_path("reshard")), sets=[*ours, *reading.sets]), name)
     if not runner:
         return carry_out(plan, reading, doing)
     code = launcher.run_local(

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from channel_specs import is_template
+from launcher.bundled import is_template
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
 from launcher.parsing.environment import resolved, variables_in
 from launcher.parsing.spec_text import MAX_BYTES, are_of_a_spec, checked_text, first_keys

@@ -96,9 +96,9 @@ def _of_team(file: str, environ: Mapping[str, str]) -> Iterator[tuple[Path, bool
         if environ[VARIABLE]:
             yield Path(environ[VARIABLE]), True
         return
-    import channel_specs
+    from launcher import bundled
 
-    own = () if file.startswith("<") or channel_specs.is_template(file) else (Path(file).absolute(),)
+    own = () if file.startswith("<") or bundled.is_template(file) else (Path(file).absolute(),)
     for path in (*own, Path.cwd() / "job.yaml"):
         for folder in path.parents:
             if os.path.lexists(folder / FILE_NAME):

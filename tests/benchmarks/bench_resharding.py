@@ -18,7 +18,7 @@ from connector import client_alone
 from far_store import far_store, fill
 from rounds import ROUNDS, Row, interleaved, rate, row
 
-from launcher.code.archive import SCRIPTS
+from launcher.bundled import SCRIPTS
 from sagemaker_channels import contract
 from sagemaker_channels.samples.digest import Tally
 

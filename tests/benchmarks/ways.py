@@ -28,8 +28,8 @@ import further_ways
 from far_store import far_store
 from rounds import interleaved
 
-import channel_specs
-from launcher.code.archive import SCRIPTS
+from launcher import bundled
+from launcher.bundled import SCRIPTS
 from sagemaker_channels import contract
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.tools.results import FILE as RESULTS
@@ -156,7 +156,7 @@ def further(folder: Path, format: str, rounds: str) -> dict[str, Any]:
 def mixed_sources(folder: Path) -> str:
     """Train the demo's model from channels of all kinds, and return how fast each of them was read."""
     subprocess.run([sys.executable, "-m", "launcher.demo", "demo"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
-    found = json.loads(run(["launch", str(channel_specs.path(MIXED)), "--local", "--data", "demo", "--json"], folder))
+    found = json.loads(run(["launch", str(bundled.spec_path(MIXED)), "--local", "--data", "demo", "--json"], folder))
     log = Path(found["Folder"], "algo-1.log").read_text()
     rows = re.findall(r"^ +(\w+) +(\w+) +[\d,]+ +[\d,]+ +\d+ +([\d,]+)$", log, re.MULTILINE)
     return "images/s: " + ", ".join(f"{name} by {mode} {speed}" for name, mode, speed in rows)

@@ -17,7 +17,7 @@ from typing import Any
 import click
 import yaml
 
-import channel_specs
+from launcher import bundled
 from launcher.account import CHECKS
 from launcher.api import plan
 from launcher.commands import COMMANDS
@@ -270,7 +270,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "channels": _channels,
     "specs": lambda: _table(
         ("spec", "what it shows"),
-        [(f"[{name}]({name}.yaml)", channel_specs.summary(name)) for name in channel_specs.names()],
+        [(f"[{name}]({name}.yaml)", bundled.spec_summary(name)) for name in bundled.spec_names()],
     ),
     "commands": _commands,
     "exit_codes": lambda: _table(("code", "meaning"), [(str(code), text) for code, text in EXIT_CODES.items()]),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launcher.code.archive import SCRIPTS
+from launcher.bundled import SCRIPTS
 from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.formats import format_of

@@ -20,8 +20,8 @@ import botocore.session
 import pytest
 from moto.server import ThreadedMotoServer
 
-import channel_specs
 import launcher
+from launcher import bundled
 from launcher.request.build import channel_variables
 from launcher.rules.examples import laid_over_base
 from patience import PATIENCE
@@ -80,7 +80,7 @@ ENTRIES = {
 ADDED = ["code", "sm_drivers"]  # by a ModelTrainer that has code, as it has for these:
 WITH_CODE = ("plain", "groups", "image-classification", "example")
 # The bundled specs of jobs that the SDK's trainers can start: they have no serverless ones.
-BUNDLED = [name for name in channel_specs.names() if launcher.load(str(channel_specs.path(name))).resource_config]
+BUNDLED = [name for name in bundled.spec_names() if launcher.load(str(bundled.spec_path(name))).resource_config]
 REFUSED = {  # file and trainer -> why
     (
         "dataset",
@@ -135,7 +135,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         pytest.skip(f"make sdk-test makes SDK v{request.param}'s environment and sets {PYTHONS[request.param]}")
     folder = tmp_path_factory.mktemp(f"v{request.param}")
     for name in BUNDLED:
-        shutil.copy(channel_specs.path(name), folder)
+        shutil.copy(bundled.spec_path(name), folder)
     for name, overlay in SPECS.items():
         (folder / f"{name}.yaml").write_text(laid_over_base(overlay))
     for name, entries in ENTRIES.items():

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import channel_specs
 import forked
 import launcher
 from aws_stand_in import StandIn
-from launcher import Outcome, Plan, cli
+from launcher import Outcome, Plan, bundled, cli
 
 Launch = Any
 
@@ -57,7 +56,7 @@ def test_objects_of_a_pipe_are_wrapped_and_all_ways_that_read_them_are_measured(
 
 def test_channel_of_a_spec_keeps_the_job_and_reads_its_file_system(launch: Launch, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
-    file.write_text(channel_specs.path("efs").read_text() + "training_job_name: mine\nmetric_definitions: []\n")
+    file.write_text(bundled.spec_path("efs").read_text() + "training_job_name: mine\nmetric_definitions: []\n")
     request = planned(launch, file, "--step", "20ms", "--set", "resource_config.instance_type=ml.g5.xlarge")
     [efs, _] = request["InputDataConfig"]
     assert efs["ChannelName"] == "efs"
@@ -71,7 +70,7 @@ def test_channel_of_a_spec_keeps_the_job_and_reads_its_file_system(launch: Launc
 
 
 def test_spec_with_many_channels_needs_the_name_of_one(launch: Launch) -> None:
-    file = channel_specs.path("twenty-channels")
+    file = bundled.spec_path("twenty-channels")
     error = launch(file, code=2)
     assert "has 21 channels: " in error
     assert "train_file, " in error
@@ -118,7 +117,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         file = tmp_path / f"images/{number % 2}/{number}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(bytes(100 * number))
-    (tmp_path / "job.yaml").write_text(channel_specs.path("s3-file").read_text())
+    (tmp_path / "job.yaml").write_text(bundled.spec_path("s3-file").read_text())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

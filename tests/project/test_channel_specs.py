@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-import channel_specs
 import launcher
 from forked import LAUNCHER, run
-from launcher import demo
+from launcher import bundled, demo
 from launcher.rules import find_problems
 from launcher.spec.channels import KINDS
 from sagemaker_channels.formats import format_of
@@ -32,16 +31,16 @@ PLAN_ONLY = ("image-classification-built-in", "serverless-dataset")  # AWS's ima
 TRAINING = ("image-classification",)
 RESHARDING = ("reshard",)
 MEASURING = ("measure",)
-RUNNABLE = [name for name in channel_specs.names() if name not in (*PLAN_ONLY, *TRAINING, *RESHARDING, *MEASURING)]
+RUNNABLE = [name for name in bundled.spec_names() if name not in (*PLAN_ONLY, *TRAINING, *RESHARDING, *MEASURING)]
 OF_IMAGES = [name for name in RUNNABLE if name not in ("s3-augmented-manifest", "s3-pipe-lines", "twenty-channels")]
 WARNINGS = {"twenty-channels": ["code-needs-toolkit"]}  # all 20 channels are the user's
 SPLIT = (250, 25, 25)  # images of train (two shards), validation, test
 
 
-@pytest.mark.parametrize("name", channel_specs.names())
+@pytest.mark.parametrize("name", bundled.spec_names())
 def test_bundled_spec_yields_its_golden_request(name: str, request: pytest.FixtureRequest) -> None:
     # Whether the examples' images are still patched is the subject of a test of its own, since it depends on the day.
-    plan = launcher.plan(channel_specs.path(name), name="golden", ignore=("image-out-of-patch",))
+    plan = launcher.plan(bundled.spec_path(name), name="golden", ignore=("image-out-of-patch",))
     # The code's digest changes with every line of our scripts; that it is the archive's is tested with the plan.
     digest = plan.code.digest if plan.code is not None else "none"
     planned = json.loads(json.dumps(plan.request).replace(digest, "<digest of the code>"))
@@ -53,28 +52,28 @@ def test_bundled_spec_yields_its_golden_request(name: str, request: pytest.Fixtu
     assert [problem.code for problem in plan.warnings] == WARNINGS.get(name, [])
 
 
-@pytest.mark.parametrize("name", channel_specs.names())
+@pytest.mark.parametrize("name", bundled.spec_names())
 def test_bundled_spec_has_an_image_that_is_patched_on_the_day_of_the_table(name: str) -> None:
     table = json.loads((Path(launcher.__file__).parent / "data/image_support.json").read_text())
-    spec = launcher.load(channel_specs.path(name))
+    spec = launcher.load(bundled.spec_path(name))
     found = find_problems(spec, today=date.fromisoformat(table["date"]))
     assert "image-out-of-patch" not in {problem.code for problem in found}
 
 
 def test_every_golden_file_has_its_spec() -> None:
-    assert sorted(file.stem for file in GOLDEN.glob("*.json")) == list(channel_specs.names())
+    assert sorted(file.stem for file in GOLDEN.glob("*.json")) == list(bundled.spec_names())
 
 
 def test_first_line_of_every_spec_states_what_it_shows() -> None:
-    assert channel_specs.names(), "no spec is found"
-    summaries = [channel_specs.summary(name) for name in channel_specs.names()]
+    assert bundled.spec_names(), "no spec is found"
+    summaries = [bundled.spec_summary(name) for name in bundled.spec_names()]
     assert all(re.fullmatch(r"[A-Z][^#\n]{30,130}\.", summary) for summary in summaries), summaries
     assert len(set(summaries)) == len(summaries)
 
 
 def test_unknown_spec_name_lists_the_known_names() -> None:
     with pytest.raises(KeyError, match=r"no bundled spec 's3-files'.* s3-file,"):
-        channel_specs.path("s3-files")
+        bundled.spec_path("s3-files")
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @cache  # several tests look at the same run
 def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
     """Run a spec with read_channels, and return its reports by channel and epoch."""
-    launch(channel_specs.path(name), "--name", name, workplace=workplace)
+    launch(bundled.spec_path(name), "--name", name, workplace=workplace)
     found: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     with tarfile.open(output(name, workplace)) as tar:
         for member in tar:
@@ -126,7 +125,7 @@ def output(name: str, workplace: Path) -> Path:
 @pytest.mark.usefixtures("fuse")
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_bundled_spec_runs_locally(name: str, workplace: Path) -> None:
-    spec = launcher.load(str(channel_specs.path(name)))
+    spec = launcher.load(str(bundled.spec_path(name)))
     epochs = int((spec.hyperparameters or {}).get("epochs", 1))
     read_here = read(name, workplace)
     assert set(read_here) == {(channel, epoch) for channel in spec.all_channels for epoch in range(epochs)}
@@ -140,7 +139,7 @@ def test_bundled_spec_runs_locally(name: str, workplace: Path) -> None:
 @pytest.mark.usefixtures("fuse")
 def test_every_input_mode_yields_the_same_samples(workplace: Path) -> None:
     """In particular, every storage kind that a local run delivers needs a spec with such a channel `train`."""
-    channels = {name: launcher.load(str(channel_specs.path(name))).all_channels["train"] for name in OF_IMAGES}
+    channels = {name: launcher.load(str(bundled.spec_path(name))).all_channels["train"] for name in OF_IMAGES}
     found = {name: (str(channel.source), channel.content_type) for name, channel in channels.items()}
     assert {source for source, _ in found.values()} == {source for source, kind in KINDS.items() if kind.DATA}
     tars = [name for name, (_, content_type) in found.items() if content_type == "application/x-tar"]
@@ -178,7 +177,7 @@ def test_each_line_is_one_sample(workplace: Path) -> None:
 
 @pytest.mark.usefixtures("fuse")
 def test_two_resharding_hosts_write_each_image_once(workplace: Path) -> None:
-    launch(channel_specs.path("reshard"), "--name", "reshard", workplace=workplace)
+    launch(bundled.spec_path("reshard"), "--name", "reshard", workplace=workplace)
     root = workplace / ".launch/reshard/s3/my-bucket/digits-shards"
     index = json.loads((root / "index.json").read_text())
     assert {shard["name"][:4] for shard in index["shards"]} == {"0000", "0001"}
@@ -222,7 +221,7 @@ def test_way_that_fails_says_why_and_the_others_are_measured(workplace: Path) ->
 def test_demo_trains_a_model_to_95_percent_accuracy(tmp_path: Path) -> None:
     name = TRAINING[0]
     demo.make_demo(tmp_path / "data")
-    log = launch(channel_specs.path(name), "--name", name, workplace=tmp_path)
+    log = launch(bundled.spec_path(name), "--name", name, workplace=tmp_path)
     assert re.search(r"images holds the same 1,297 samples as train: digest [0-9a-f]{16}", log)
     for row in (
         r"train +Pipe +1,297 ",

@@ -14,10 +14,9 @@ import jsonschema
 import pytest
 import yaml
 
-import channel_specs
 import launcher
 import make_docs
-from launcher import cli
+from launcher import bundled, cli
 from launcher.reference import schema
 from launcher.reference.problem_codes import account_codes, explanation
 from launcher.rules import find_problems
@@ -45,9 +44,9 @@ def editor() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema.schema())
 
 
-@pytest.mark.parametrize("name", channel_specs.names())
+@pytest.mark.parametrize("name", bundled.spec_names())
 def test_editors_accept_the_bundled_specs(name: str, editor: jsonschema.Draft202012Validator) -> None:
-    editor.validate(yaml.safe_load(channel_specs.path(name).read_text(encoding="utf-8")))
+    editor.validate(yaml.safe_load(bundled.spec_path(name).read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(

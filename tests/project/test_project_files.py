@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 import launcher
-from launcher.code.archive import SCRIPTS
+from launcher.bundled import SCRIPTS
 from patience import PATIENCE
 
 ROOT = Path(launcher.__file__).parents[1]

@@ -1,4 +1,8 @@
-"""The wheel: what it holds, and that it works in an environment of its own, away from this checkout."""
+"""What is published: what sdist and wheel hold and say, and that the wheel works in an environment of its own.
+
+Not shown: that an index has the packages that the wheel requires. They are links to those of this environment; `make dist` asks
+the index.
+"""
 
 from __future__ import annotations
 
@@ -6,88 +10,152 @@ import email
 import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from email.message import Message
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-import channel_specs
 import launcher
-from conftest import need
+from launcher import bundled
+from launcher.rules.examples import laid_over_base
 from patience import PATIENCE
 
 ROOT = Path(launcher.__file__).parents[1]
-LOCKED = re.compile(r"^([\w.\[\]-]+==[^\s\\]+(?: ; [^\\\n]+?)?)(?: \\)?$", re.MULTILINE)
+ABOUT = f"sagemaker_launch-{launcher.__version__}"
+MOST_PACKAGES = 20  # with its own
+REPOSITORY = {"GITHUB_SERVER_URL": "https://example.com", "GITHUB_REPOSITORY": "someone/launch"}
 
 
-def run(*command: str | Path, folder: Path = ROOT) -> str:
-    done = subprocess.run(command, cwd=folder, env={}, capture_output=True, text=True, check=False, timeout=PATIENCE)
+def run(*command: str | Path, folder: Path, **environ: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
-    (built,) = folder.iterdir()
-    return built
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an sdist, and with a wheel that is built from it, elsewhere."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = (sys.executable, "-m", "hatchling", "build", "-d", folder)
+    run(*build, "-t", "sdist", folder=ROOT, **REPOSITORY)
+    with tarfile.open(folder / f"{ABOUT}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    run(*build, "-t", "wheel", folder=folder / ABOUT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    return built / f"{ABOUT}-py3-none-any.whl"
+
+
+def needed(name: str) -> set[str]:
+    """Return the packages that a package of this environment needs, itself among them, without extras."""
+    found, left = set[str](), [name]
+    while left:
+        if (name := canonicalize_name(left.pop())) not in found:
+            found.add(name)
+            requirements = map(Requirement, metadata.requires(name) or ())
+            left += [each.name for each in requirements if not each.marker or each.marker.evaluate({"extra": ""})]
+    return found
 
 
 @pytest.fixture(scope="module")
 def bin_folder(wheel: Path) -> Path:
-    """The programs of an empty environment into which the wheel is installed, with the versions of requirements.lock."""
+    """The programs of an environment that has the wheel, and of this environment's packages only those that it needs."""
     environment = wheel.parent / "venv"
     venv.create(environment)
-    constraints = wheel.parent / "constraints.txt"
-    constraints.write_text("\n".join(LOCKED.findall((ROOT / "requirements.lock").read_text())))
-    pip = [sys.executable, "-m", "pip", "--python", environment / "bin/python"]
-    install = [*pip, "install", "--quiet", "--no-compile", "--constraint", constraints, wheel]
-    done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    if done.returncode:
-        need(f"needs a package index: {done.stderr}")
+    (site,) = environment.glob("lib/python*/site-packages")
+    for name in needed("sagemaker-launch") - {"sagemaker-launch"}:
+        for top in {file.parts[0] for file in metadata.files(name) or ()} - {"..", "__pycache__"}:
+            (site / top).symlink_to(str(metadata.distribution(name).locate_file(top)))
+    # pip refuses a requirement that no installed package meets.
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", environment / "bin/python"]
+    run(*pip, "install", "--quiet", "--no-index", "--no-compile", wheel, folder=wheel.parent)
     return environment / "bin"
 
 
-def metadata(wheel: Path) -> Message:
+def about(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        return email.message_from_bytes(archive.read(name))
+        return email.message_from_bytes(archive.read(f"{ABOUT}.dist-info/METADATA"))
 
 
-def test_wheel_holds_packages_specs_and_licence_only(wheel: Path) -> None:
+def test_wheel_holds_packages_specs_scripts_and_licence_only(wheel: Path) -> None:
+    """Names such as `entrypoints` would be mistaken for other packages of the index."""
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    about = f"sagemaker_launch-{launcher.__version__}.dist-info"
-    assert {name.partition("/")[0] for name in names} == {
-        "launcher",
-        "sagemaker_channels",
-        "entrypoints",
-        "channel_specs",
-        about,
-    }
-    assert {f"{about}/licenses/LICENSE", f"{about}/licenses/NOTICE", "launcher/py.typed"} <= set(names)
-    assert {f"channel_specs/{name}.yaml" for name in channel_specs.names()} <= set(names)
-    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+        names = set(archive.namelist())
+    assert {name.partition("/")[0] for name in names} == {"launcher", "sagemaker_channels", f"{ABOUT}.dist-info"}
+    assert {f"{ABOUT}.dist-info/licenses/{name}" for name in ("LICENSE", "NOTICE")} <= names
+    specs = {f"launcher/channel_specs/{name}.yaml" for name in bundled.spec_names()}
+    scripts = {f"launcher/entrypoints/{file.name}" for file in bundled.SCRIPTS.glob("*.py")}
+    assert specs | scripts | {"launcher/channel_specs/schema.json", "launcher/py.typed"} <= names
+    endings = {Path(name).suffix for name in names if not name.startswith(ABOUT)}
+    assert endings == {".py", ".yaml", ".json", ".typed"}
 
 
-def test_wheel_metadata_has_version_licence_and_readme(wheel: Path) -> None:
-    about = metadata(wheel)
-    assert (about["Version"], about["License-Expression"]) == (launcher.__version__, "Apache-2.0")
-    assert about["Description-Content-Type"] == "text/markdown"
-    assert about.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
+def test_sdist_holds_every_file_of_the_repository(built: Path) -> None:
+    """So its tests run there, too; hatchling leaves out what git ignores."""
+    tracked = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=False)
+    if tracked.returncode:
+        pytest.skip("needs a git checkout")
+    with tarfile.open(built / f"{ABOUT}.tar.gz") as archive:
+        names = {name.removeprefix(f"{ABOUT}/") for name in archive.getnames()}
+    assert {name for name in tracked.stdout.split("\n") if (ROOT / name).is_file()} <= names
 
 
-def test_installed_launch_prints_version(bin_folder: Path, tmp_path: Path) -> None:
-    assert run(bin_folder / "launch", "--version", folder=tmp_path) == f"launch, version {launcher.__version__}\n"
+def test_wheel_metadata_has_version_licence_and_links_that_an_index_can_follow(wheel: Path) -> None:
+    found = about(wheel)
+    assert (found["Version"], found["License-Expression"]) == (launcher.__version__, "Apache-2.0")
+    assert found["Description-Content-Type"] == "text/markdown"
+    url = "/".join(REPOSITORY.values())
+    assert found.get_all("Project-URL") == [f"Source, {url}", f"Changelog, {url}/blob/main/CHANGELOG.md"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = found.get_payload()
+    assert isinstance(shown, str)
+    links = re.findall(r"\]\((.*?)\)", shown)
+    assert [each for each in links if not each.startswith("https://")] == []
+    assert f"]({url}/raw/v{launcher.__version__}/docs/speed.svg)" in shown
+    assert len(links) == len(re.findall(r"\]\(.*?\)", readme))
 
 
-def test_installed_launch_plans_bundled_example(bin_folder: Path, tmp_path: Path) -> None:
-    """A folder without the checkout; the bundled script comes from the wheel."""
-    job = tmp_path / "job.yaml"
-    job.write_text(run(bin_folder / "launch", "--example", "s3-file", folder=tmp_path))
-    request = yaml.safe_load(run(bin_folder / "launch", "job.yaml", "--dry-run", "--name", "one", folder=tmp_path))
+def test_readme_of_an_unknown_repository_has_no_broken_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / ".ci")
+    from packaging_hooks import absolute
+
+    text = "![a](b.svg) [c](d.md#e), [f](https://g.h/)\n\n```\n[i](j)\n```\n"
+    assert absolute(text, None, "1.0") == " c, [f](https://g.h/)\n\n```\n[i](j)\n```\n"
+
+
+def test_installed_launch_needs_few_packages_and_runs_bundled_scripts(bin_folder: Path, tmp_path: Path) -> None:
+    """Away from the checkout; the specs, the script and the library come from the wheel."""
+    (site,) = bin_folder.parent.glob("lib/python*/site-packages")
+    assert len(list(metadata.distributions(path=[str(site)]))) <= MOST_PACKAGES
+    launch, job = bin_folder / "launch", tmp_path / "job.yaml"
+    job.write_text(run(launch, "--example", "s3-file", folder=tmp_path))
+    as_package = bin_folder / "sagemaker-launch"  # the name that uvx and pipx look for
+    request = yaml.safe_load(run(as_package, "job.yaml", "--dry-run", "--name", "one", folder=tmp_path))
     assert request == launcher.plan(job, name="one").request
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/1.txt").write_text("one")
+    job.write_text(
+        laid_over_base("code: {entry_point: entrypoints/read_channels.py}\nchannels: {train: {s3_uri: s3://b/data/}}")
+    )
+    run(
+        launch,
+        "job.yaml",
+        "--local",
+        "--channel",
+        "train=data",
+        "--no-namespaces",
+        folder=tmp_path,
+        PATH="/usr/bin:/bin",
+    )

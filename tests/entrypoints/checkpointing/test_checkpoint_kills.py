@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from launcher.code.archive import SCRIPTS
+from launcher.bundled import SCRIPTS
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from patience import wait_for
 from s3_objects import client_of

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from faulty_s3 import Store
-from launcher.code.archive import SCRIPTS
+from launcher.bundled import SCRIPTS
 from sagemaker_channels import Checkpoints, contract
 from sagemaker_channels.checkpointing.files import INDEX, complete
 from sagemaker_channels.checkpointing.place import place_of

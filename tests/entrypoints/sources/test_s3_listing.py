@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from faulty_s3 import channel_of, environment_of
-from launcher.code.archive import SCRIPTS
+from launcher.bundled import SCRIPTS
 from launcher.local.s3_server.http_server import Answer, Request, Response
 from object_listings import listing_of
 from sagemaker_channels import open_channel

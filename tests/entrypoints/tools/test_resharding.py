@@ -17,7 +17,7 @@ import pytest
 
 import reshard
 from faulty_s3 import Store
-from launcher.code.archive import SCRIPTS
+from launcher.bundled import SCRIPTS
 from patience import wait_for
 from resharded import COUNT, OUTPUT, channels, content, index, options, samples, set_up, shards
 from sagemaker_channels import contract

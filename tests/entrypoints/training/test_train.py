@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-import channel_specs
 import launcher
-from launcher.code.archive import SCRIPTS
+from launcher import bundled
+from launcher.bundled import SCRIPTS
 from patience import PATIENCE
 from sagemaker_channels import Checkpoints, contract
 from sagemaker_channels.formats import tar
@@ -40,7 +40,7 @@ def test_training_learns_and_writes_model_and_metrics(
     assert described["num_classes"] == 10 and described["epochs"] == 12 and described["image_mode"] == "L"
     assert Checkpoints(root / contract.CHECKPOINT_DIR).latest() == 12 * 6
     log = capsys.readouterr().out
-    spec = launcher.load(str(channel_specs.path("image-classification")))
+    spec = launcher.load(str(bundled.spec_path("image-classification")))
     for definition in spec.metric_definitions or ():
         name = str(definition.name).replace(":", "_")
         *_, last = re.findall(str(definition.regex), log)

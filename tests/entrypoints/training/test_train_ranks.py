@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher import demo
-from launcher.code.archive import SCRIPTS
+from launcher.bundled import SCRIPTS
 from local_jobs import EFS
 from patience import PATIENCE
 from sagemaker_channels import Checkpoints, contract

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import channel_specs
 import launcher
+from launcher import bundled
 from launcher.cli import MEANT, cli
 from launcher.commands import COMMANDS
 from launcher.reference.problem_codes import all_codes, explanation
@@ -324,7 +324,7 @@ def test_explain_schema_and_example_print_and_suggest(folder: Path) -> None:
     assert done.returncode == 2
     assert "did you mean channel-gzip-needs-pipe?" in done.stderr
     assert json.loads(launch("--schema").stdout)["title"]
-    assert launch("--example", "s3-file").stdout == channel_specs.path("s3-file").read_text()
+    assert launch("--example", "s3-file").stdout == f"{bundled.SCHEMA_LINE}\n{bundled.spec_path('s3-file').read_text()}"
     assert "did you mean s3-file?" in launch("--example", "s3-fil").stderr
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import channel_specs
 import launcher
 from aws_stand_in import StandIn
+from launcher import bundled
 from launcher.cli import main
 from launcher.commands import COMMANDS
 from launcher.rules.examples import BASE
@@ -71,7 +71,7 @@ def test_completion_offers_values_of_option(line: str, answer: list[str]) -> Non
 
 
 def test_every_example_is_offered() -> None:
-    assert offered("--example ") == [f"plain,{name}" for name in channel_specs.names()]
+    assert offered("--example ") == [f"plain,{name}" for name in bundled.spec_names()]
 
 
 def test_zsh_and_fish_get_completions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,12 @@ def test_spec_of_a_folder_passes_a_strict_dry_run(pets: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "aws s3 sync images s3://mine/My-pets/train/" in done.stderr
     first, *lines = Path("job.yaml").read_text().splitlines()
-    _, _, schema = first.partition("# yaml-language-server: $schema=file://")
-    assert json.loads(Path(schema).read_text())["properties"]["base_name"]
+    schema = re.match(r"# yaml-language-server: \$schema=(\S+)", first)
+    assert schema
+    assert json.loads(Path(schema[1]).read_text())["properties"]["base_name"]
+    code = launcher.plan("job.yaml").code
+    assert code is not None
+    assert schema[1] not in code.names()
     keys = [line for line in lines if not line.startswith(" ") and line != "channels:"]
     assert [line for line in keys if "  # " not in line] == []
     written = spec()

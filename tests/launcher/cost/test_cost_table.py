@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import channel_specs
 import launcher
+from launcher import bundled
 from launcher.cost.estimate import estimate, why_not
 from launcher.cost.prices import instance_price, instance_prices, volume_price
 from launcher.cost.show import as_data, as_text
@@ -113,9 +113,9 @@ def test_type_priced_in_other_regions_names_them() -> None:
     assert any("the table has one for ap-south-1 only" in line for line in as_text(found, "digits"))
 
 
-@pytest.mark.parametrize("name", channel_specs.names())
+@pytest.mark.parametrize("name", bundled.spec_names())
 def test_every_bundled_spec_has_an_estimate_or_a_reason(name: str) -> None:
-    plan = launcher.plan(launcher.load(str(channel_specs.path(name))), name="digits-1")
+    plan = launcher.plan(launcher.load(str(bundled.spec_path(name))), name="digits-1")
     found = estimate(plan.request, plan.spec.region)
     if found is None:
         assert "serverless" in (why_not(plan.request) or "")

@@ -8,9 +8,8 @@ from random import Random
 
 import pytest
 
-import channel_specs
 import launcher
-from launcher import SpecError, parse_spec
+from launcher import SpecError, bundled, parse_spec
 from launcher.errors import MAX_REPORTED
 
 SPEC = """\
@@ -260,7 +259,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 def test_any_change_to_a_spec_yields_a_plan_or_problems(seed: int) -> None:
     """Bytes and pieces of YAML are inserted, removed and doubled; each result is a plan or problems that can be printed."""
     chance, planned = Random(seed), 0
-    specs = [channel_specs.path(name).read_bytes() for name in channel_specs.names()]
+    specs = [bundled.spec_path(name).read_bytes() for name in bundled.spec_names()]
     for _ in range(250):
         data = chance.choice(specs)
         for _ in range(chance.choice((1, 1, 2, 5))):

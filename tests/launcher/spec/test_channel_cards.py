@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-import channel_specs
 import launcher
 from account_world import CHANNELS
 from account_worlds import GOOD
+from launcher import bundled
 from launcher.account import CHECKS
 from launcher.account.run import subject_of
 from launcher.advice.ways import WAYS
@@ -46,14 +46,14 @@ class DeniedAccount(Account):
 
 @cache
 def plan_of(spec: str) -> launcher.Plan:
-    return launcher.plan(channel_specs.path(spec), name="card")
+    return launcher.plan(bundled.spec_path(spec), name="card")
 
 
 def examples(source: str) -> list[tuple[str, str, BaseChannel]]:
     """Return the bundled specs' channels of a kind: spec, name, channel."""
     found = [
         (spec, name, channel)
-        for spec in channel_specs.names()
+        for spec in bundled.spec_names()
         for name, channel in plan_of(spec).spec.all_channels.items()
         if channel.source == source and name != contract.CODE_CHANNEL
     ]
@@ -170,7 +170,7 @@ def test_measure_takes_the_kind(source: str) -> None:
     kind = KINDS[source]
     assert set(kind.MEASURED_AS) <= set(ARRIVALS), "launch measure reads the channels in ARRIVALS only"
     name = next(name for spec, name, _ in examples(source) if spec == kind.EXAMPLE)
-    measured = launch("measure", str(channel_specs.path(kind.EXAMPLE)), name, "--dry-run", "--json")
+    measured = launch("measure", str(bundled.spec_path(kind.EXAMPLE)), name, "--dry-run", "--json")
     if kind.MEASURED_AS:
         assert measured.returncode == 0, measured.stderr
         assert any(f'"{each}"' in measured.stdout.replace("\\", "") for each in kind.MEASURED_AS)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import channel_specs
 import launcher
 from aws_stand_in import StandIn
+from launcher import bundled
 from launcher.account.check import Subject
 from launcher.account.run import subject_of
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
@@ -176,7 +176,7 @@ def test_channels_without_a_choice_are_left_out_with_the_reason() -> None:
     with pytest.raises(
         InputError, match=r"channels.train: SageMaker reads it in its own way, so there is nothing to choose"
     ):
-        channels_of(subject_of(launcher.plan(channel_specs.path("serverless-dataset"), name="new"), Account()))
+        channels_of(subject_of(launcher.plan(bundled.spec_path("serverless-dataset"), name="new"), Account()))
 
 
 def test_spec_without_channels_is_refused() -> None:
