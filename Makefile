@@ -9,7 +9,7 @@ DEMO   := .launch/demo
 # Without compiled modules, which the images of some CI systems ask for, each of some thousand processes compiles its own.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast tests sdk-test s3-tests coverage coverage-all bench measure check format generate lock recording env clean
+.PHONY: help demo test test-fast tests sdk-test s3-tests coverage coverage-all bench measure check format docs generate lock recording env clean
 
 help:  ## List these commands.
 	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -71,6 +71,16 @@ format: env  ## Fix what ruff can fix.
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# Warnings are errors: links, anchors and pages that are missing, and pages that no other leads to.
+docs: .docs/ready  ## Build the documentation in .docs/site.
+	.docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env -b html -d .docs/doctrees docs .docs/site
+
+.docs/ready: docs/requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make docs PYTHON=python3.12")'
+	@$(PYTHON) -m venv --clear .docs
+	@.docs/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r $<
+	@touch $@
+
 env: .venv/ready  ## Make the environment in .venv.
 
 # torch comes first and without hashes: its build differs by machine (CPU, CUDA), and the rest is content with any.
@@ -95,20 +105,22 @@ lock:  ## Pin the packages again, in requirements.lock.
 	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/python -m pip install --quiet uv
 	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group bench --group torch-needs --extra torch --extra s3 --extra formats --universal \
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
+	.venv/lock/bin/uv pip compile --group docs --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--no-header --quiet --output-file docs/requirements.txt
 
-# Submits to the stand-in for AWS on a terminal of its own, and writes what a user sees into launcher/README.md and docs/terminal.svg.
-recording: env  ## Record the session that launcher/README.md shows.
-	PYTHONPATH=tests $(BIN)/python tests/record.py launcher/README.md docs/terminal.svg
+# Submits to the stand-in for AWS on a terminal of its own, and writes what a user sees into docs/howto/submit.md and docs/terminal.svg.
+recording: env  ## Record the session that docs/howto/submit.md shows.
+	PYTHONPATH=tests $(BIN)/python tests/record.py docs/howto/submit.md docs/terminal.svg
 
-# Measures us beside the peers and writes the results into tests/README.md; takes 4 GB in .bench and .sdk, 5 GB in the temporary folder
+# Measures us beside the peers and writes the results into docs/benchmarks.md; takes 4 GB in .bench and .sdk, 5 GB in the temporary folder
 # and half an hour. The peers have an environment of their own, since some of them pin what we do not; the SDK's is sdk-test's.
 bench: env .bench/ready .sdk/v2/ready  ## Measure reading speed beside other packages; half an hour.
 	LAUNCHER_BENCH_PYTHON=$(CURDIR)/.bench/bin/python LAUNCHER_SDK_V2_PYTHON=$(CURDIR)/.sdk/v2/bin/python \
-		AWS_COMMAND=$(CURDIR)/.bench/bin/aws $(BIN)/python tests/benchmarks/run.py tests/README.md
+		AWS_COMMAND=$(CURDIR)/.bench/bin/aws $(BIN)/python tests/benchmarks/run.py docs/benchmarks.md
 
 # Packages and programs of ways that are missing are named in their rows.
 measure: env  ## Measure every way to read samples, by `launch measure`; half an hour.
-	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/benchmarks/ways.py tests/README.md
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/benchmarks/ways.py docs/benchmarks.md
 
 .bench/ready: tests/benchmarks/peers.txt
 	$(PYTHON) -m venv --clear .bench
@@ -117,4 +129,4 @@ measure: env  ## Measure every way to read samples, by `launch measure`; half an
 	@touch $@
 
 clean:  ## Remove the environments and everything else that these commands made.
-	rm -rf .venv .sdk .s3-tests .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf .venv .docs .sdk .s3-tests .bench .launch .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

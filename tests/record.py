@@ -1,4 +1,4 @@
-"""Record what `launch` prints while a user submits jobs: `python tests/record.py launcher/README.md docs/terminal.svg`.
+"""Record what `launch` prints while a user submits jobs: `python tests/record.py docs/howto/submit.md docs/terminal.svg`.
 
 Run by `make recording`; it takes half a minute, as long as the jobs do. Every line is what `launch` printed on a
 pseudo-terminal, with the stand-in for AWS behind it. Nothing is edited. The page gets the whole session as text, the picture

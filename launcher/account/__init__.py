@@ -1,7 +1,7 @@
 """Account checks: read-only questions to AWS that show, before a job costs anything, whether it can start and read its data.
 
-A check is a function whose docstring begins with its question, a row of the table below, and its codes in checks.yaml. README's
-table and `--explain` are derived from them, and tests ask for a world that breaks each of the codes (tests/account_worlds/).
+A check is a function whose docstring begins with its question, a row of the table below, and its codes in checks.yaml. The table of
+the reference and `--explain` derive from them, and tests ask for a world that breaks each of the codes (tests/account_worlds/).
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ _MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
     ),
     click.option(
         "--format",
-        type=click.Choice(("tar", "zip", "parquet", "tfrecord-example")),
+        type=click.Choice(("tar", "zip", "parquet", "tfrecord-example", "folders")),
         default="tar",
-        help="The shards' format.",
+        help="The shards' format; `folders` makes a folder of images in place of each, which is a class.",
     ),
     click.option("--seed", type=int, metavar="N", default=0, help="Other numbers make other pixels."),
     options.flag("--replace", help="Replace DIR if it has nothing but shards."),
@@ -51,7 +51,7 @@ def toy_data(directory: Path, toy: SimpleNamespace, as_json: bool) -> None:
 
     DIR gets tar shards of about 400 MB: 100 samples each, of an `image` (a PNG of 1024 x 1024 RGB pixels) and a `label` (a grey
     PNG of that size). The pixels are random, so nothing makes the files smaller, and the same options make the same bytes. DIR
-    must be new or empty; it appears when all shards are complete.
+    must be new or empty; it appears when all shards are complete. Class folders have images of increasing brightness.
     """
     try:
         files = _make(directory, toy, Console(as_json=as_json))
@@ -62,7 +62,8 @@ def toy_data(directory: Path, toy: SimpleNamespace, as_json: bool) -> None:
         shards = [{"name": name, "count": toy.samples, "bytes": size} for name, size in files]
         options.print_json({"directory": str(directory), "shards": shards})
     else:
-        what = f"{counted(len(files), 'shard')} of {counted(toy.samples, 'sample')}"
+        kind = "folder" if toy.format == "folders" else "shard"
+        what = f"{counted(len(files), kind)} of {counted(toy.samples, 'sample')}"
         print_line(f"{directory}: {what}, {human_bytes(sum(size for _, size in files))}")
 
 
@@ -84,8 +85,11 @@ def _make(directory: Path, toy: SimpleNamespace, console: Console) -> list[tuple
             needs = f"needs {human_bytes(total)}, and its disk has {human_bytes(free)} free"
             raise RefusedError(f"{directory}: {needs}; make fewer or smaller shards, or use another folder")
         with console.progress(f"making {directory}", total=total) as advance:
-            made = write_shards(_images(toy, advance), unfinished, toy.format, 1 << 62, toy.samples)
-        files = [(shard.name, shard.stat().st_size) for shard in made]
+            if toy.format == "folders":
+                files = list(_write_folders(unfinished, toy, advance))
+            else:
+                made = write_shards(_images(toy, advance), unfinished, toy.format, 1 << 62, toy.samples)
+                files = [(shard.name, shard.stat().st_size) for shard in made]
         for each in found:
             each.unlink()
         unfinished.replace(directory)
@@ -102,9 +106,22 @@ def _images(toy: SimpleNamespace, advance: Callable[[int], None]) -> Iterator[di
         advance(4 * toy.size * toy.size)
 
 
-def png(pixels: random.Random, size: int, channels: int) -> bytes:
-    """Return a square PNG of random pixels, grey or RGB by the number of channels."""
-    rows = bytearray(pixels.randbytes(size * (1 + channels * size)))
+def _write_folders(directory: Path, toy: SimpleNamespace, advance: Callable[[int], None]) -> Iterator[tuple[str, int]]:
+    """Write a folder of images for each class, and yield its name and size; a class has a range of brightness of its own."""
+    pixels = random.Random(toy.seed)
+    for number in range(toy.shards):
+        shades = bytes((255 * number + value) // toy.shards for value in range(256))
+        folder = directory / f"class-{number}"
+        folder.mkdir(parents=True)
+        for image in range(toy.samples):
+            (folder / f"{image:05d}.png").write_bytes(png(pixels, toy.size, 3, shades))
+            advance(4 * toy.size * toy.size)
+        yield folder.name, sum(file.stat().st_size for file in folder.iterdir())
+
+
+def png(pixels: random.Random, size: int, channels: int, shades: bytes | None = None) -> bytes:
+    """Return a square PNG of random pixels, grey or RGB by the number of channels; `shades` replaces each of 256 values."""
+    rows = bytearray(pixels.randbytes(size * (1 + channels * size)).translate(shades))
     rows[:: 1 + channels * size] = bytes(size)  # the filter of each row: none
     header = struct.pack(">IIBBBBB", size, size, 8, 2 if channels == 3 else 0, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 0)), (b"IEND", b""))

@@ -68,11 +68,11 @@ def explanation(code: str) -> str | None:
 def _formatted(code: str, severity: str, why: str) -> str:
     text = "\n\n".join(filter(None, (why, details(code))))
     known = dict(zip(("wrong", "right"), examples().get(code, ()), strict=False))
-    shown = [f"{which}:\n\n{textwrap.indent(_distinct_lines(each), '    ')}\n" for which, each in known.items()]
+    shown = [f"{which}:\n\n{textwrap.indent(distinct_lines(each), '    ')}\n" for which, each in known.items()]
     return "\n".join([f"{code} ({severity})\n\n{text}\n", *shown])
 
 
-def _distinct_lines(example: str) -> str:
+def distinct_lines(example: str) -> str:
     """Return an example without the lines that every example has."""
     common = set(laid_over_base("").splitlines())
     return "\n".join(line for line in laid_over_base(example).splitlines() if line not in common) or example

@@ -1,4 +1,4 @@
-"""Every benchmark, one after the other: `python tests/benchmarks/run.py tests/README.md` (make bench); some minutes.
+"""Every benchmark, one after the other: `python tests/benchmarks/run.py docs/benchmarks.md` (make bench); some minutes.
 
 Prints each row as it is found, and writes results.json beside this file, docs/speed.svg, and the tables into the page; `-` in
 its place writes nothing. Names behind it run these only, and leave the others' rows as they were: `... - loaders cache`.

@@ -1,4 +1,4 @@
-"""The rows as tables for tests/README.md: speed beside packages, speed beside the machine's limit, resuming, memory."""
+"""The rows as tables for docs/benchmarks.md: speed beside packages, speed beside the machine's limit, resuming, memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def tables(rows: Sequence[Row]) -> str:
     found: dict[tuple[int, str], list[str]] = {}
     for row in rows:
         place, title, headings, form = _table_of(row)
-        found.setdefault((place, f"### {title}\n\n{headings}"), []).append(form(row))
+        found.setdefault((place, f"## {title}\n\n{headings}"), []).append(form(row))
     return "\n\n".join("\n".join([head, *lines]) for (_, head), lines in sorted(found.items()))
 
 

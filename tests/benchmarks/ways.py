@@ -1,4 +1,4 @@
-"""Every way to read samples, measured here: `python tests/benchmarks/ways.py tests/README.md [ROUNDS]` (make measure).
+"""Every way to read samples, measured here: `python tests/benchmarks/ways.py docs/benchmarks.md [ROUNDS]` (make measure).
 
 Makes toy data, runs `launch measure` on it as each way needs it, and further_ways.py on what a job can hardly use. Writes
 ways.json beside this file and the table into the page; 0 rounds only write the table again. A way whose packages or programs are

@@ -17,6 +17,7 @@ from typing import Any
 import click
 import yaml
 
+import make_reference
 from launcher import bundled
 from launcher.account import CHECKS
 from launcher.api import plan
@@ -25,8 +26,6 @@ from launcher.commands.options import EXIT_CODES
 from launcher.cost.prices import regions_with
 from launcher.reference.schema import schema
 from launcher.request.serialization import as_yaml
-from launcher.rules import RULES
-from launcher.rules.codes import other_codes
 from launcher.spec.aws_model import shapes
 from launcher.spec.channels import KINDS
 from sagemaker_channels.formats import FORMATS
@@ -35,15 +34,13 @@ from sagemaker_channels.tools.ways import REMOVED, WAYS
 _ROOT = Path(__file__).parents[2]
 
 
-# From the root of the repository.
-PAGES = (
+# From the root of the repository: the pages of the site, and those outside of it.
+OUTSIDE = (
     "README.md",
     "CONTRIBUTING.md",
-    "launcher/README.md",
-    "channel_specs/README.md",
-    "entrypoints/README.md",
-    "tests/README.md",
+    *(f"{name}/README.md" for name in ("launcher", "channel_specs", "entrypoints", "tests")),
 )
+PAGES = (*OUTSIDE, *sorted(str(page.relative_to(_ROOT)) for page in (_ROOT / "docs").rglob("*.md")))
 _MANY_VALUES = 6
 _TYPES = {"string": "text", "array": "list", "object": "mapping"}
 _KEYS_HEADINGS = ("key", "value", "default", "meaning")
@@ -92,7 +89,8 @@ def _commands() -> str:
         codes = ", ".join(re.findall(r"(?:codes:|;) (\d+) ", str(command.epilog)))
         ends = f"Example: `launch {example_of(command)}`. Exit codes: {codes}."
         text = " ".join(str(command.help).split())
-        parts.append(f"**`{words}`** {text} {ends}\n\n{_table(('option', 'meaning'), rows)}")
+        table = _table(("option", "meaning"), rows)
+        parts.append(f"## launch {name}\n\n`{words}`\n\n{text} {ends}\n\n{table}")
     return "\n\n".join(parts)
 
 
@@ -129,7 +127,7 @@ def _channels() -> str:
         member = f"`DataSource.{kind.MEMBER}`" if kind.MEMBER else f"none ({kind.WITHOUT.get('MEMBER')})"
         card = f"Request entry: {member}. Delivered by local runs: {local}. Account checks: {checks}."
         table = _table(_KEYS_HEADINGS, _key_rows(keys, definitions))
-        parts.append(f"**`source: {source}`** {definition['description']} {card}\n\n{table}")
+        parts.append(f"### source: {source}\n\n{definition['description']} {card}\n\n{table}")
     return "\n\n".join(parts)
 
 
@@ -199,13 +197,6 @@ def _request() -> str:
     return f"```yaml\n{as_yaml(plan(spec, name='pets-1').request)}```"
 
 
-def _codes() -> str:
-    """Return a table of every code: the rules in the order of their checks, then the others."""
-    rows = [(f"`{rule.code}`", rule.severity, rule.find.__doc__ or "") for rule in RULES]
-    rows += [(f"`{code}`", severity, why) for code, (severity, why) in other_codes().items()]
-    return _table(_CODES_HEADINGS, rows)
-
-
 def _account_checks() -> str:
     """Return a table of the codes of account checks, grouped by check."""
     rows = []
@@ -270,12 +261,14 @@ PARTS: dict[str, Callable[[], str]] = {
     "channels": _channels,
     "specs": lambda: _table(
         ("spec", "what it shows"),
-        [(f"[{name}]({name}.yaml)", bundled.spec_summary(name)) for name in bundled.spec_names()],
+        [(f"[{name}](../../channel_specs/{name}.yaml)", bundled.spec_summary(name)) for name in bundled.spec_names()],
     ),
     "commands": _commands,
     "exit_codes": lambda: _table(("code", "meaning"), [(str(code), text) for code, text in EXIT_CODES.items()]),
     "account_checks": _account_checks,
-    "codes": _codes,
+    "codes": make_reference.codes,
+    "launcher_api": make_reference.launcher_api,
+    "library_api": make_reference.library_api,
     "unpriced": _unpriced,
     "formats": _formats,
     "damage": _damage,

@@ -1,4 +1,4 @@
-"""The example of entrypoints/HOW_IT_WORKS.md prints what the page shows."""
+"""The example of docs/explanation/how-it-works.md prints what the page shows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "entrypoints/HOW_IT_WORKS.md"
+PAGE = Path(__file__).parents[2] / "docs/explanation/how-it-works.md"
 
 
 def test_example_prints_what_the_page_shows(tmp_path: Path) -> None:

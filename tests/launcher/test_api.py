@@ -1,4 +1,4 @@
-"""The Python API: what the README's recipes (test_readme_recipes.py) do not show of it."""
+"""The Python API: what the documentation's recipes (test_doc_recipes.py) do not show of it."""
 
 from __future__ import annotations
 

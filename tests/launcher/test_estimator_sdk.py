@@ -29,8 +29,8 @@ from patience import PATIENCE
 pytestmark = pytest.mark.sdk
 
 ROOT = Path(launcher.__file__).parents[1]
-SPECS_PAGE = (ROOT / "channel_specs/README.md").read_text(encoding="utf-8")
-REFERENCE = (ROOT / "launcher/README.md").read_text(encoding="utf-8")
+SPECS_PAGE = (ROOT / "docs/reference/spec.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs/howto/sdk.md").read_text(encoding="utf-8")
 TELLING = ("LAUNCHER_CONNECTOR_", "LAUNCHER_ATTRIBUTE_NAMES_", "LAUNCHER_SHUFFLED_CHANNELS_")
 PYTHONS = {2: "LAUNCHER_SDK_V2_PYTHON", 3: "LAUNCHER_SDK_V3_PYTHON"}
 VPC = "vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-0123456789abcdef0]}\n"
@@ -121,7 +121,7 @@ class Trained:
 
 
 def worked_example(major: int) -> str:
-    """The example of launcher/README.md, run as it is printed."""
+    """The example of docs/howto/sdk.md, run as it is printed."""
     blocks = re.findall(r"```python\n(.*?)```", REFERENCE, re.DOTALL)
     trainer = {2: "PyTorch(", 3: "ModelTrainer("}[major]
     (example,) = (block for block in blocks if "estimator_inputs(" in block and trainer in block)

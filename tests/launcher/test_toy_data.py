@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,18 @@ def test_toy_data_has_the_shards_samples_and_pixels_asked_for(
             assert len(sample["image"]) >= 3 * 32 * 32
             images.add(image.tobytes())
     assert len(images) == 12
+
+
+def test_class_folders_have_images_of_increasing_brightness(tmp_path: Path) -> None:
+    words = ("--shards", "3", "--samples", "2", "--size", "8", "--format", "folders")
+    assert launch(tmp_path / "toy", *words) == 0
+    ranges = []
+    for number, folder in enumerate(sorted((tmp_path / "toy").iterdir())):
+        assert folder.name == f"class-{number}"
+        assert sorted(image.name for image in folder.iterdir()) == ["00000.png", "00001.png"]
+        pixels = b"".join(Image.open(image).tobytes() for image in folder.iterdir())
+        ranges.append((min(pixels), max(pixels)))
+    assert all(dark[1] <= light[0] for dark, light in pairwise(ranges))
 
 
 def test_toy_data_is_the_same_again_and_changes_with_the_seed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tables of tests/README.md and the chart of README.md show the results of the last `make bench`."""
+"""The tables and the chart of docs/benchmarks.md show the results of the last `make bench`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def test_page_shows_the_last_results(tmp_path: Path, monkeypatch: pytest.MonkeyP
     from table import write_table
 
     results = json.loads((BENCHMARKS / "results.json").read_text())
-    readme = Path(shutil.copy(ROOT / "tests/README.md", tmp_path))
+    readme = Path(shutil.copy(ROOT / "docs/benchmarks.md", tmp_path))
     write_table(readme, results["machine"], results["rows"])
-    assert readme.read_text() == (ROOT / "tests/README.md").read_text(), "make bench"
+    assert readme.read_text() == (ROOT / "docs/benchmarks.md").read_text(), "make bench"
 
 
 def test_chart_shows_the_last_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,6 +67,6 @@ def test_page_shows_the_last_figures_of_each_way(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from ways import FILE, write_ways
 
-    readme = Path(shutil.copy(ROOT / "tests/README.md", tmp_path))
+    readme = Path(shutil.copy(ROOT / "docs/benchmarks.md", tmp_path))
     write_ways(readme, json.loads(FILE.read_text()))
-    assert readme.read_text() == (ROOT / "tests/README.md").read_text(), "make measure"
+    assert readme.read_text() == (ROOT / "docs/benchmarks.md").read_text(), "make measure"

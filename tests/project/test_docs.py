@@ -25,6 +25,7 @@ from launcher.rules.examples import details, examples, laid_over_base
 
 ROOT = Path(launcher.__file__).parents[1]
 PAGES = {page: (ROOT / page).read_text(encoding="utf-8") for page in make_docs.PAGES}
+HOWTO = [page for page in PAGES if page.startswith("docs/howto/")]
 TEXT = "\n".join(PAGES.values())
 EXAMPLES = examples()
 
@@ -64,10 +65,11 @@ def test_editors_refuse_what_the_parser_refuses(wrong: dict[str, Any], editor: j
         editor.validate(wrong)
 
 
-@pytest.mark.parametrize("page", ["README.md", "channel_specs/README.md"])
-def test_every_yaml_block_of_a_page_plans(page: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pages", [["README.md"], ["docs/reference/spec.md", *HOWTO]], ids=["readme", "docs"])
+def test_every_yaml_block_plans(pages: list[str], tmp_path: Path) -> None:
     """The first is a whole spec, job.yaml; another one extends it, or is added to it."""
-    first, *others = [block for block in re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL) if plans(block)]
+    blocks = [block for page in pages for block in re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL)]
+    first, *others = filter(plans, blocks)
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
     if "requirements:" in first:
@@ -84,8 +86,8 @@ def test_every_yaml_block_of_a_page_plans(page: str, tmp_path: Path) -> None:
 
 
 def plans(block: str) -> bool:
-    """Return whether a block is a spec, and neither a comment alone nor a request."""
-    return "TrainingJobName" not in (yaml.safe_load(block) or {"TrainingJobName": ""})
+    """Return whether a block is a spec: not a comment alone, a request, a workflow or a configuration of pre-commit."""
+    return not {"TrainingJobName", "jobs", "repos"} & set(yaml.safe_load(block) or ["jobs"])
 
 
 def test_every_code_is_documented() -> None:
@@ -127,14 +129,20 @@ def test_every_option_is_documented() -> None:
     assert [option for option in options if option not in TEXT] == []
 
 
-@pytest.mark.parametrize("page", [*make_docs.PAGES, "entrypoints/HOW_IT_WORKS.md", "CHANGELOG.md", "SECURITY.md"])
-def test_links_and_paths_exist(page: str) -> None:
-    """Files, the headings that links name, and the modules and folders that the text names."""
+@pytest.mark.parametrize("page", [*make_docs.OUTSIDE, "CHANGELOG.md", "SECURITY.md"])
+def test_links_exist(page: str) -> None:
+    """Of the pages outside of the site; `make docs` checks those of the site. Files, and the headings that links name."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for target, heading in re.findall(r"\]\(([^)#: ]*)(?:#([^)]+))?\)", text):
         file = (ROOT / page).parent / target if target else ROOT / page
         assert file.exists(), target
         assert not heading or heading in anchors(file.read_text(encoding="utf-8")), f"{target}#{heading}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_paths_exist(page: str) -> None:
+    """The modules, folders and tests that the text names."""
+    text = PAGES[page]
     named = re.findall(r"`((?:launcher|entrypoints|channel_specs|tests)/[\w./-]*)`", text)
     assert [path for path in named if not (ROOT / path).exists()] == []
     tests = re.findall(r"`(?:tests/)?(test_[\w*]+\.py)`", text)
@@ -150,6 +158,6 @@ def anchors(text: str) -> set[str]:
 def test_picture_shows_beginning_of_recorded_session() -> None:
     texts = ElementTree.parse(ROOT / "docs/terminal.svg").getroot().iter("{http://www.w3.org/2000/svg}text")
     _, *lines = ("".join((text.text or "").split()) for text in texts)
-    session = re.findall(r"```console\n(.*?)```", PAGES["launcher/README.md"], re.DOTALL)[0]
+    session = re.findall(r"```console\n(.*?)```", PAGES["docs/howto/submit.md"], re.DOTALL)[0]
     assert len(lines) > 20
     assert "".join(session.split()).startswith("".join(lines)), "make recording"

@@ -1,7 +1,7 @@
 """Where a record ends: one card per format, and the table of them.
 
 A new format is a module with a card, `FORMAT` (see `format.py`), and its line in FORMATS. Content types, short names, the
-writers of shards, the table in the README and the tests of all formats are derived from FORMATS.
+writers of shards, the table in the reference and the tests of all formats are derived from FORMATS.
 """
 
 from __future__ import annotations

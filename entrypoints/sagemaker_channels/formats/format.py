@@ -29,7 +29,7 @@ class Format:
     """One format. Cards with the same name and the same chosen options are equal."""
 
     name: str  # the short name
-    sample: str = field(compare=False)  # for the README: what a sample is
+    sample: str = field(compare=False)  # for the reference: what a sample is
     read: Read | None = field(compare=False, default=None)  # None if `framing` reads
     # Writes samples to a stream and returns their number; None if the format has no writer. Raises SampleError for a sample
     # that would not read back the same.
@@ -40,7 +40,7 @@ class Format:
     content_types: tuple[str, ...] = field(compare=False, default=())  # that select this format
     # Whether records can be found in joined objects, as in a Pipe.
     boundaries: bool = field(compare=False, default=True)
-    # For the README: what is read next after skipped damage. A format without it cannot find the next record in the object.
+    # For the reference: what is read next after skipped damage. A format without it cannot find the next record in the object.
     after_damage: str | None = field(compare=False, default=None)
     # A format whose records have to be decoded: the format that finds them, and what makes a sample of one record's bytes
     # (ValueError if it cannot). Several readers of a Pipe then decode in parallel.

@@ -74,7 +74,7 @@ class Way:
 
     name: str  # as in `--ways`
     title: str
-    row: int  # of the systems in tests/README.md
+    row: int  # of the systems in docs/benchmarks.md
     arrivals: tuple[str, ...]  # names out of ARRIVALS, the preferred one first
     # Returns a torch dataset, which a DataLoader with `workers` reads, or a loader: an iterable of batches that are lists of items.
     # An iterable dataset divides its objects among torch's workers. It imports what it needs when it is called.

@@ -121,7 +121,7 @@ def test_card_is_complete(form: Format) -> None:
     """What a new card can forget without failing elsewhere."""
     assert [form.name] == [each.name for each in FORMATS if each.name == form.name], "another card has this name"
     assert len(CONTENT_TYPES) == sum(len(each.content_types) for each in FORMATS), "two cards have one content type"
-    assert form.sample.strip("."), "say what a sample is: it is a row of the table in entrypoints/README.md"
+    assert form.sample.strip("."), "say what a sample is: it is a row of the table in docs/reference/formats.md"
     assert form.write is not None or form.ending is None, "the ending is that of write_shards, which needs a writer"
     assert (form.framing is None) == (form.decode is None), "framing finds the records that decode decodes"
     assert bool(form.options) == (form.with_options is not None), "options need a function that chooses them"

@@ -88,9 +88,8 @@ def test_trainer_resumes_on_any_number_of_ranks(root: Path, tmp_path: Path, chan
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="transformers needs Python 3.11")
 @pytest.mark.parametrize("number", range(3), ids=["lightning", "accelerate", "trainer"])
 def test_examples_of_the_page_read_each_sample_once_and_resume(tmp_path: Path, number: int) -> None:
-    page = (Path(__file__).parents[3] / "entrypoints/README.md").read_text()
-    section = page.split("\n## With Lightning, accelerate, Trainer\n")[1].split("\n## ")[0]
-    text = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[number]
+    page = (Path(__file__).parents[3] / "docs/howto/frameworks.md").read_text()
+    text = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[number]
     root = make_job(tmp_path / "job", objects=OBJECTS, name="train")
     out = tmp_path / "out"
     out.mkdir()

@@ -15,7 +15,7 @@ from list_command import Launch
 from patience import PATIENCE
 from sagemaker_channels.samples.lst import read_lst
 
-PAGE = Path(launcher.__file__).parent / "README.md"
+PAGE = Path(launcher.__file__).parents[1] / "docs/howto/lists.md"
 
 
 def test_made_list_is_what_im2rec_reads(lst: Launch) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
-from PIL import Image
 
 import launcher
 from aws_stand_in import StandIn
@@ -26,11 +25,11 @@ ROOT = Path(launcher.__file__).parents[1]
 
 @pytest.fixture
 def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the complete spec of channel_specs/README.md and its code, and an account with its bucket."""
+    """A folder with the complete spec of docs/reference/spec.md and its code, and an account with its bucket."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
     (tmp_path / "src/requirements.txt").touch()
-    (tmp_path / "job.yaml").write_text(blocks("yaml", "channel_specs/README.md", "## A complete spec")[0])
+    (tmp_path / "job.yaml").write_text(blocks("yaml", "docs/reference/spec.md", "## A complete spec")[0])
     monkeypatch.chdir(tmp_path)
     aws.client("s3").create_bucket(Bucket="my-bucket")
     aws.clear_calls()
@@ -39,7 +38,7 @@ def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def blocks(language: str, page: str, heading: str) -> list[str]:
     """The code blocks of a language in the section under a heading of a page."""
-    section = (ROOT / page).read_text(encoding="utf-8").split(f"\n{heading}\n")[1].split("\n## ")[0]
+    section = (ROOT / page).read_text(encoding="utf-8").split(f"{heading}\n")[1].split("\n## ")[0]
     found = re.findall(r"^```(\w*)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     return [text for name, text in found if name == language]
 
@@ -63,7 +62,7 @@ def code_of(aws: StandIn, request: dict[str, Any]) -> set[str]:
 @pytest.mark.usefixtures("quick_sleep")
 def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder: Path) -> None:
     aws.script({"after": 0, "status": "Completed", "message": "Training job completed"})
-    (recipe,) = blocks("python", "launcher/README.md", "## In Python")
+    (recipe,) = blocks("python", "docs/howto/python.md", "# Launch from Python")
     names: dict[str, Any] = {}
     exec(recipe, names)
     assert (names["job"].name, names["outcome"].status, names["outcome"].exit_code) == ("digits-1", "Completed", 0)
@@ -74,7 +73,7 @@ def test_python_recipe_creates_job_with_code_and_follows_it(aws: StandIn, folder
 
 
 def test_boto3_recipe_creates_the_same_job_as_launch(aws: StandIn, folder: Path) -> None:
-    exec(blocks("python", "launcher/README.md", "## Sending the request yourself")[0], {})
+    exec(blocks("python", "docs/howto/send.md", "# Send the request yourself")[0], {})
     (request,) = aws.requests()
     assert code_of(aws, request) == {"boot.py", "code.tar.gz"}
     aws.reset()
@@ -92,7 +91,7 @@ def test_cli_recipe_prints_the_request_that_launch_sends(
     (folder / "job.yaml").write_text(
         (folder / "job.yaml").read_text().replace("environment: {LOG_LEVEL: info}", settings)
     )
-    (recipe,) = blocks("", "launcher/README.md", "## Sending the request yourself")
+    (recipe,) = blocks("", "docs/howto/send.md", "# Send the request yourself")
     assert recipe.splitlines()[-1] == "aws sagemaker create-training-job --cli-input-json file://request.json"
     commands = recipe.replace("launch ", f"{sys.executable} -m launcher.cli ").replace(
         "python -c", f"{sys.executable} -c"
@@ -114,27 +113,24 @@ def test_first_spec_draws_no_warning(folder: Path) -> None:
     assert (done.returncode, "warning" in done.stderr) == (0, False)
 
 
-def pictures(folder: Path) -> None:
-    """Write 24 small images in two class folders: light cats and dark dogs."""
-    for number in range(24):
-        name, light = ("cat", 200) if number % 2 else ("dog", 40)
-        file = folder / name / f"{number}.jpg"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (40 + number, 30), (light, light, number)).save(file)
-
-
-ROAD = "## From a folder of images to a model"
+PAGE = "docs/tutorial.md"
 
 
 @pytest.fixture
-def road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the README's images, spec and script."""
-    pictures(tmp_path / "images")
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/train.py").write_text(blocks("python", "README.md", ROAD)[0])
-    (tmp_path / "job.yaml").write_text(blocks("yaml", "README.md", ROAD)[0])
+def road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """A function that runs the commands under a heading of the tutorial as they are printed, and returns what each prints."""
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+
+    def printed(heading: str) -> list[str]:
+        found = []
+        for arguments in commands(blocks("sh", PAGE, f"## {heading}")[0]):
+            if arguments[0] == "cd":
+                monkeypatch.chdir(arguments[1])
+            else:
+                found.append(run(*arguments).stdout)
+        return found
+
+    return printed
 
 
 def commands(text: str) -> list[list[str]]:
@@ -143,43 +139,45 @@ def commands(text: str) -> list[list[str]]:
     return [[sys.executable, "-m", "launcher.cli", *each[1:]] if each[0] == "launch" else each for each in found]
 
 
-def test_road_of_the_readme_trains_on_a_folder_of_images(road: Path) -> None:
-    """The same again from a folder with the layout of the bucket that the next commands fill."""
-    _, here, _ = blocks("", "README.md", ROAD)
-    (command,) = commands(here)
-    shutil.copytree("images", "data/s3/my-bucket/train")
-    for arguments in (command, [*command[: command.index("--channel")], "--data", "data"]):
-        done = run(*arguments)
-        assert [float(loss) for loss in re.findall(r"epoch \d: loss ([0-9.]+)$", done.stdout, re.MULTILINE)][4:], (
-            done.stdout
-        )
-    models = [torch.load(path) for path in Path(".launch").glob("pets-*/*/ml/model/model.pt")]
-    assert [model["1.weight"].shape for model in models] == [(2, 64 * 64 * 3)] * 2
+def test_tutorial_trains_here_and_submits_the_same_job(aws: StandIn, road: Callable[[str], list[str]]) -> None:
+    road("Some images")
+    Path("train.py").write_text(blocks("python", PAGE, "## The training script")[0])
+    road("The spec")
+    request, samples = road("Look before you run")
+    assert yaml.safe_load(request)["OutputDataConfig"] == {"S3OutputPath": "s3://my-bucket/pets/out/"}
+    assert "class-0/00000.png" in samples
+    (mistake,) = commands(blocks("", PAGE, "## Look before you run")[0])
+    refused = subprocess.run(mistake, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (refused.returncode, "[channel-gzip-needs-pipe]" in refused.stderr) == (2, True)
+    (lines,) = road("Train here")
+    losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([0-9.]+)$", lines, re.MULTILINE)]
+    assert len(losses) == 5 and losses[-1] < losses[0]
+    (model,) = (torch.load(path) for path in Path(".launch").glob("pets-*/*/ml/model/model.pt"))
+    assert model["1.weight"].shape == (2, 32 * 32 * 3)
 
-
-def test_road_of_the_readme_submits_the_same_job(aws: StandIn, road: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    *_, there = blocks("", "README.md", ROAD)
-    upload, dry_run, check, submission = commands(there)
     s3 = aws.client("s3")
     s3.create_bucket(Bucket="my-bucket")
+    upload, check, submission = commands(blocks("", PAGE, "## Train on AWS")[0])
     run(str(Path(sys.executable).with_name("aws")), *upload[1:])
-    keys = {each["Key"] for each in s3.list_objects_v2(Bucket="my-bucket", Prefix="train/")["Contents"]}
-    assert keys == {f"train/{path.relative_to('images')}" for path in Path("images").rglob("*.jpg")}
-    assert check[-1] == "--check" and dry_run[-1] == "--dry-run"
-    planned = yaml.safe_load(run(*dry_run, "--name", "pets-1").stdout)
+    keys = {each["Key"] for each in s3.list_objects_v2(Bucket="my-bucket", Prefix="pets/train/")["Contents"]}
+    assert keys == {f"pets/train/{path.relative_to('images')}" for path in Path("images").rglob("*.png")}
+    assert check[-1] == "--check"
+    planned = yaml.safe_load(run(*submission, "--dry-run", "--name", "pets-1").stdout)
     aws.script({"after": 0, "status": "Completed", "message": "Training job completed"})
     run(*submission, "--no-check", "--name", "pets-1")
     assert aws.requests() == [planned]
     assert code_of(aws, planned) == {"boot.py", "code.tar.gz"}
 
 
-def test_road_with_a_wrong_content_type_names_the_key(road: Path) -> None:
-    job = road / "job.yaml"
-    job.write_text(job.read_text().replace("FastFile}", "FastFile, content_type: application/x-tar}"))
-    (command,) = commands(blocks("", "README.md", ROAD)[1])
+def test_tutorial_with_a_wrong_content_type_names_the_key(road: Callable[[str], list[str]]) -> None:
+    road("Some images")
+    Path("train.py").write_text(blocks("python", PAGE, "## The training script")[0])
+    road("The spec")
+    (command,) = commands(blocks("sh", PAGE, "## Train here")[0])
+    command += ["--set", "channels.train.content_type=application/x-tar"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 4
     assert re.search(
-        r"reason .*object '\w+/\d+.jpg', byte 0: these bytes are a JPEG image, .*; delete the channel's content_type",
+        r"reason .*object '[\w-]+/\d+.png', byte 0: these bytes are a PNG image, .*; delete the channel's content_type",
         done.stderr,
     )

@@ -1,0 +1,16 @@
+"""Sphinx's settings for the documentation; `make docs` builds it from the Markdown files in this folder."""
+
+project = "launch"
+html_title = "launch: train PyTorch on SageMaker"
+author = "The sagemaker-launch authors"
+
+extensions = ["myst_parser"]
+myst_heading_anchors = 3  # the addresses that GitHub gives headings
+
+suppress_warnings = ["misc.highlighting_failure"]  # wrong examples of problem codes
+
+html_theme = "furo"
+html_show_copyright = False
+html_copy_source = False
+html_show_sourcelink = False
+pygments_dark_style = "github-dark"
