@@ -1,7 +1,7 @@
 """What is on each host's disk before the start: channels in File mode, and an older job's checkpoints.
 
-Of sharded channels each host gets its shard. From an older job's checkpoints the script would resume. The space is the requested
-volume, or the disks of the instance type. The image has its own disk.
+Of sharded channels each host gets about the same share. From an older job's checkpoints the script would resume. The space is the
+requested volume, or the disks of the instance type. The image has its own disk.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 from launcher.account.check import Subject
-from launcher.account.data import size_of
+from launcher.account.data import amount_of
 from launcher.account.listing import listing
-from launcher.account.places import as_folder, channels, place_of
+from launcher.account.places import as_folder, channels, hosts_that_share, place_of
 from launcher.account.quota import alternatives
 from launcher.aws.account import AwsError
 from launcher.console import human_bytes
@@ -38,11 +38,9 @@ def _copied(subject: Subject) -> Iterator[tuple[SpecPath, tuple[str, Entry | Non
 
 def _on_each_host(subject: Subject, entry: Entry | None, place: S3Location) -> tuple[int, bool]:
     """Return the bytes copied to each host, and whether these are all or at least so many. Raises AwsError."""
-    if entry is None:
-        found = listing(subject, place)
-        return found.bytes, found.is_complete
-    size = size_of(subject, entry, place)
-    return (max(size.host_bytes), size.is_complete) if size else (0, False)
+    size = listing(subject, place) if entry is None else amount_of(subject, entry, place)
+    hosts = hosts_that_share(subject, entry) if entry is not None else 1
+    return (size.bytes // hosts, size.is_complete) if size else (0, False)
 
 
 def disk(subject: Subject) -> Iterator[Problem]:

@@ -1,30 +1,23 @@
 """Channels on EFS and FSx for Lustre: whether the file system exists, and lets the job in where its machines will be.
 
-A machine mounts EFS through the mount target in its own availability zone, whose security groups must allow port 2049. Lustre uses
-port 988 (FSx user guide, limit-access-security-groups). The card of a storage kind names the checks that look at its channels
-(`launcher.spec.channels`).
+A machine mounts EFS through the mount target in its own availability zone, whose security groups must allow port 2049. The card of
+a storage kind names the checks that look at its channels (`launcher.spec.channels`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from difflib import SequenceMatcher
 from typing import Any
 
 from launcher.account.check import Subject, joined
 from launcher.account.network import closed, described, known_subnets, vpc_id, zone
-from launcher.account.policies import fits, may_name, statements
 from launcher.errors import Problem, SpecPath
 from launcher.request.view import Entry
 from launcher.spec.channels import KINDS, source_of_entry
 
-_NEAR = 0.75  # similarity of a misspelt mount name: two of eight characters may differ
 _FSX_READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
 _EFS_READY = ("available", "updating")
-_LIKE_S3_FILES = re.compile(r"fs-[0-9a-f]{17,}")
-_NFS, _LUSTRE = 2049, 988  # TCP ports
-_MOST_INTERFACES = 200  # that one question of EC2 can name
+_NFS = 2049  # TCP port
 
 
 def channels_of(check: str) -> Callable[[Subject], Iterator[tuple[SpecPath, Entry]]]:
@@ -52,10 +45,6 @@ def efs(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
         hint = "; name one of `aws efs describe-file-systems`"
         if subject.try_to_ask("fsx", "describe_file_systems", FileSystemIds=[name]).get("FileSystems"):
             hint = "; it is an FSx file system, so write source: FSxLustre"
-        elif _LIKE_S3_FILES.fullmatch(name):
-            hint += (
-                ". If it belongs to S3 Files, whose IDs look the same, read the bucket: training jobs cannot mount it"
-            )
         yield Problem(path, f"there is no EFS file system {name} in {subject.account.region}{hint}", "efs-missing")
     elif (state := known.get("LifeCycleState", "available")) not in _EFS_READY:
         wrong = f"{name} is {state!r}, not available; wait until it is, or name another"
@@ -103,25 +92,6 @@ def _closed_target(subject: Subject, target: Mapping[str, Any]) -> str | None:
     return closed(subject, f"the mount target {name} ({zone(target)})", its, _NFS, addresses) if its else None
 
 
-def efs_policies(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
-    """Do the policies of the EFS file systems let the job mount them?
-
-    A training job's request can name no access point, so only statements for the role or for everyone count.
-    """
-    name, role = entry.get("FileSystemId"), str(subject.draft.get("RoleArn")).rpartition("/")[2]
-    if _described_efs(subject, name) is None:
-        return  # the check `EFS` reports a missing file system
-    known = statements((subject.find("efs", "describe_file_system_policy", FileSystemId=name) or {}).get("Policy"))
-    needed = ["ClientMount", "ClientWrite"] if entry.get("FileSystemAccessMode") == "rw" else ["ClientMount"]
-    # Without a policy, anyone who reaches a mount target may mount it.
-    for action in (f"elasticfilesystem:{each}" for each in needed if known):
-        if not may_name([each for each in known if fits(each, "Action", action)], role):
-            wrong = f"the policy of {name} allows {action} neither to the role {role!r} nor to everyone"
-            message = f"{wrong}, so mounting it will probably fail; allow it there"
-            yield Problem(path, message, "efs-policy-closed")
-            return
-
-
 def _described_fsx(subject: Subject, entry: Entry) -> Mapping[str, Any] | None:
     """Return FSx's description; None if there is no such file system. Raises AwsError."""
     answer = subject.find("fsx", "describe_file_systems", FileSystemIds=[entry.get("FileSystemId")])
@@ -144,24 +114,13 @@ def fsx(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
     elif state not in _FSX_READY:
         wrong = f"{name} is {state}, not AVAILABLE; wait until it is, or name another"
         yield Problem(path, wrong, "fsx-not-ready")
-    yield from _mount_name(entry, known)
-
-
-def _mount_name(entry: Entry, known: Mapping[str, Any]) -> Iterator[Problem]:
-    mount = known.get("LustreConfiguration", {}).get("MountName")
-    directory = entry.get("DirectoryPath") or ""
+    mount, directory = known.get("LustreConfiguration", {}).get("MountName"), str(entry.get("DirectoryPath"))
     first, _, rest = directory.lstrip("/").partition("/")
-    if not mount or not directory.startswith("/") or first == mount:
-        return
-    whole, inner = (f"/{mount}/{each}".rstrip("/") for each in (directory.strip("/"), rest))
-    remedy = f"write {whole!r}"
-    # Misspelt, or `fsx`: the mount name of all SCRATCH_1 file systems and of many examples.
-    if first == "fsx" or SequenceMatcher(None, first.casefold(), mount.casefold()).ratio() >= _NEAR:
-        remedy = f"write {inner!r}"
-    elif re.fullmatch(r"[a-z0-9]{8}", first):
-        remedy = f"write {whole!r} if {first!r} is a folder, or {inner!r} if it is another file system's mount name"
-    wrong = f"{directory!r} does not begin with {mount}, the mount name of {entry.get('FileSystemId')}"
-    yield Problem(entry.path("directory_path"), f"{wrong}; {remedy}", "fsx-mount-name-wrong")
+    if mount and directory.startswith("/") and first != mount:
+        whole, inner = (f"/{mount}/{each}".rstrip("/") for each in (directory.strip("/"), rest))
+        wrong = f"{directory!r} does not begin with {mount}, the mount name of {name}"
+        remedy = f"write {inner!r} if {first!r} was meant as the mount name, else {whole!r}"
+        yield Problem(entry.path("directory_path"), f"{wrong}; {remedy}", "fsx-mount-name-wrong")
 
 
 def fsx_network(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
@@ -175,12 +134,6 @@ def fsx_network(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Prob
         remedy = f"use subnets of {its_vpc}, unless the two VPCs are connected"
         yield Problem(path, f"{name} is in {its_vpc}, but the job in {vpc}; {remedy}", "fsx-other-vpc")
         return
-    ids = sorted(known.get("NetworkInterfaceIds", ()))[:_MOST_INTERFACES]
-    interfaces = described(subject, "network_interfaces", "network-interface-id", ids)
-    its_groups = sorted({group["GroupId"] for interface in interfaces for group in interface.get("Groups", ())})
-    addresses = [interface["PrivateIpAddress"] for interface in interfaces if interface.get("PrivateIpAddress")]
-    if its_groups and (wrong := closed(subject, f"the file system {name}", its_groups, _LUSTRE, addresses)):
-        yield Problem(path, wrong, "security-group-closed")
     zones = {zone(each) for each in described(subject, "subnets", "subnet-id", known.get("SubnetIds", ()))}
     elsewhere = [each for each in known_subnets(subject) if zone(each) not in zones]
     if zones and elsewhere:

@@ -14,14 +14,13 @@ from datetime import datetime
 from typing import Any
 
 from launcher.account.check import Subject
-from launcher.account.places import as_folder, hosts_that_share
+from launcher.account.places import as_folder
 from launcher.console import human_bytes
 from launcher.errors import did_you_mean
 from launcher.s3.uri import S3Location
 
 MAX_KEYS = 20_000
 MAX_SECONDS = 3.0
-_LONGEST_NAME = 255  # bytes of one part of a path on Linux
 _EXAMPLES = 3
 ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # storage classes that need a restore; GLACIER_IR does not
 RESTORE = "restore them (aws s3api restore-object), or copy them to S3 Standard"
@@ -42,72 +41,32 @@ class Keys:
 
 @dataclass
 class Listing:
-    """What is known of the keys that begin with a prefix, in the order of the listing; folder markers do not count as objects.
-
-    Directory buckets list in no order. Their shares per host are therefore any division, and keys that are also folders go
-    unnoticed.
-    """
+    """What is known of the keys that begin with a prefix; folder markers do not count as objects."""
 
     place: S3Location
-    shares: dict[int, list[int]] = field(default_factory=dict)  # number of hosts -> bytes of each host's share
     count: int = 0
     bytes: int = 0
     folders: int = 0  # empty objects whose key ends with '/', created by the console
+    markers: int = 0  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
     newest: datetime | None = None
     is_complete: bool = True
-    full: Keys = field(default_factory=Keys)  # objects that are not empty
-    markers: Keys = field(default_factory=Keys)  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
     empty: Keys = field(default_factory=Keys)  # other objects of 0 bytes
     by_class: dict[str, Keys] = field(default_factory=lambda: defaultdict(Keys))  # storage class -> the keys
-    odd: dict[str, Keys] = field(
-        default_factory=lambda: defaultdict(Keys)
-    )  # why no directory can hold them -> the keys
-    # Prefixes of the last key that are keys themselves, the longest last.
-    _above: list[str] = field(default_factory=list)
-
-    def host_bytes(self, hosts: int) -> list[int]:
-        """Return the bytes that each of `hosts` hosts gets if the objects are assigned in order.
-
-        SageMaker only promises about 1/n of the objects to each.
-        """
-        return self.shares[hosts] if hosts > 1 else [self.bytes]
 
     def add(self, found: Mapping[str, Any]) -> None:
         key, size = found["Key"], int(found["Size"])
-        if key.endswith("/"):
-            if size == 0:
-                self.folders += 1
-                return
-            self.odd["hold bytes, but end with '/' like a folder"].add(key)
-        for hosts, shares in self.shares.items():
-            shares[self.count % hosts] += size
+        if key.endswith("/") and size == 0:
+            self.folders += 1
+            return
         self.count += 1
         self.bytes += size
-        is_marker = key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$")
-        (self.full if size else self.markers if is_marker else self.empty).add(key)
+        if not size and (key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$")):
+            self.markers += 1
+        elif not size:
+            self.empty.add(key)
         self.by_class[found.get("StorageClass", "STANDARD")].add(key)
         if (when := found.get("LastModified")) and (self.newest is None or when > self.newest):
             self.newest = when
-        self._look_at(key, key[len(self.place.key) :])
-
-    def _look_at(self, key: str, rest: str) -> None:
-        parts = rest.split("/")
-        inner = parts[:-1] if self.place.key.endswith("/") or not self.place.key else parts[1:-1]
-        if "" in inner:
-            self.odd["have an empty folder name ('//')"].add(key)
-        if "." in parts or ".." in parts or "\0" in rest:
-            self.odd["have a part that is no name ('.', '..')"].add(key)
-        if len(rest) > _LONGEST_NAME // 4 and any(len(part.encode()) > _LONGEST_NAME for part in parts):
-            self.odd[f"have a part of more than {_LONGEST_NAME} bytes"].add(key)
-        while self._above and not key.startswith(self._above[-1]):
-            self._above.pop()
-        for above in self._above:
-            if key.startswith(f"{above}/"):
-                self.odd["are objects and folders at once"].add(above)
-                self._above.remove(above)
-                break
-        if rest and not key.endswith("/"):
-            self._above.append(key)
 
     @property
     def least(self) -> str:
@@ -127,8 +86,7 @@ def listing(subject: Subject, place: S3Location) -> Listing:
 
 
 def _list(subject: Subject, place: S3Location) -> Listing:
-    hosts = {hosts_that_share(subject, entry) for entry in subject.draft.entries}
-    found = Listing(place, {each: [0] * each for each in hosts})
+    found = Listing(place)
     for page in subject.account.pages("s3", "list_objects_v2", Bucket=place.bucket, Prefix=place.key):
         for each in page.get("Contents", ()):
             found.add(each)

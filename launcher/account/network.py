@@ -13,7 +13,6 @@ from typing import Any
 
 from launcher.account.check import Subject, joined
 from launcher.account.quota import Machines, alternatives
-from launcher.aws.account import AwsError
 from launcher.errors import Problem, SpecPath
 
 SUBNETS: SpecPath = ("vpc_config", "subnets")
@@ -141,11 +140,7 @@ def security_groups(subject: Subject) -> Iterator[Problem]:
 def _is_associated(subject: Subject, group: str, vpc: str) -> bool:
     """Return whether a group of another VPC is associated with this one; not if you may not ask."""
     filters = [{"Name": "group-id", "Values": [group]}, {"Name": "vpc-id", "Values": [vpc]}]
-    try:
-        answer = subject.ask("ec2", "describe_security_group_vpc_associations", Filters=filters)
-    except AwsError as error:
-        subject.could_not_ask(GROUPS, error)
-        return False
+    answer = subject.try_to_ask("ec2", "describe_security_group_vpc_associations", Filters=filters)
     return any(each.get("State") == "associated" for each in answer.get("SecurityGroupVpcAssociations", ()))
 
 

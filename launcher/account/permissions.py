@@ -7,14 +7,14 @@ lacked) and the resource's own policy, if there is one, does not name the role. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject, joined
 from launcher.account.listing import first_keys
 from launcher.account.needs import Need, described_role, needs, own_role
 from launcher.account.places import as_folder
-from launcher.account.policies import is_granted, may_name, statements
 from launcher.aws.account import AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import Problem, SpecPath
@@ -23,8 +23,8 @@ from launcher.s3.uri import S3Location
 _TAG = "s3:ExistingObjectTag/"
 _NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
 _NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
+Statement = Mapping[str, Any]
 Context = tuple[tuple[str, str, tuple[str, ...]], ...]  # keys of conditions: name, type and values
-ORGANIZATION = "organization"  # counts as missing: the conditions of an organization's policies are not simulated
 
 
 class Verdict(NamedTuple):
@@ -122,7 +122,8 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
             policy = subject.ask("s3", "get_bucket_policy", Bucket=bucket)["Policy"]
         elif service == "kms":
             policy = subject.ask("kms", "get_key_policy", KeyId=need.resource, PolicyName="default")["Policy"]
-            if is_granted(subject, need.resource, role):
+            grants = subject.ask("kms", "list_grants", KeyId=need.resource).get("Grants", ())
+            if any(is_role(str(grant.get("GranteePrincipal", "")), role) for grant in grants):
                 return True
         elif service == "ecr" and need.resource != "*":
             registry, repository = need.resource.split(":")[4], name.removeprefix("repository/")
@@ -137,6 +138,33 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
             return True
         raise
     return may_name(statements(policy), role)
+
+
+def statements(policy: str | Mapping[str, Any] | None) -> list[Statement]:
+    """Return the statements of a policy, as JSON or parsed; none if there is no policy."""
+    document = json.loads(policy) if isinstance(policy, str) else policy or {}
+    return as_list(document.get("Statement"))
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a policy's value as a list: policies may write a single value without one."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def may_name(known: Iterable[Statement], role: str) -> bool:
+    """Return whether any statement of a resource's policy allows something to the role of this name, or to everyone."""
+    for statement in known:
+        principal = statement.get("Principal", "*")
+        named = principal.values() if isinstance(principal, dict) else [principal]
+        names = [str(name) for each in named for name in as_list(each)]
+        if statement.get("Effect") == "Allow" and any(name == "*" or is_role(name, role) for name in names):
+            return True
+    return False
+
+
+def is_role(principal: str, role: str) -> bool:
+    """Return whether a principal is the role, one of its sessions, or an ID that may be its own; role IDs begin with AROA."""
+    return role in principal.split("/") or principal.startswith("AROA")
 
 
 def simulate(
@@ -162,7 +190,7 @@ def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
     """Return one resource's part of an EvaluationResult, which has a part per resource if the question had several."""
     missing = list(result.get("MissingContextValues", ()))
     if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
-        missing.append(ORGANIZATION)
+        missing.append("organization")  # IAM does not simulate the conditions of its policies (SCPs)
     for each in result.get("ResourceSpecificResults", ()):
         if each.get("EvalResourceName") == resource:
             return Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))

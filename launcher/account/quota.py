@@ -1,11 +1,8 @@
-"""The machines that a job asks for, and whether the account's quotas and the training plans provide them.
+"""The machines that a job asks for, and whether the account's quotas suffice for them.
 
 Service Quotas cannot look up a quota by name, and SageMaker has two thousand, 100 per page. So quota codes, which are the same
 everywhere, come from a table (launcher/data/quota_codes.json), and each is asked about alone. Quotas that the table lacks, or
 whose answer has another name than expected, are searched for in the pages.
-
-Source on plans: developer guide, training-plan-details-using-api-cli-sdk (a job stays Pending until a Scheduled plan begins);
-DescribeTrainingPlan in the service model.
 """
 
 from __future__ import annotations
@@ -14,22 +11,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.aws.threads import concurrently
-from launcher.console import duration
 from launcher.errors import Problem, SpecPath
 from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import RULE_LISTS, Draft
 
 USES = ("training job usage", "spot training job usage", "training warm pool usage", "processing job usage")
 _TABLE = Path(__file__).parents[1] / "data" / "quota_codes.json"
-_SERVICE = {"ServiceCode": "sagemaker"}
-# Quotas of training jobs whatever their type. Not asked by pages, since a listing takes seconds.
+# Quotas of training jobs whatever their type.
 _OF_JOBS = {
     "Longest run time for a training job": "L-33A961FD",
     "Size of EBS volume for a training job instance": "L-C5A266EB",
@@ -38,13 +32,11 @@ _OF_JOBS = {
     "Number of instances across all training jobs": "L-00C91CB5",
     "Number of instances across all spot training jobs": "L-93958082",
 }
+_SERVICE = {"ServiceCode": "sagemaker"}
 _TOTAL = "Number of instances across all"
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
-_MORE = "request more in the Service Quotas console"
 # Elastic Fabric Adapters: developer guide, train-vpc, and EC2's list of types with EFA whose training images use it.
 _EFA = re.compile(r"ml\.(p3dn|p4de?|p5(e|en)?\.48xlarge|p6[a-z]*-[a-z0-9]+|trn1n?\.32xlarge|trn2[a-z]*)(\..*)?")
-_USABLE = ("Active", "Scheduled")
-_TARGET = "training-job"
 
 
 class Machines(NamedTuple):
@@ -53,7 +45,7 @@ class Machines(NamedTuple):
     path: SpecPath
     instance_type: str
     instances: int
-    plans: tuple[str, ...] = ()  # the ARNs of the training plans that reserve them
+    is_reserved: bool = False  # by a training plan: its machines count towards no quota
 
     @property
     def has_efa(self) -> bool:
@@ -86,8 +78,8 @@ def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
     name, count = resources.get("InstanceType"), resources.get("InstanceCount")
     if not isinstance(name, str) or not isinstance(count, int):
         return None
-    plans = resources.get("TrainingPlanArns") or [arn for arn in (resources.get("TrainingPlanArn"),) if arn]
-    return Machines((*path, "instance_type"), name, count, tuple(plans))
+    is_reserved = bool(resources.get("TrainingPlanArns") or resources.get("TrainingPlanArn"))
+    return Machines((*path, "instance_type"), name, count, is_reserved)
 
 
 def _kind(draft: Draft) -> str:
@@ -101,86 +93,67 @@ class _Wanted(NamedTuple):
     quota: str
     amount: int
     unit: str = ""
+    remedy: str = "use another type"
+    code: str = "quota-exceeded"
 
 
-def _of_machines(draft: Draft, usage: str) -> list[_Wanted]:
-    """Return what the job's machines need of their types' quotas; reserved machines count towards other quotas."""
-    machines = [each for choice in alternatives(draft) for each in choice if not each.plans]
-    return _added_up([_Wanted(each.path, f"{each.instance_type} for {usage}", each.instances) for each in machines])
-
-
-def _added_up(wanted: list[_Wanted]) -> list[_Wanted]:
-    """Return one entry per quota, with the path of the first."""
-    sums: dict[str, _Wanted] = {}
-    for each in wanted:
-        before = sums.get(each.quota)
-        sums[each.quota] = each if before is None else before._replace(amount=before.amount + each.amount)
-    return list(sums.values())
-
-
-def _of_job(draft: Draft) -> Iterator[_Wanted]:
-    """Yield what the job needs of quotas that are not for one instance type."""
-    if seconds := draft.get("StoppingCondition.MaxRuntimeInSeconds"):
-        path: SpecPath = ("stopping_condition", "max_runtime_in_seconds")
-        yield _Wanted(path, "Longest run time for a training job", seconds, " s")
-    choices = alternatives(draft)
-    has_volume = any(facts_of(each.instance_type).storage != "NVMe" for choice in choices for each in choice)
-    if has_volume and (size := draft.get("ResourceConfig.VolumeSizeInGB")):
-        path = ("resource_config", "volume_size_in_gb")
-        yield _Wanted(path, "Size of EBS volume for a training job instance", size, " GB")
-    if instances := max((sum(each.instances for each in choice if not each.plans) for choice in choices), default=0):
-        has_count = draft.get("ResourceConfig.InstanceCount") is not None
-        path = ("resource_config", "instance_count") if has_count else ("resource_config",)
-        yield _Wanted(path, f"Maximum number of instances per {_kind(draft)}", instances)
-        yield _Wanted(path, f"{_TOTAL} {_kind(draft)}s", instances)
-
-
-def quotas(subject: Subject) -> Iterator[Problem]:
-    """Do the account's quotas suffice for the job?
+def _wanted(draft: Draft) -> list[_Wanted]:
+    """Return what the job needs of the quotas, each with the path that needs it first.
 
     AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small. Without the quota
     of a warm pool the job runs, but its machines are not kept (developer guide, train-warm-pools-resource-limits).
     """
-    draft = subject.draft
-    keeps = draft.get("ResourceConfig.KeepAlivePeriodInSeconds")
-    warm = _of_machines(draft, "training warm pool usage") if keeps else []
+    kind, choices = _kind(draft), alternatives(draft)
+    machines = [each for choice in choices for each in choice if not each.is_reserved]
+    found = [_Wanted(each.path, f"{each.instance_type} for {kind} usage", each.instances) for each in machines]
     # Rules that name an instance type run as processing jobs, others on AWS's machines.
     rules = draft.each(*(f"{rules}.InstanceType" for rules in RULE_LISTS))
-    wanted = _of_machines(draft, f"{_kind(draft)} usage")
-    wanted += _added_up([_Wanted(path, f"{name} for processing job usage", 1) for path, name in rules if name])
-    known = values(subject, {each.quota for each in (*warm, *wanted)})
-    for path, name, amount, _ in wanted:
-        if known.get(name, amount) < amount:
-            short = f"the quota {name!r} is {known[name]} in {subject.account.region}"
-            message = f"{short}, and the job needs {amount}; {_MORE}, or use another type"
-            yield Problem(path, message, "quota-exceeded")
-    for _, name, amount, _ in warm:
-        if known.get(name, amount) < amount:
-            short = f"the quota {name!r} is {known[name]}, and the job has {amount}, so none is kept warm"
-            yield Problem(_KEEP_ALIVE, f"{short}; {_MORE}, or delete the key", "warm-pool-quota")
-    of_job = list(_of_job(draft))
-    known = _by_codes(subject, {each.quota for each in of_job})
-    for path, name, amount, unit in of_job:
-        if known.get(name, amount) < amount:
-            short = f"the quota {name!r} is {known[name]:,}{unit} in {subject.account.region}"
-            message = f"{short}, and the job asks for {amount:,}{unit}; {_MORE}, or ask for less"
-            yield Problem(path, message, "quota-exceeded")
+    found += [_Wanted(path, f"{name} for processing job usage", 1) for path, name in rules if name]
+    for each in machines if draft.get("ResourceConfig.KeepAlivePeriodInSeconds") else ():
+        pool, remedy = f"{each.instance_type} for training warm pool usage", "delete the key, since none is kept warm"
+        found.append(_Wanted(_KEEP_ALIVE, pool, each.instances, remedy=remedy, code="warm-pool-quota"))
+    if seconds := draft.get("StoppingCondition.MaxRuntimeInSeconds"):
+        path: SpecPath = ("stopping_condition", "max_runtime_in_seconds")
+        found.append(_Wanted(path, "Longest run time for a training job", seconds, " s", "ask for less"))
+    has_volume = any(facts_of(each.instance_type).storage != "NVMe" for choice in choices for each in choice)
+    if has_volume and (size := draft.get("ResourceConfig.VolumeSizeInGB")):
+        path = ("resource_config", "volume_size_in_gb")
+        found.append(_Wanted(path, "Size of EBS volume for a training job instance", size, " GB", "ask for less"))
+    sizes = (sum(each.instances for each in choice if not each.is_reserved) for choice in choices)
+    if instances := max(sizes, default=0):
+        has_count = draft.get("ResourceConfig.InstanceCount") is not None
+        path = ("resource_config", "instance_count") if has_count else ("resource_config",)
+        for name in (f"Maximum number of instances per {kind}", f"{_TOTAL} {kind}s"):
+            found.append(_Wanted(path, name, instances, remedy="ask for less"))
+    sums: dict[str, _Wanted] = {}
+    for one in found:
+        before = sums.get(one.quota)
+        sums[one.quota] = one if before is None else before._replace(amount=before.amount + one.amount)
+    return list(sums.values())
+
+
+def quotas(subject: Subject) -> Iterator[Problem]:
+    """Do the account's quotas suffice for the job?"""
+    wanted = _wanted(subject.draft)
+    known = values(subject, [each.quota for each in wanted])
+    for path, name, amount, unit, remedy, code in wanted:
+        if (quota := known.get(name, amount)) < amount:
+            short = f"the quota {name!r} is {quota:,}{unit} in {subject.account.region}"
+            more = f"request more in the Service Quotas console, or {remedy}"
+            yield Problem(path, f"{short}, and the job needs {amount:,}{unit}; {more}", code)
 
 
 def quotas_in_use(subject: Subject) -> Iterator[Problem]:
     """Do running jobs leave enough of the quotas?"""
-    wanted = _of_machines(subject.draft, f"{_kind(subject.draft)} usage")
-    totals = [each for each in _of_job(subject.draft) if each.quota.startswith(_TOTAL)]
-    known = values(subject, {each.quota for each in wanted}) | _by_codes(subject, {each.quota for each in totals})
-    held = _instances_in_use(subject) if known else {}
-    for path, name, amount, _ in (*wanted, *totals):
-        quota, used = known.get(name, -1), held.get(name, 0)
-        if amount <= quota < amount + used:
-            message = (
-                f"the quota {name!r} is {quota}, of which running jobs use {used}, and the job needs {amount}; AWS refuses it"
-                " until they end, so wait or stop one"
-            )
-            yield Problem(path, message, "quota-in-use")
+    held = _instances_in_use(subject)
+    wanted = [each for each in _wanted(subject.draft) if each.quota in held]
+    known = values(subject, [each.quota for each in wanted])
+    for each in wanted:
+        quota, used = known.get(each.quota, -1), held[each.quota]
+        if each.amount <= quota < each.amount + used:
+            wrong = f"the quota {each.quota!r} is {quota}, of which running jobs use {used}, and the job needs {each.amount}"
+            message = f"{wrong}; AWS refuses it until they end, so wait or stop one"
+            yield Problem(each.path, message, "quota-in-use")
 
 
 def _instances_in_use(subject: Subject) -> dict[str, int]:
@@ -199,26 +172,6 @@ def _instances_in_use(subject: Subject) -> dict[str, int]:
     return held
 
 
-def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
-    """Return the quotas' values by name, such as `ml.g5.xlarge for training job usage`; unknown ones are absent.
-
-    A quota that was never changed and that AWS does not list has its default value, which is not known. Raises AwsError if
-    Service Quotas does not answer.
-    """
-    wanted = set(names)
-    found = _by_codes(subject, wanted)
-    token: dict[str, str] = {}
-    while wanted - found.keys():
-        page = subject.ask("service-quotas", "list_service_quotas", MaxResults=100, **_SERVICE, **token)
-        for quota in page.get("Quotas", ()):
-            if quota.get("QuotaName") in wanted and "Value" in quota:
-                found.setdefault(quota["QuotaName"], int(quota["Value"]))
-        if not page.get("NextToken"):
-            break
-        token = {"NextToken": page["NextToken"]}
-    return found
-
-
 @cache
 def codes() -> dict[str, str]:
     """Return the quota codes by name."""
@@ -231,70 +184,19 @@ def codes() -> dict[str, str]:
     }
 
 
-def _by_codes(subject: Subject, names: Iterable[str]) -> dict[str, int]:
-    """Return the values of quotas whose code is known and still has this name. Raises AwsError if there are no credentials."""
+def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
+    """Return the quotas' values by name, such as `ml.g5.xlarge for training job usage`; unknown ones are absent.
+
+    A quota that was never changed and that AWS does not list has its default value, which is not known. Raises AwsError.
+    """
     known = {codes()[name]: name for name in names if name in codes()}
     ask = partial(subject.try_to_ask, "service-quotas", "get_service_quota", **_SERVICE)
     answers = concurrently(lambda code: ask(QuotaCode=code).get("Quota", {}), list(known))
     found = {known[code]: answer.result() for code, answer in answers}
-    return {
-        name: int(quota["Value"])
-        for name, quota in found.items()
-        if quota.get("QuotaName") == name and "Value" in quota
-    }
-
-
-def plans_named(subject: Subject) -> Iterator[tuple[SpecPath, tuple[str, Machines]]]:
-    """Yield the ARN of each training plan with the machines that it reserves."""
-    for machines in [each for choice in alternatives(subject.draft) for each in choice]:
-        above = machines.path[:-1]
-        is_own = "instance_preferences" in above
-        path = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
-        yield from ((path, (arn, machines)) for arn in machines.plans)
-
-
-def training_plans(subject: Subject, path: SpecPath, use: tuple[str, Machines]) -> Iterator[Problem]:
-    """Can the job run on the training plans that the spec names?"""
-    arn, machines = use
-    name = arn.rpartition("/")[2]
-    plan = subject.find("sagemaker", "describe_training_plan", TrainingPlanName=name)
-    if plan is None:
-        where = f"there is no training plan {name!r} in {subject.account.region}"
-        remedy = f"`aws sagemaker list-training-plans{subject.account.options}` lists the plans"
-        yield Problem(path, f"{where}; {remedy}", "training-plan-missing")
-        return
-    if wrong := _unusable(plan, machines):
-        yield Problem(path, f"the training plan {name!r} {wrong}", "training-plan-unusable")
-    if plan.get("Status") not in _USABLE:
-        return
-    now = datetime.now(timezone.utc)
-    begin, longest = plan.get("StartTime", now), subject.draft.get("StoppingCondition.MaxRuntimeInSeconds")
-    left = int((plan["EndTime"] - max(now, begin)).total_seconds()) if "EndTime" in plan else longest
-    if longest is not None and left < longest:
-        message = (
-            f"the training plan {name!r} leaves the job {duration(max(left, 0))}, and the job may run for {duration(longest)};"
-            " lower stopping_condition.max_runtime_in_seconds, write checkpoints, or name another plan"
-        )
-        yield Problem(path, message, "training-plan-ends")
-    if plan["Status"] == "Scheduled" and "StartTime" in plan:
-        subject.note(path, f"the plan begins at {begin:%Y-%m-%d %H:%M} UTC; until then the job is Pending")
-
-
-def _unusable(plan: Mapping[str, Any], machines: Machines) -> str:
-    """Return why the job cannot run on a plan, and what to do; empty if it can."""
-    if plan.get("Status") not in _USABLE:
-        return f"is {plan.get('Status')}; name one that is Active or Scheduled"
-    targets = plan.get("TargetResources", [_TARGET])
-    if _TARGET not in targets:
-        return f"is only for {joined(targets)}; name one for training jobs"
-    reserved: dict[str, int] = {}
-    for capacity in plan.get("ReservedCapacitySummaries", ()):
-        kind = capacity.get("InstanceType", "")
-        reserved[kind] = max(reserved.get(kind, 0), int(capacity.get("TotalInstanceCount", 0)))
-    wanted, count = machines.instance_type, machines.instances
-    if reserved and wanted not in reserved:
-        shown = joined(sorted(reserved))
-        return f"reserves {shown}, and the job asks for {wanted}; use a type of the plan, or name another plan"
-    if reserved and reserved[wanted] < count:
-        return f"reserves {reserved[wanted]} instances, and the job needs {count}; use fewer, or name another plan"
-    return ""
+    found = {name: quota for name, quota in found.items() if quota.get("QuotaName") == name}
+    wanted = {*names} - _OF_JOBS.keys() - found.keys()
+    listed = subject.account.pages("service-quotas", "list_service_quotas", MaxResults=100, **_SERVICE)
+    while wanted and (page := next(listed, None)):
+        found |= {quota["QuotaName"]: quota for quota in page["Quotas"] if quota["QuotaName"] in wanted}
+        wanted -= found.keys()
+    return {name: int(quota["Value"]) for name, quota in found.items() if "Value" in quota}

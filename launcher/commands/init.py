@@ -171,7 +171,7 @@ def _places(folder: Path, found: Folder, data: str | None, account: Account) -> 
 
 def _look_at_account(account: Account, where: options.AccountOptions, *, ask: bool) -> _Known:
     """Return account, region and the roles that SageMaker may assume, as far as AWS shows them."""
-    from launcher.account.policies import statements
+    from launcher.account.permissions import statements
     from launcher.account.role import may_assume
 
     region, number, roles = where.region or _REGION, _NO_ACCOUNT, list[str]()
@@ -184,7 +184,7 @@ def _look_at_account(account: Account, where: options.AccountOptions, *, ask: bo
         number = account.call("sts", "get_caller_identity")["Account"]
         for page in account.pages("iam", "list_roles"):
             named = ((each["Arn"], statements(each.get("AssumeRolePolicyDocument"))) for each in page["Roles"])
-            roles += [arn for arn, trust in named if may_assume(trust) and may_assume(trust, number)]
+            roles += [arn for arn, trust in named if may_assume(trust)]
     except RefusedError as error:
         say(f"no role or bucket is proposed from the account: {error}")
     return _Known(number, region, sorted(roles, key=lambda arn: ("sagemaker" not in arn.lower(), arn)))

@@ -6,7 +6,6 @@ the good account (`account_world.CHANNELS`) or the good data (`GOOD` below), it 
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,7 +17,6 @@ from account_worlds import (
     job,
     network,
     quota,
-    resource_policies,
     s3,
     s3_directory,
     s3_manifests,
@@ -33,7 +31,6 @@ ACCOUNT: dict[str, Broken] = {
     **job.BROKEN,
     **iam.BROKEN,
     **network.BROKEN,
-    **resource_policies.BROKEN,
     **quota.BROKEN,
     **s3_directory.BROKEN,
     **storage.BROKEN,
@@ -41,8 +38,6 @@ ACCOUNT: dict[str, Broken] = {
 # By the name of a check: what to add to the good account, and the spec's keys that make the check ask.
 RIGHT: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
     "queue": (job.a_queue("gpu"), "queue: {{name: gpu, priority: 3}}"),
-    "training plans": (quota.a_plan(), quota.ON_PLAN),
-    "way to Systems Manager": (network.a_vpc(route=network.a_nat), network.ENTERED),
     "way to package index": (network.a_vpc(route=network.a_nat), network.WITH_REQUIREMENTS),
 }
 GOOD = """\
@@ -54,10 +49,7 @@ channels:
   kept: s3://data/kept/
   mounted: {s3_uri: s3://data/train/, input_mode: FastFile}
   streamed: {s3_uri: s3://data/train/, input_mode: Pipe}
-  lines: {s3_uri: s3://data/lines/, input_mode: Pipe, content_type: text/csv}
-  line: {s3_uri: s3://data/single/, input_mode: Pipe, content_type: text/csv}
   wrapped: {s3_uri: s3://data/train/, input_mode: Pipe, content_type: text/csv, record_wrapper_type: RecordIO}
-  zipped: {s3_uri: s3://data/zipped/, input_mode: Pipe, compression_type: Gzip}
   shared: {s3_uri: s3://data/train/, s3_data_distribution_type: ShardedByS3Key}
   partial: s3://data/train/deep/
   beginning: s3://data/parts/part-
@@ -79,8 +71,6 @@ def put_good_data(s3: Any) -> None:
         s3.put_object(Bucket="data", Key=f"kept/{key}", Body=b"data", StorageClass=kind)
     s3.restore_object(Bucket="data", Key="kept/7.tar", RestoreRequest={"Days": 3})
     put(s3, "parts/part-0", "parts/part-1", "parts/part-2", "single/one.csv", "train_old/1.tar")
-    put(s3, "zipped/1.csv.gz", "lines/2.csv.gz", body=gzip.compress(b"1,2,3"))
-    put(s3, "lines/1.csv", body=b"1,2\n")
     put_manifest(s3, "1.tar", "deep/3.tar")
     put_lines(
         s3, {"source-ref": "s3://data/train/1.tar", "class": 3}, {"source-ref": "s3://data/train/2.tar", "class": 0}

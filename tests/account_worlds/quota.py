@@ -1,9 +1,8 @@
-"""Quotas that are too small, and training plans that the job cannot use."""
+"""Quotas that are too small."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from account_data import Broken
@@ -12,33 +11,8 @@ from account_world import MACHINES, World, nothing
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/big"
 BIG = "ml.p5.48xlarge"
 ON_PLAN = MACHINES % (BIG, 2, f", training_plan_arn: '{PLAN}'")
-PLAN_AT = "resource_config.training_plan_arn"
 PREFERENCES = "resource_config: {{instance_preferences: [%s], volume_size_in_gb: 50%s}}"
 LARGE, XLARGE = "{{instance_type: ml.m5.large%s}}", "{{instance_type: ml.m5.xlarge%s}}"
-
-
-def in_hours(hours: float) -> float:
-    return (datetime.now(timezone.utc) + timedelta(hours=hours)).timestamp()
-
-
-def a_plan(**more: Any) -> Callable[[World], dict[str, str]]:
-    """An active plan of 2 machines; `more` are members of DescribeTrainingPlan's answer."""
-    capacity = more.pop("capacity", {"InstanceType": BIG, "TotalInstanceCount": 2})
-    members = {
-        "TrainingPlanArn": PLAN,
-        "TrainingPlanName": "big",
-        "Status": "Active",
-        "StartTime": in_hours(-1),
-        "EndTime": in_hours(24),
-        "TargetResources": ["training-job"],
-        "ReservedCapacitySummaries": [{"Status": "Active", **capacity}],
-    }
-
-    def make(world: World) -> dict[str, str]:
-        world.aws.order("sagemaker/plan", **{**members, **more})
-        return {}
-
-    return make
 
 
 def a_running_job(status: str) -> dict[str, Any]:
@@ -80,45 +54,6 @@ BROKEN = {
         [("quota-exceeded", f"resource_config.instance_preferences[{number}].instance_type") for number in range(2)],
         ("'ml.m5.large for training job usage' is 20", "'ml.m5.xlarge for training job usage' is 20"),
     ),
-    "a missing plan": Broken(
-        nothing,
-        ON_PLAN.replace("/big", "/small"),
-        [("training-plan-missing", PLAN_AT)],
-        ("'small'", "list-training-plans"),
-    ),
-    "an expired plan": Broken(
-        a_plan(Status="Expired", EndTime=in_hours(-1)), ON_PLAN, [("training-plan-unusable", PLAN_AT)], ("is Expired",)
-    ),
-    "a plan for clusters": Broken(
-        a_plan(TargetResources=["hyperpod-cluster"]),
-        ON_PLAN,
-        [("training-plan-unusable", PLAN_AT)],
-        ("is only for hyperpod-cluster", "for training jobs"),
-    ),
-    "a plan of another type": Broken(
-        a_plan(capacity={"InstanceType": "ml.trn2.48xlarge", "TotalInstanceCount": 2}),
-        ON_PLAN,
-        [("training-plan-unusable", PLAN_AT)],
-        ("reserves ml.trn2.48xlarge", f"asks for {BIG}"),
-    ),
-    "a plan of fewer machines": Broken(
-        a_plan(capacity={"InstanceType": BIG, "TotalInstanceCount": 1}),
-        ON_PLAN,
-        [("training-plan-unusable", PLAN_AT)],
-        ("reserves 1 instances, and the job needs 2",),
-    ),
-    "a plan that ends before the job may": Broken(
-        a_plan(EndTime=in_hours(0.5)),
-        ON_PLAN,
-        [("training-plan-ends", PLAN_AT)],
-        ("the job may run for 1 h", "max_runtime_in_seconds"),
-    ),
-    "a preference with a plan of another type": Broken(
-        a_plan(),
-        PREFERENCES % (LARGE % f", instance_count: 1, training_plan_arns: ['{PLAN}']", ""),
-        [("training-plan-unusable", "resource_config.instance_preferences[0].training_plan_arns")],
-        (f"reserves {BIG}", "asks for ml.m5.large"),
-    ),
     "a quota of 0": Broken(
         a_quota("ml.g5.xlarge for training job usage", 0),
         MACHINES % ("ml.g5.xlarge", 1, ""),
@@ -151,7 +86,7 @@ BROKEN = {
         nothing,
         "stopping_condition: {{max_runtime_in_seconds: 6d}}",
         [("quota-exceeded", "stopping_condition.max_runtime_in_seconds")],
-        ("'Longest run time for a training job' is 432,000 s in us-east-1, and the job asks for 518,400 s",),
+        ("'Longest run time for a training job' is 432,000 s in us-east-1, and the job needs 518,400 s",),
     ),
     "a larger volume than the quota allows": Broken(
         nothing,
@@ -166,7 +101,7 @@ BROKEN = {
         nothing,
         MACHINES % ("ml.m5.large", 3, ""),
         [("quota-exceeded", "resource_config.instance_count")],
-        ("'Maximum number of instances per training job' is 2", "asks for 3"),
+        ("'Maximum number of instances per training job' is 2", "needs 3"),
         lowered("Maximum number of instances per training job", 2),
     ),
     "more instances than all spot jobs may have": Broken(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from account_data import Broken
-from account_world import FAST, IN_GROUP, ROLE, SHARED, World, a_rule, nothing
+from account_world import FAST, IN_GROUP, SHARED, World, a_rule, nothing
 
 
 def an_efs(*letters: str) -> Callable[[World], dict[str, str]]:
@@ -40,11 +39,6 @@ def an_fsx_in_one_zone(world: World) -> dict[str, str]:
     return {"fsx": world.fsx(SubnetIds=[world.ids["subnet_a"]])}
 
 
-def an_fsx_behind_a_closed_group(world: World) -> dict[str, str]:
-    group = world.group()
-    return {"closed": group, "fsx": world.fsx(NetworkInterfaceIds=[world.interface(group)])}
-
-
 def a_group_out_to_itself_and_s3(world: World) -> dict[str, str]:
     group = world.group(outbound=False)
     world.let_in(group, from_group=group)
@@ -54,38 +48,7 @@ def a_group_out_to_itself_and_s3(world: World) -> dict[str, str]:
     return {"job_group": group}
 
 
-def a_policy(*actions: str, principal: str = "*") -> Callable[[World], dict[str, str]]:
-    """A file system whose own policy allows some actions to a principal."""
-
-    def make(world: World) -> dict[str, str]:
-        name = world.file_system(world.ids["subnet_a"], world.ids["subnet_b"])
-        allowed = [f"elasticfilesystem:{each}" for each in actions]
-        statement = {"Effect": "Allow", "Principal": {"AWS": principal}, "Action": allowed, "Resource": "*"}
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-        world.efs.put_file_system_policy(FileSystemId=name, Policy=policy)
-        return {"efs": name}
-
-    return make
-
-
-WRITABLE = SHARED.replace("/lists", "/lists, file_system_access_mode: rw")
 BROKEN = {
-    "an EFS file system for another role": Broken(
-        a_policy("ClientMount", principal=ROLE % "other"),
-        SHARED % "{efs}",
-        [("efs-policy-closed", "channels.shared.file_system_id")],
-        ("allows elasticfilesystem:ClientMount neither to the role 'training' nor to everyone",),
-    ),
-    "an EFS file system that is read-only for everyone": Broken(
-        a_policy("ClientMount"),
-        WRITABLE % "{efs}",
-        [("efs-policy-closed", "channels.shared.file_system_id")],
-        ("elasticfilesystem:ClientWrite",),
-    ),
-    "an EFS file system that everyone may read": Broken(a_policy("ClientMount"), SHARED % "{efs}", [], ()),
-    "an EFS file system for the role": Broken(
-        a_policy("Client*", principal=ROLE % "training"), WRITABLE % "{efs}", [], ()
-    ),
     "a missing EFS": Broken(
         nothing,
         SHARED % "fs-0123456789abcdef0",
@@ -147,37 +110,13 @@ BROKEN = {
         an_fsx(),
         FAST % ("{fsx}", "/fsx/images"),
         [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("write '/fsx1abcd/images'",),
-    ),
-    "an FSx without its mount name": Broken(
-        an_fsx(),
-        FAST % ("{fsx}", "/some-data/images"),
-        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("write '/fsx1abcd/some-data/images'",),
-    ),
-    "an FSx of a mount name in capitals": Broken(
-        an_fsx(),
-        FAST % ("{fsx}", "/FSX1ABCD/images"),
-        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("; write '/fsx1abcd/images' [",),
-    ),
-    "an FSx of a mount name with a letter too many": Broken(
-        an_fsx(),
-        FAST % ("{fsx}", "/fsx1abcde/images"),
-        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("; write '/fsx1abcd/images' [",),
-    ),
-    "an FSx of a mount name with two letters exchanged": Broken(
-        an_fsx(),
-        FAST % ("{fsx}", "/fsx1bacd"),
-        [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("; write '/fsx1abcd' [",),
+        ("write '/fsx1abcd/images' if 'fsx' was meant as the mount name",),
     ),
     "an FSx with a folder that may be a mount name": Broken(
         an_fsx(),
         FAST % ("{fsx}", "/datasets/images"),
         [("fsx-mount-name-wrong", "channels.fast.directory_path")],
-        ("'/fsx1abcd/datasets/images' if 'datasets' is a folder, or '/fsx1abcd/images' if",),
+        ("'/fsx1abcd/images' if 'datasets' was meant as the mount name, else '/fsx1abcd/datasets/images'",),
     ),
     "an FSx in another VPC": Broken(
         an_fsx(VpcId="vpc-0aaaaaaaaaaaaaaaa"),
@@ -191,23 +130,11 @@ BROKEN = {
         [("fsx-other-zone", "channels.fast.file_system_id")],
         ("{subnet_b}", "use a subnet such as {subnet_a}"),
     ),
-    "an FSx that lets no one in": Broken(
-        an_fsx_behind_a_closed_group,
-        FAST % ("{fsx}", "/fsx1abcd"),
-        [("security-group-closed", "channels.fast.file_system_id")],
-        ("inbound rule to {closed}: TCP 988 from {job_group}",),
-    ),
     "groups that let nothing out to the file systems": Broken(
         a_group_out_to_itself_and_s3,
         IN_GROUP + "\n" + SHARED % "{efs}",
         [("security-group-closed", "channels.shared.file_system_id")],
         ("outbound rule to {job_group}: TCP 2049 to {store_group}",),
-    ),
-    "an id like those of S3 Files": Broken(
-        nothing,
-        SHARED % "fs-0123456789abcdef0",
-        [("efs-missing", "channels.shared.file_system_id")],
-        ("If it belongs to S3 Files", "read the bucket"),
     ),
     "an EFS that is being created": Broken(
         nothing,

@@ -1,7 +1,8 @@
 """Service Quotas of SageMaker: ListServiceQuotas, GetServiceQuota and ListAWSDefaultServiceQuotas.
 
-The names are AWS's, for every training instance type of botocore's model. The values are made up: 20 instances for training, spot
-and processing; 0 for warm pools, which is AWS's true default for all types (developer guide, "Resource limits" of warm pools).
+Names and codes are AWS's, for every training instance type of botocore's model; a code that we do not know is made up. So are the
+values: 20 instances for training, spot and processing; 0 for warm pools, AWS's default for all types (developer guide, "Resource
+limits" of warm pools).
 
 Source: Service Quotas' API reference, and the page "Amazon SageMaker endpoints and quotas" of the AWS General Reference.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
+from pathlib import Path
 from typing import Any
 
 from aws_stand_in.errors import Answer, Refusal
@@ -43,6 +46,13 @@ def _defaults() -> dict[str, float]:
         for use, value in _USES.items()
         for kind in types["processing" if "processing" in use else "training"]
     }
+
+
+@functools.cache
+def _codes() -> dict[str, str]:
+    table = json.loads((Path(__file__).parents[2] / "launcher/data/quota_codes.json").read_text(encoding="utf-8"))
+    rows = ((name, zip(table["uses"], codes, strict=True)) for name, codes in table["codes"].items())
+    return {f"{name} for {use}": f"L-{code}" for name, row in rows for use, code in row if code}
 
 
 class Quotas:
@@ -94,7 +104,7 @@ class Quotas:
 
 def _quota(name: str, value: float, region: str) -> dict[str, Any]:
     made_up = "L-" + hashlib.sha256(name.encode()).hexdigest()[:8].upper()
-    code, _ = _OF_JOBS.get(name, (made_up, value))
+    code = _OF_JOBS[name][0] if name in _OF_JOBS else _codes().get(name, made_up)
     return {
         "ServiceCode": "sagemaker",
         "ServiceName": "Amazon SageMaker",

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from account_data import found, named
 from account_world import CHECKS, World
-from account_worlds.quota import BIG, ON_PLAN, a_plan, in_hours
+from account_worlds.quota import BIG, ON_PLAN
 from account_worlds.s3_directory import EXPRESS, ON_EXPRESS, a_role_without_a_session, an_express_bucket
 
 
-@pytest.mark.parametrize("status", ["Active", "Scheduled"])
-def test_plan_that_serves_the_job_needs_no_quota(world: World, status: str) -> None:
-    start = in_hours(48 if status == "Scheduled" else -1)
-    a_plan(Status=status, StartTime=start, EndTime=start + 24 * 3600)(world)
-    report = world.checked(ON_PLAN)
-    assert found(report) == []
+def test_reserved_machines_need_no_quota(world: World) -> None:
+    world.aws.clear_calls()
+    assert found(world.checked(ON_PLAN)) == []
     assert not world.aws.calls(BIG)
-    assert any("until then the job is Pending" in text for _, text in report.notes) == (status == "Scheduled")
 
 
 def test_directory_bucket_is_listed_by_its_folder_and_read_by_the_role(world: World) -> None:

@@ -28,8 +28,6 @@ def test_denied_questions_block_nothing(aws: aws_stand_in.StandIn) -> None:
         "archives": "not-asked",
         "manifests": "not-needed",
         "shares": "not-needed",
-        "compression": "not-needed",
-        "line-ends": "not-needed",
         "disk": "not-asked",
         "checkpoints": "passed",
     }
@@ -121,5 +119,5 @@ def test_report_lines_show_notes_unanswered_questions_and_summary(aws: aws_stand
     assert lines[0] == "channels.train.s3_uri: 4 objects, 16 bytes"
     assert lines[1].startswith("not asked: disk: checkpoint_config.s3_uri: you may not ask: s3:ListObjectsV2: ")
     assert lines[2].startswith("not asked: checkpoints: checkpoint_config.s3_uri: you may not ask: s3:ListObjectsV2: ")
-    assert lines[3].startswith("9 checks in ")
-    assert lines[3].endswith(" s: 2 not asked, 4 not needed, 3 passed")
+    assert lines[3].startswith("7 checks in ")
+    assert lines[3].endswith(" s: 2 not asked, 2 not needed, 3 passed")
