@@ -8,13 +8,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 
 _INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32":
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` and `&` make the shell ignore some
             signal.signal(number, signal.default_int_handler)
     gc.set_threshold(50_000)  # this and `freeze` spare 50 ms of a dry run, whose imports make many objects

@@ -7,6 +7,7 @@ passed, it is the account of the spec's `region` and `profile` and of boto3's us
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -18,7 +19,7 @@ from launcher.code.archive import CodeArchive, read_code
 from launcher.code.files import CodeError
 from launcher.code.git import git_tags
 from launcher.console import Console
-from launcher.errors import SpecError, limit_problems
+from launcher.errors import RefusedError, SpecError, limit_problems
 from launcher.parsing.parser import load, parse_spec
 from launcher.parsing.team import read_team
 from launcher.planning import Plan, make_plan
@@ -181,6 +182,8 @@ def run_local(
         RefusedError: The run cannot start.
         TrainingFailedError, StoppedError: The training failed or was stopped, with `raise_on_failure`.
     """
+    if sys.platform == "win32":
+        raise RefusedError("local runs need Linux or macOS; run launch in the Windows Subsystem for Linux (WSL)")
     from launcher.local.run import run_local
     from launcher.local.workspace import LocalOptions
 

@@ -125,7 +125,9 @@ class Waits:
 def _processor_ticks() -> tuple[int, int]:
     """Return how long this process's processors have been busy, with whatever, and that plus how long idle; zeros if unknown."""
     busy = idle = 0
-    with suppress(AttributeError, OSError):  # not Linux
+    if sys.platform != "linux":
+        return 0, 0
+    with suppress(OSError):
         usable = {b"cpu%d" % number for number in os.sched_getaffinity(0)}
         for line in Path("/proc/stat").read_bytes().splitlines():
             if not line.startswith(b"cpu"):
@@ -158,7 +160,9 @@ def _rates(work: Work, seconds: float) -> dict[str, float]:
 
 def about(channel: str, mode: str, workers: int, threads: int = 0) -> Record:
     """Return a record's first members; `workers` are processes."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = os.cpu_count()
+    if sys.platform == "linux":
+        cores = len(os.sched_getaffinity(0))
     rank = int(rank_variable("RANK") or 0)
     return {"channel": channel, "mode": mode, "rank": rank, "workers": workers, "threads": threads, "cores": cores}
 

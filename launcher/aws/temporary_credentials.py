@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def _cache() -> Any:
 def _ask_for_code(prompt: str) -> str:
     """Return the code that the user types. Raises CredentialsError if there is no terminal, or none is typed."""
     try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+        Path("CONIN$" if sys.platform == "win32" else "/dev/tty").open("rb", buffering=0).close()
     except OSError:
         device = prompt.removeprefix("Enter MFA code for ").rstrip(": ")
         message = (

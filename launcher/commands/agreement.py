@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import termios
 import textwrap
 from collections.abc import Iterator
 
@@ -44,7 +43,10 @@ def require_agreement(
         console.say(line)
     if reason:
         console.say(f"this needs your agreement: {reason}", "yellow")
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignore keys pressed during the checks
+    if sys.platform != "win32":
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignore keys pressed during the checks
     try:
         answer = click.confirm("Submit it?" if reason else "Submit anyway?", err=True)
     except click.Abort:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,8 @@ def is_mounted(directory: Path) -> bool:
 
     It is looked up in the kernel's table, since accessing it blocks if the program behind it is silent, and fails if it has died.
     """
+    if sys.platform != "linux":
+        return False  # Runs mount nothing there.
     place = re.sub(rb"[\s\\]", lambda odd: b"\\%03o" % ord(odd[0]), os.fsencode(directory))
     return b" %s " % place in Path("/proc/self/mountinfo").read_bytes()
 

@@ -137,7 +137,7 @@ class Processes:
     def _start(self, host: HostProcess, **options: Any) -> subprocess.Popen[bytes]:
         with ExitStack() as stack:
             command, inherited = host.command, list[int]()
-            if self.mounts:
+            if self.mounts and sys.platform == "linux":
                 # In memory, since the command can have secrets, as in the arguments of a hyperparameter.
                 settings = stack.enter_context(os.fdopen(os.memfd_create("host"), "w+b"))
                 settings.write(_settings(host))

@@ -72,7 +72,8 @@ def run_local(plan: Plan, options: LocalOptions) -> Outcome:
         with ExitStack() as stack:
             runner = stack.enter_context(runner_of(plan, options, console))
             stops.held = True  # A signal in the moment in which a folder is made would leave that folder.
-            scratch = Path(tempfile.mkdtemp(prefix="launch-"))
+            # The path of macOS's own temporary folder leaves too few of a socket's 103 characters to the job.
+            scratch = Path(tempfile.mkdtemp(prefix="launch-", dir="/tmp" if sys.platform == "darwin" else None))
             stack.enter_context(at_the_end(_REMOVE, scratch, folder))
             stops.release()
             run = LocalRun(plan, options, folder, hosts, console, runner, scratch)

@@ -36,8 +36,10 @@ class Writer:
     def memory(self, size: int) -> mmap.mmap:
         """Return shared memory of this size or more, the same as long as it is large enough: new memory is slow."""
         if self._file is None:  # Neither a small /dev/shm nor another process's end matters to a file without a name.
-            has_memory = hasattr(os, "memfd_create")  # Linux's
-            self._file = open(os.memfd_create("checkpoint"), "r+b") if has_memory else tempfile.TemporaryFile()  # noqa: SIM115, PTH123
+            if sys.platform == "linux":
+                self._file = open(os.memfd_create("checkpoint"), "r+b")  # noqa: SIM115, PTH123
+            else:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115
         if self._memory is None or len(self._memory) < size:
             self._file.truncate(max(size, mmap.PAGESIZE))
             self._memory = mmap.mmap(self._file.fileno(), 0)

@@ -271,6 +271,7 @@ def _open_descriptor(path: Path, channel: str) -> int:
         raise ChannelError(f"channel {channel!r}: {path} is not a FIFO, which input mode Pipe needs; remove it")
     # A larger buffer saves most switches between writer and reader. Linux refuses it if the user's pipes are too large together;
     # the pipe then works as it is.
-    with suppress(OSError, AttributeError):
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    if sys.platform == "linux":
+        with suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return descriptor

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +17,9 @@ from pathlib import Path
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.2
 # Errors worth a retry: a new connection or a failover may fix them.
-_TRANSIENT = frozenset(
-    (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.ECONNRESET, errno.ECONNABORTED, errno.EREMOTEIO)
-)
+_TRANSIENT = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.ECONNRESET, errno.ECONNABORTED}
+if sys.platform == "linux":
+    _TRANSIENT.add(errno.EREMOTEIO)
 # Types in the kernel's mount table, up to a dot (`fuse.rclone`). fuseblk is a disk.
 _REMOTE = frozenset(
     ("9p", "afs", "beegfs", "ceph", "cifs", "fuse", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs", "virtiofs")
@@ -60,7 +61,7 @@ class RemoteFile:
                 break
             pieces.append(piece)
             reached += len(piece)
-        if start == 0 and self._descriptor >= 0 and hasattr(os, "posix_fadvise"):
+        if start == 0 and self._descriptor >= 0 and sys.platform == "linux":
             # More follows: the kernel may prefetch, too.
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

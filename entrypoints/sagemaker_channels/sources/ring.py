@@ -15,6 +15,7 @@ import fcntl
 import mmap
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -49,6 +50,8 @@ _OPENED, _LEFT = 1, 2
 
 def memory() -> int:
     """Return the descriptor of the memory for an epoch, which takes no room before it is written."""
+    if sys.platform != "linux":
+        raise NotImplementedError("tee.open_stream refuses several readers")
     descriptor = os.memfd_create("launcher-tee")
     os.ftruncate(descriptor, _MEMORY_BYTES)
     return descriptor

@@ -16,6 +16,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ class _Piece:
         # Process numbers and descriptors are reused, so they do not identify a piece.
         self.token = os.urandom(16)
         self.owner = os.getpid()
-        self.descriptor = os.memfd_create("hand-over")
+        self.descriptor = _unnamed_file()
         self._given, self._end = 0, _HEADER  # fields that the training process reads
         self._memory = self._sized(_PIECE_BYTES)
 
@@ -208,9 +209,9 @@ def keep_memory() -> None:
 
 @cache
 def is_ready() -> bool:
-    """Return whether a worker can use the memory; False if there is no memfd, or processes cannot open each other's descriptors."""
-    with suppress(AttributeError, OSError):
-        descriptor = os.memfd_create("hand-over")
+    """Return whether a worker can use the memory: on Linux, if processes can open each other's descriptors."""
+    with suppress(OSError, NotImplementedError):
+        descriptor = _unnamed_file()
         try:
             os.close(os.open(f"/proc/{os.getpid()}/fd/{descriptor}", os.O_RDWR))
             any(Path(f"/proc/{os.getppid()}/fd").iterdir())
@@ -219,6 +220,12 @@ def is_ready() -> bool:
         keep_memory()
         return True
     return False
+
+
+def _unnamed_file() -> int:
+    if sys.platform != "linux":
+        raise NotImplementedError
+    return os.memfd_create("hand-over")
 
 
 def _forget() -> None:

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import select
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import count
@@ -108,8 +109,9 @@ def _open_when_read(path: Path, stop: Event) -> int:
             if error.errno != errno.ENXIO:  # no process reads it yet
                 raise
         else:
-            with suppress(AttributeError, OSError):  # not Linux, or beyond the user's limit for all pipes together
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
+            if sys.platform == "linux":
+                with suppress(OSError):  # beyond the user's limit for all pipes together
+                    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
             return pipe
         pause = min(2 * pause, _LONG)
     return -1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -97,6 +98,8 @@ def _found(delivery: Delivery) -> tuple[S3Location, list[S3Object], bool]:
 
 def _why_no_mount() -> str:
     """Return why nothing can be mounted, and the remedy; empty if rclone can try."""
+    if sys.platform != "linux":
+        return "FUSE mounts need Linux"
     if not _FUSE.exists():
         remedy = f"let root run `modprobe fuse`, or start the container around this with --device {_FUSE} --cap-add SYS_ADMIN"
         return f"{_FUSE} does not exist; {remedy}"

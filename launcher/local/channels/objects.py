@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -131,9 +132,12 @@ class FolderObjects:
 
     def copy(self, place: S3Location, target: int) -> Iterator[int]:
         with self._opened(place) as descriptor:
-            with suppress(OSError, AttributeError):  # not on this system, or not between these two file systems
-                while count := os.copy_file_range(descriptor, target, _AT_ONCE):  # shares the blocks if the disk can
-                    yield count
+            if sys.platform == "linux":
+                with suppress(OSError):  # not between these two file systems
+                    while count := os.copy_file_range(
+                        descriptor, target, _AT_ONCE
+                    ):  # shares the blocks if the disk can
+                        yield count
             while chunk := os.read(descriptor, CHUNK):
                 _write(target, chunk)
                 yield len(chunk)
