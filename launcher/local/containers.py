@@ -50,9 +50,9 @@ _ATTACH = '"$@"; for name; do :; done; exit "$("$1" wait "$name" 2>/dev/null || 
 _REMOVE = """
 for pause in 0 1 3; do  # another program may be removing them
     sleep $pause
-    "$1" ps -aq --filter "label=$2" | xargs -r "$1" rm -fv && break
+    names=$("$1" ps -aq --filter "label=$2") && [ -z "$names" ] || "$1" rm -fv $names && break
 done
-"$1" network ls -q --filter "label=$2" | xargs -r "$1" network rm
+names=$("$1" network ls -q --filter "label=$2") && [ -z "$names" ] || "$1" network rm $names
 """
 # Prints the versions of this Python and of the packages that its arguments name, as JSON.
 _VERSIONS = """
@@ -76,6 +76,7 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
         remedy = f"leave it out, or write --local without {options.runner}"
         raise InputError(f"--no-namespaces: containers have namespaces; {remedy}")
     engine = Engine(options.runner)
+    engine.refuse_fifos(plan.request, options)
     name = options.image
     if name is None:
         name = plan.request.get("AlgorithmSpecification", {}).get("TrainingImage")
@@ -90,7 +91,7 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
             internal = ["--internal"] if isolated else []  # only between the hosts
             engine.ask("network", "create", "--label", label, *internal, run)
             address = "127.0.0.1"
-            if not isolated:
+            if not isolated and sys.platform == "linux":
                 if not engine.dialect.has_daemon:
                     _start_waiting(engine, image, label, run)
                 address = engine.gateway(run)
@@ -175,6 +176,7 @@ class Containers:
         """Return the variables of S3; with network isolation, a job gets no credentials."""
         if self.isolated:
             return {"AWS_REGION": store["AWS_REGION"]}
+        store = self.engine.reachable(store)
         endpoint = store.get("AWS_ENDPOINT_URL", "")
         if any(f"//{name}" in endpoint for name in ("127.", "localhost", "[::1]")):
             remedy = "name it in AWS_ENDPOINT_URL by an address that containers reach"
@@ -275,7 +277,7 @@ class Containers:
 
     def finish(self, folder: Path) -> None:
         """Make this user the owner of what the containers' users wrote, in a container of the image, as only root can."""
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 or sys.platform != "linux":  # Docker Desktop's file sharing does it.
             return
         targets = {each.absolute(): f"target=/folders/{number}" for number, each in enumerate((folder, *self.kept))}
         mounts = [csv_line("type=bind", f"source={each}", targets[each], "bind-nonrecursive") for each in targets]

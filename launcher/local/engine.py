@@ -20,7 +20,7 @@ from typing import Any
 from launcher.console import Console
 from launcher.errors import RefusedError, did_you_mean
 from launcher.local.hosts import WARM_POOLS
-from launcher.local.workspace import BindMount, HostProcess
+from launcher.local.workspace import BindMount, HostProcess, LocalOptions, entries_of
 from launcher.request.image_uris import image_region
 from sagemaker_channels import contract
 
@@ -60,9 +60,11 @@ _REMEDIES = {
     r"permission denied while trying to connect|connect: permission denied": "you may not use the engine:"
     " `sudo usermod -aG docker $USER`, then log in again",
     r"cannot connect to the docker daemon|failed to connect to the docker api|error during connect": "no engine is running:"
-    " start it (`sudo systemctl start docker`), or correct DOCKER_HOST",
+    " start it (`sudo systemctl start docker`, or Docker Desktop), or correct DOCKER_HOST",
     r"no space left on device": "free space on the engine's disk: `{engine} system df` shows its use,"
     " `{engine} system prune` removes what is unused",
+    r"no matching manifest": "pull it for another processor, which is slow: `{engine} pull --platform linux/amd64 IMAGE`",
+    r"mounts denied|not shared from the host": "share the folder in Docker Desktop's settings (Resources, File sharing)",
     r"exec format error": "the image is for another processor; use one for this machine",
     r"/bin/sh\W.*(no such file|not found)": "the image has no /bin/sh, through which a local run passes the variables;"
     " add one to the image",
@@ -90,18 +92,17 @@ class Image:
 
 
 class Engine:
-    """The engine that the command line `name` controls."""
+    """The engine that the command line `name` controls: on other systems than Linux, that of Docker Desktop's virtual machine."""
 
     def __init__(self, name: str) -> None:
         """Find the engine. Raises RefusedError if there is none, or this user may not use it."""
         program = shutil.which(name)
         self.dialect = DIALECTS[name]
-        if not sys.platform.startswith("linux"):
-            raise RefusedError(
-                f"--local {name} needs Linux, since its mounts cross into a virtual machine elsewhere; use --local"
-            )
+        if sys.platform != "linux" and name != "docker":
+            raise RefusedError(f"--local {name} needs Linux; use --local docker, with Docker Desktop")
         if program is None:
-            remedy = f"install it (`apt-get install {self.dialect.package}`), or leave out {name}"
+            package = f"`apt-get install {self.dialect.package}`" if sys.platform == "linux" else "Docker Desktop"
+            remedy = f"install it ({package}), or leave out {name}"
             raise RefusedError(f"--local {name}: there is no program {name}; {remedy}")
         version = subprocess.run([program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if b"podman" in version.stdout:  # also as a program named docker
@@ -145,6 +146,26 @@ class Engine:
                 remedy = "use an engine that is neither rootless nor in a virtual machine nor remote, or --local alone"
                 raise RefusedError(f"--local {self.name}: {reason}; {remedy}") from None
         return address
+
+    def refuse_fifos(self, request: Mapping[str, Any], options: LocalOptions) -> None:
+        """Raise RefusedError for what needs a FIFO, which does not reach into a virtual machine (docker/for-mac#911)."""
+        pipes = [entry["ChannelName"] for entry in entries_of(request) if entry["InputMode"] == "Pipe"]
+        if sys.platform != "linux" and options.shell:
+            raise RefusedError("a shell in a container needs Linux: it gets its variables by a FIFO; leave out docker")
+        if sys.platform != "linux" and pipes:
+            remedy = f"use --local alone, or another mode: --set channels.{pipes[0]}.input_mode=File"
+            raise RefusedError(f"--local docker needs Linux for input_mode Pipe (channel {', '.join(pipes)}); {remedy}")
+
+    def reachable(self, store: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the variables of a store with the name by which Docker Desktop's containers reach 127.0.0.1 of this machine.
+
+        See https://docs.docker.com/desktop/features/networking/.
+        """
+        named = [name for name in store if name.lower().startswith(("aws_endpoint_url", "no_proxy"))]
+        if sys.platform != "linux":
+            here = re.compile(r"127\.0\.0\.1|localhost")
+            store = {**store, **{name: here.sub("host.docker.internal", store[name], count=1) for name in named}}
+        return store
 
     def image(self, name: str, console: Console) -> Image:
         """Return an image, pulled if the engine does not have it. Raises RefusedError if it cannot be used."""
@@ -195,6 +216,8 @@ def _login(engine: str, image: str) -> str:
 
 
 def _is_emulated(architecture: str) -> bool:
+    if sys.platform != "linux":
+        return True  # Docker Desktop has QEMU and Rosetta.
     machine = next((mine for mine, theirs in _ARCHITECTURES.items() if theirs == architecture), architecture)
     return Path(f"/proc/sys/fs/binfmt_misc/qemu-{machine}").exists()
 

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from launcher.errors import RefusedError
 from launcher.local import containers
 from launcher.local.containers import Containers
 from launcher.local.engine import Engine, Image
-from launcher.local.workspace import HostProcess
+from launcher.local.workspace import HostProcess, LocalOptions
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 
@@ -177,3 +178,54 @@ def test_container_gets_a_copy_of_the_stores_certificates(folder: Path) -> None:
     assert (folder / "ml/input/config/ca-bundle.pem").read_text() == "certificates"
     with pytest.raises(RefusedError, match=r"AWS_CA_BUNDLE .*: No such file or directory; name a file of certificates"):
         runner.settings(run, host, {"AWS_CA_BUNDLE": str(folder / "none.pem")})
+
+
+@pytest.fixture
+def desktop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A job of a File channel, on a Mac whose engine answers."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    (folder / "sleep").symlink_to(shutil.which("sleep") or "/bin/sleep")
+    image = json.dumps([{"Architecture": "amd64", "Id": "sha256:0", "Config": {}}])
+    write_engine(folder, f"echo \"$@\" >>{folder}/asked; [ $2 != inspect ] || echo '{image}'")
+    channel = {"ChannelName": "train", "InputMode": "File"}
+    return SimpleNamespace(request={"TrainingJobName": "job", "InputDataConfig": [channel]})
+
+
+def test_docker_desktop_reaches_this_machine_by_name_and_emulates_processors(folder: Path, desktop: Any) -> None:
+    run: Any = SimpleNamespace(root=lambda host: folder / "ml", plan=desktop)
+    host: Any = None
+    store = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ENDPOINT_URL_SAGEMAKER": "http://localhost:2",
+        "A": "localhost",
+    }
+    with containers.opened(desktop, LocalOptions(runner="docker", image="a"), Console()) as runner:
+        _, found = runner.settings(run, host, {**store, "no_proxy": "127.0.0.1,localhost"})
+        assert runner.address == "127.0.0.1"
+    there = "host.docker.internal"
+    assert found == {
+        "AWS_ENDPOINT_URL": f"http://{there}:1",
+        "AWS_ENDPOINT_URL_SAGEMAKER": f"http://{there}:2",
+        "A": "localhost",
+        "no_proxy": f"{there},localhost",
+    }
+    assert "network inspect" not in (folder / "asked").read_text()
+
+
+def test_docker_desktop_refuses_what_needs_a_fifo_before_it_asks_for_the_image(folder: Path, desktop: Any) -> None:
+    [channel] = desktop.request["InputDataConfig"]
+    channel["InputMode"] = "Pipe"
+    with (
+        pytest.raises(RefusedError, match=r"needs Linux for input_mode Pipe \(channel train\); use --local alone, or"),
+        containers.opened(desktop, LocalOptions(runner="docker", image="a"), Console()),
+    ):
+        pass
+    with (
+        pytest.raises(RefusedError, match="a shell in a container needs Linux"),
+        containers.opened(desktop, LocalOptions(runner="docker", image="a", shell="algo-1"), Console()),
+    ):
+        pass
+    assert (folder / "asked").read_text().split("\n") == ["--version", "ps --quiet"] * 2 + [""]
+    with pytest.raises(RefusedError, match="--local podman needs Linux; use --local docker"):
+        Engine("podman")
