@@ -1,15 +1,17 @@
 """Sphinx's settings for the documentation; `make docs` builds it from the Markdown files in this folder."""
 
 project = "launch"
-html_title = "launch: train PyTorch on SageMaker"
+html_title = "launch"
 author = "The sagemaker-launch authors"
 
 extensions = ["myst_parser"]
 myst_heading_anchors = 3  # the addresses that GitHub gives headings
-
+smartquotes = False  # --set is an option
 suppress_warnings = ["misc.highlighting_failure"]  # wrong examples of problem codes
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_copyright = False
 html_copy_source = False
 html_show_sourcelink = False

@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
 
 import click
 import yaml
 
+import make_keys
 import make_reference
 from launcher import bundled
 from launcher.account import CHECKS
@@ -24,10 +24,9 @@ from launcher.api import plan
 from launcher.commands import COMMANDS
 from launcher.commands.options import EXIT_CODES
 from launcher.cost.prices import regions_with
-from launcher.reference.schema import schema
 from launcher.request.serialization import as_yaml
 from launcher.spec.aws_model import shapes
-from launcher.spec.channels import KINDS
+from make_keys import table
 from sagemaker_channels.formats import FORMATS
 from sagemaker_channels.tools.ways import REMOVED, WAYS
 
@@ -41,16 +40,7 @@ OUTSIDE = (
     *(f"{name}/README.md" for name in ("launcher", "channel_specs", "entrypoints", "tests")),
 )
 PAGES = (*OUTSIDE, *sorted(str(page.relative_to(_ROOT)) for page in (_ROOT / "docs").rglob("*.md")))
-_MANY_VALUES = 6
-_TYPES = {"string": "text", "array": "list", "object": "mapping"}
-_KEYS_HEADINGS = ("key", "value", "default", "meaning")
 _CODES_HEADINGS = ("code", "severity", "why")
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in (headings, *rows)]
-    first, *others = [f"| {' | '.join(row)} |" for row in cells]
-    return "\n".join([first, "|---" * len(headings) + "|", *others])
 
 
 def all_commands() -> dict[str, click.Command]:
@@ -89,8 +79,8 @@ def _commands() -> str:
         codes = ", ".join(re.findall(r"(?:codes:|;) (\d+) ", str(command.epilog)))
         ends = f"Example: `launch {example_of(command)}`. Exit codes: {codes}."
         text = " ".join(str(command.help).split())
-        table = _table(("option", "meaning"), rows)
-        parts.append(f"## launch {name}\n\n`{words}`\n\n{text} {ends}\n\n{table}")
+        shown = table(("option", "meaning"), rows)
+        parts.append(f"## launch {name}\n\n`{words}`\n\n{text} {ends}\n\n{shown}")
     return "\n\n".join(parts)
 
 
@@ -108,72 +98,6 @@ def _meaning(option: click.Option) -> str:
     return (option.help or "").replace("<", "&lt;") + (f" [default: {default}]" if shown else "")
 
 
-def _keys() -> str:
-    """Return a table of a spec's keys except those of channels; `[]` marks the items of a list."""
-    made = schema()
-    keys = {key: field for key, field in made["properties"].items() if key != "channels"}
-    return _table(_KEYS_HEADINGS, _key_rows(keys, made["$defs"]))
-
-
-def _channels() -> str:
-    """Return a table of a channel's keys for each storage kind, below what its card states besides."""
-    definitions = schema()["$defs"]
-    parts = []
-    for source, kind in KINDS.items():
-        definition = definitions[kind.__name__]
-        keys = {key: field for key, field in definition["properties"].items() if key != "source"}
-        checks = ", ".join(kind.ACCOUNT_CHECKS) or f"none ({kind.WITHOUT.get('ACCOUNT_CHECKS')})"
-        local = ", ".join(kind.PROVIDERS) or f"no mode ({kind.WITHOUT.get('PROVIDERS')})"
-        member = f"`DataSource.{kind.MEMBER}`" if kind.MEMBER else f"none ({kind.WITHOUT.get('MEMBER')})"
-        card = f"Request entry: {member}. Delivered by local runs: {local}. Account checks: {checks}."
-        table = _table(_KEYS_HEADINGS, _key_rows(keys, definitions))
-        parts.append(f"### source: {source}\n\n{definition['description']} {card}\n\n{table}")
-    return "\n\n".join(parts)
-
-
-def _key_rows(keys: dict[str, Any], definitions: dict[str, Any], above: str = "") -> Iterator[tuple[str, ...]]:
-    for key, field in keys.items():
-        default = f"`{field['default']}`" if field.get("default") is not None else ""
-        parts = list(_inner(field))
-        meaning = field.get("description") or " ".join(definitions[inner].get("description", "") for inner, _ in parts)
-        yield f"`{above}{key}`", _values(field), default, meaning
-        for inner, mark in parts:
-            yield from _key_rows(definitions[inner]["properties"], definitions, f"{above}{key}{mark}.")
-
-
-def _options(field: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the forms that a key allows besides null and a variable."""
-    for option in field.get("anyOf", field.get("oneOf", [field])):
-        if "oneOf" in option or "anyOf" in option:
-            yield from _options(option)
-        elif option.get("type") != "null" and option.get("$ref") != "#/$defs/Variable":
-            yield option
-
-
-def _inner(field: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each mapping inside a key, with the mark of a list's items."""
-    for option in _options(field):
-        for place, mark in ((option, ""), (option.get("items", {}), "[]")):
-            name = place.get("$ref", "").removeprefix("#/$defs/")
-            if name and not name.startswith("aws."):
-                yield name, mark
-
-
-def _values(field: dict[str, Any]) -> str:
-    words: list[str] = []
-    for option in _options(field):
-        allowed = option.get("enum", [option["const"]] if "const" in option else [])
-        if allowed:
-            words += [f"`{each}`" for each in allowed] if len(allowed) <= _MANY_VALUES else [f"one of {len(allowed)}"]
-        elif "$ref" in option:
-            words.append("mapping")
-        else:
-            types = option.get("type", "string")
-            first: str = types[0] if isinstance(types, list) else types  # the others are unquoted forms of text
-            words.append(_TYPES.get(first, first))
-    return ", ".join(dict.fromkeys(words))
-
-
 def _rooms() -> str:
     """Return a table of the project's packages, with the first lines of their docstrings."""
     files = sorted(
@@ -186,7 +110,7 @@ def _rooms() -> str:
         (f"`{file.parent.relative_to(_ROOT)}/`", text.partition("\n")[0])
         for file, text in zip(files, texts, strict=True)
     ]
-    return _table(("package", "what belongs there"), rows)
+    return table(("package", "what belongs there"), rows)
 
 
 def _request() -> str:
@@ -203,7 +127,7 @@ def _account_checks() -> str:
     for check in CHECKS:
         rows.append((f"**{check.name}**: {check.question}", "", ""))
         rows += [(f"`{code}`", severity, why) for code, (severity, why) in check.codes.items()]
-    return _table(_CODES_HEADINGS, rows)
+    return table(_CODES_HEADINGS, rows)
 
 
 def _formats() -> str:
@@ -218,13 +142,13 @@ def _formats() -> str:
         )
         for form in FORMATS
     ]
-    return _table(("short name", "selected by the content type", "a sample", "Pipe", "shards"), rows)
+    return table(("short name", "selected by the content type", "a sample", "Pipe", "shards"), rows)
 
 
 def _damage() -> str:
     """Return a table of what the formats read next after skipped damage."""
     rows = [(f"`{form.name}`", form.after_damage or "the next object") for form in FORMATS]
-    return _table(("format", "after damage, reading continues with"), rows)
+    return table(("format", "after damage, reading continues with"), rows)
 
 
 def _ways() -> str:
@@ -234,13 +158,13 @@ def _ways() -> str:
             f"`{way.name}`",
             way.title,
             ", ".join(f"`{name}`" for name in way.arrivals),
-            ", ".join(way.formats) if len(way.formats) < _MANY_VALUES else "shards",
+            ", ".join(way.formats) if len(way.formats) < make_keys.MANY_VALUES else "shards",
             "; ".join(f"`{need.install}`" for need in way.needs),
         )
         for way in WAYS.values()
     ]
     gone = [(f"`{name}`", f"removed by its authors; `{way}` replaces it", "", "", "") for name, way in REMOVED.items()]
-    return _table(("way", "what it is", "channel", "only for", "needs"), [*rows, *gone])
+    return table(("way", "what it is", "channel", "only for", "needs"), [*rows, *gone])
 
 
 def _unpriced() -> str:
@@ -257,14 +181,14 @@ def _unpriced() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "rooms": _rooms,
     "request": _request,
-    "keys": _keys,
-    "channels": _channels,
-    "specs": lambda: _table(
+    "keys": make_keys.keys,
+    "channels": make_keys.channels,
+    "specs": lambda: table(
         ("spec", "what it shows"),
         [(f"[{name}](../../channel_specs/{name}.yaml)", bundled.spec_summary(name)) for name in bundled.spec_names()],
     ),
     "commands": _commands,
-    "exit_codes": lambda: _table(("code", "meaning"), [(str(code), text) for code, text in EXIT_CODES.items()]),
+    "exit_codes": lambda: table(("code", "meaning"), [(str(code), text) for code, text in EXIT_CODES.items()]),
     "account_checks": _account_checks,
     "codes": make_reference.codes,
     "launcher_api": make_reference.launcher_api,

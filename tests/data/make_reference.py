@@ -37,8 +37,8 @@ def _code(code: str, severity: str, why: str) -> str:
 
 
 def launcher_api() -> str:
-    """Return the public names of `launcher`."""
-    return _names(launcher)
+    """Return the public names of `launcher`, with it in front, as they are used."""
+    return _names(launcher, "launcher.")
 
 
 def library_api() -> str:
@@ -46,8 +46,8 @@ def library_api() -> str:
     return _names(sagemaker_channels)
 
 
-def _names(module: ModuleType) -> str:
-    return "\n\n".join(_name(f"{module.__name__}.{name}", getattr(module, name)) for name in module.__all__)
+def _names(module: ModuleType, above: str = "") -> str:
+    return "\n\n".join(_name(f"{above}{name}", getattr(module, name)) for name in module.__all__)
 
 
 def _name(path: str, value: Any) -> str:
