@@ -73,7 +73,8 @@ class _SpecOrCommand(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = _options_of(self) | {*ctx.help_option_names}
-        first = args[0].partition("=")[0] if args else ""
+        first = args[0] if args else ""
+        first = first.partition("=")[0] if first.startswith("-") else first
         if is_spec(first) or (first.startswith("-") and first not in own and any(map(is_spec, args))):
             is_local = any(each.partition("=")[0] == "--local" for each in args)
             # Before the spec, --local has done its work here, and has no value.
