@@ -9,7 +9,7 @@ DEMO   := .launch/demo
 # Without compiled modules, which the images of some CI systems ask for, each of some thousand processes compiles its own.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast tests sdk-test s3-tests coverage coverage-all bench measure check format docs generate lock recording env clean
+.PHONY: help demo test test-fast tests sdk-test s3-tests coverage coverage-all bench measure check format docs generate lock recording dist release env clean
 
 help:  ## List these commands.
 	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -113,6 +113,17 @@ lock:  ## Pin the packages again, in requirements.lock.
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
 	.venv/lock/bin/uv pip compile --group docs --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-header --quiet --output-file docs/requirements.txt
+
+# Installs the wheel from the index's packages, which no test does.
+dist:  ## Build sdist and wheel into dist/, check them as an index does, and plan with the wheel.
+	$(PYTHON) -m venv --clear .venv/dist && .venv/dist/bin/python -m pip install --quiet build==1.6.1 twine==7.0.0
+	rm -rf dist && .venv/dist/bin/python -m build
+	.venv/dist/bin/twine check --strict dist/*
+	$(PYTHON) -m venv --clear .venv/dist/empty && .venv/dist/empty/bin/python -m pip install --quiet dist/*.whl
+	cd .venv/dist/empty && bin/sagemaker-launch --example s3-file > job.yaml && bin/launch job.yaml --dry-run
+
+release:  ## Set the version and its section of CHANGELOG.md: make release VERSION=0.2.0.
+	$(PYTHON) .ci/release.py $(VERSION)
 
 # Submits to the stand-in for AWS on a terminal of its own, and writes what a user sees into docs/howto/submit.md and docs/terminal.svg.
 recording: env  ## Record the session that docs/howto/submit.md shows.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 import launcher
@@ -66,3 +68,31 @@ def test_changelog_has_a_section_for_the_version() -> None:
     sections = re.findall(r"^## \[(.+?)\](?: - \d{4}-\d\d-\d\d)?$", changes, re.MULTILINE)
     assert sections[0] == "Unreleased"
     assert launcher.__version__ in sections[1:] or f"will be {launcher.__version__}" in changes
+
+
+def test_release_moves_version_and_changelog_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / ".ci")
+    import release
+
+    (tmp_path / "launcher").mkdir()
+    for name in ("CHANGELOG.md", "launcher/__init__.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    with pytest.raises(SystemExit, match=f"several versions: .*v{launcher.__version__}"):
+        release.check(tmp_path, "v99.0.0")
+    release.release(tmp_path, "99.0.0")
+    release.check(tmp_path, "v99.0.0")
+    changes = (tmp_path / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## \[Unreleased\]\n\n## \[99.0.0\] - \d{4}-\d\d-\d\d\n", changes, re.MULTILINE)
+    assert "will be" not in changes
+    for version, reason in {"99.0.0": "already", "99.1.0": "nothing is unreleased", "v100": "expected"}.items():
+        with pytest.raises(SystemExit, match=reason):
+            release.release(tmp_path, version)
+
+
+def test_release_publishes_only_tags_and_only_what_was_built_before() -> None:
+    jobs = yaml_of(".github/workflows/release.yml")["jobs"]
+    assert jobs["publish"]["if"] == "github.event_name == 'push'"
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert [step for step in jobs["publish"]["steps"] if "run" in step] == []
+    assert [step["run"] for step in jobs["build"]["steps"] if "run" in step][-1] == "make dist"
+    assert "permissions" not in jobs["build"]
