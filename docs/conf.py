@@ -9,6 +9,8 @@ myst_heading_anchors = 3  # the addresses that GitHub gives headings
 smartquotes = False  # --set is an option
 suppress_warnings = ["misc.highlighting_failure"]  # wrong examples of problem codes
 
+exclude_patterns = ["skills"]  # for agents
+
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
