@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime
 from typing import NamedTuple
 
 
@@ -30,9 +29,6 @@ class Inventory:
     sizes: Quantiles
     formats: Mapping[str, int] = field(default_factory=dict)
     """Objects by content: `jpeg`, `tar`, `recordio`, `recordio-protobuf`, `tfrecord`, ...; of a sample, if `unknown` says so."""
-    newest: datetime | None = None  # modification
-    oldest: datetime | None = None
-    changed: float | None = None  # share of the objects changed in the last 30 days: 0 to 1
     storage_classes: Mapping[str, int] = field(default_factory=dict)  # objects by class: STANDARD, GLACIER, ...
     place: str = "S3"  # where the data is now: S3, S3Express, EFS or FSxLustre
     is_complete: bool = True  # False: the listing ended early, and the numbers are the least there is
@@ -57,7 +53,6 @@ class Use:
     samples_per_s: float | None = None  # of the model if data cost no time: batch size / step time
     random_access: bool | None = None  # samples are read by index, in any order
     edited_in_place: bool | None = None
-    shared_by_people: bool | None = None
     start_within_s: float | None = None  # from the request to the first step
     has_vpc: bool | None = None  # the job has subnets and security groups, as EFS and FSx need
     is_built_in: bool = False  # an algorithm of AWS reads the data, not the user's script
@@ -70,15 +65,13 @@ ANSWERS = {each.name: str(each.type) for each in fields(Use) if each.name != "pr
 
 @dataclass(frozen=True)
 class Observed:
-    """What `launch measure` or a probe saw of these data; each known value replaces the constant."""
+    """What `launch measure` saw of these data; each known value replaces the constant."""
 
     latency_s: float | None = None  # from a request to its first byte
-    stream_bytes_per_s: float | None = None  # one request alone
     bytes_per_s: float | None = None  # of all streams together
-    requests_per_s: float | None = None  # of all streams together
-    streams: int = 0  # requests at a time, for these two rates; 0: as many as it takes to reach the store's limit
+    streams: int = 0  # requests at a time, for this rate; 0: as many as it takes to reach the store's limit
     samples_per_s: float | None = None  # of the model with data in memory
-    source: str = ""  # for people: "a probe of 60 s from ml.m5.large on 2026-11-22"
+    source: str = ""  # for people: "measure.json, measured on 2026-11-22"
 
 
 class Shards(NamedTuple):
@@ -102,15 +95,11 @@ class Estimate:
     job_s: float  # start, first batch and all epochs
     wait_share: float | None  # of an epoch, in which the model waits for data; None if its speed is unknown
     disk_bytes: int  # of one instance
-    memory_bytes: int  # of one instance, for what our readers read ahead
     requests: int  # GET and LIST of the whole job, all instances
     requests_usd: float
     instance_usd: float | None  # of the job
     storage_usd_month: float  # beyond what the data cost where they are now
     prepare_s: float = 0.0  # once, before the first job: resharding, importing metadata
-    break_even_jobs: float | None = None
-    """Jobs (a month, for storage that costs; in all, for what is prepared once) from which the way pays, against the faster of
-    File and FastFile. None if it never does; 0 if nothing is to be prepared or paid beforehand."""
     problems: tuple[str, ...] = ()  # why the way cannot be used for these data: sentences
 
     @property

@@ -48,10 +48,6 @@ def predict(
         _Job(way, data, inventory, shards, use, constants, reader).estimate() for data, shards in forms for way in known
     ]
     found = [replace(each, problems=tuple(problems_of(each, inventory, use, constants))) for each in found]
-    free = [each for each in found if not (each.problems or each.prepare_s or ways[each.way].effort)]
-    if free:
-        best, usd = min(free, key=lambda each: each.job_s), use.usd_per_hour or constants["usd_per_hour"]
-        found = [replace(each, break_even_jobs=_break_even(each, best, usd)) for each in found]
     return tuple(sorted(found, key=lambda each: (bool(each.problems), each.job_s, each.disk_bytes)))
 
 
@@ -59,17 +55,10 @@ def _corrected(way: Way, latency: float, observed: Observed) -> Way:
     """Return a way that reads S3 with what was observed of the store."""
     if way.latency_s is not None or not way.reads_s3:
         return way
-    latency = observed.latency_s or latency
-    stream, streams = observed.stream_bytes_per_s or way.stream_bytes_per_s, observed.streams or inf
     # A rate that these streams reach without waiting for each other is no limit: more streams would be faster.
-    rate, objects = observed.bytes_per_s or inf, observed.requests_per_s or inf
-    return replace(
-        way,
-        latency_s=latency,
-        stream_bytes_per_s=stream,
-        bytes_per_s=min(way.bytes_per_s, rate if rate < _FREE * streams * stream else inf),
-        objects_per_s=min(way.objects_per_s, objects if objects < _FREE * streams / latency else inf),
-    )
+    rate, alone = observed.bytes_per_s or inf, (observed.streams or inf) * way.stream_bytes_per_s
+    most = min(way.bytes_per_s, rate if rate < _FREE * alone else inf)
+    return replace(way, latency_s=observed.latency_s or latency, bytes_per_s=most)
 
 
 def _shards(inventory: Inventory, use: Use, constants: Mapping[str, float]) -> Shards | None:
@@ -141,7 +130,6 @@ class _Job:
             job_s=_three_digits(job),
             wait_share=1 - compute / epoch if compute else None,
             disk_bytes=copied,
-            memory_bytes=way.ahead_bytes,
             requests=ceil(gets + lists_of_all) if way.reads_s3 else 0,
             requests_usd=usd if way.reads_s3 else data.bytes * use.epochs * way.read_usd,
             instance_usd=None if use.usd_per_hour is None else use.usd_per_hour * job / 3600,
@@ -181,17 +169,6 @@ class _Job:
             seconds += self.data.objects / way.index_per_s if way.index_per_s else copy * (not self.shards)
             seconds += self.data.bytes / self._bandwidth(way)
         return seconds
-
-
-def _break_even(each: Estimate, best: Estimate, usd_per_hour: float) -> float | None:
-    """Return the number of jobs from which a way pays, against the best that costs nothing beforehand; None if it never does."""
-    if not each.prepare_s and not each.storage_usd_month:
-        return 0.0
-    saved = best.job_s - each.job_s
-    if not each.storage_usd_month:
-        return each.prepare_s / saved if saved > 0 else None
-    usd = saved / 3600 * usd_per_hour + best.requests_usd - each.requests_usd
-    return each.storage_usd_month / usd if usd > 0 else None
 
 
 def _three_digits(seconds: float) -> float:

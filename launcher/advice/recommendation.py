@@ -14,10 +14,8 @@ _EQUAL = 1.03  # ways within 3 % of the cheapest are equal, and the simplest is 
 _WORTH_MOVING, _WORTH_RESHARDING = 1.1, 1.05  # a new file system has to save a tenth, new shards a twentieth
 _EFFORT_OF_SHARDS = 2  # as `Way.effort`
 _GOOD_ENOUGH = 1.1  # the present way, if no other saves a tenth
-_OFTEN, _NEW = 0.01, 0.9  # share of objects that change in 30 days: edited from here, uploaded from there
 _LITTLE_WAIT = 0.05  # of each epoch
 _COLD = ("GLACIER", "DEEP_ARCHIVE")
-_SIZES = (4e3, 1.1e9)  # within ten times the objects that AWS measured
 _MONTHS = 3  # in which `Use.jobs` are counted
 _Rows = list[tuple[Any, str]]  # whether a sentence applies, and the sentence
 
@@ -80,16 +78,13 @@ def _reasons(
     use: Use,
 ) -> _Rows:
     """Return the answers to the questions that people ask, the decisive first."""
-    way, place, changed = WAYS[best.way], inventory.place, inventory.changed or 0
+    way, place = WAYS[best.way], inventory.place
     cold, within, image_s = cold_start_s(), use.start_within_s, CONSTANTS["image_s"]
-    is_home, some_change = place in way.home, _OFTEN < changed < _NEW
-    share = f"{changed:.0%} of the objects changed in the last 30 days"
+    is_home = place in way.home
     hidden = f" while the image is fetched ({duration(image_s)})" * (best.download_s <= image_s)
     copied = f"{human_bytes(best.disk_bytes)} are copied in {duration(best.download_s)}{hidden}"
-    shared = f" on {place}, where every job sees them" if is_home else ": tell them where they are from now on"
     took = f"starts in {duration(best.start_s)}, then {duration(best.epoch_s)} an epoch, {duration(best.job_s)} a job"
     partial = "this holds for the data that were listed; another way may be best for all of them: pass --full"
-    reuse = "; ".join(sentence for applies, sentence in _reuse(best, use) if applies)
     return [
         (not inventory.is_complete, partial),
         (present, (present and _of_present(present, best, inventory)) or ""),
@@ -97,19 +92,15 @@ def _reasons(
         (second and not second.problems, (second and _compared(second, best, use)) or ""),
         (way.copies, f"{copied}, and every epoch reads the disk"),
         *_objects(best, estimates, inventory, use),
-        (reuse, reuse),
-        (some_change and best.shards, f"{share}: reshard again after changes"),
-        (
-            some_change and not best.shards and use.edited_in_place is None and not is_file_system(place),
-            f"{share}: if people edit them in place, EFS suits them better",
-        ),
+        (use.jobs is not None, f"{counted(use.jobs or 0, 'job')} read the data in 90 days"),
+        (best.storage_usd_month, f"its storage costs ${best.storage_usd_month:,.0f} a month"),
+        (best.prepare_s, f"preparing takes {duration(best.prepare_s)} once"),
         (
             use.edited_in_place,
             "files are edited in place, which needs a file system: EFS, or FSx for Lustre if it must be fast",
         ),
-        (use.shared_by_people, f"people share the files{shared}"),
         (
-            not use.shared_by_people and is_file_system(place) and is_home,
+            is_file_system(place) and is_home,
             f"the data are on {place} already, so nothing is copied",
         ),
         (
@@ -181,18 +172,6 @@ def _saved(best: Estimate, estimates: Sequence[Estimate], use: Use) -> str:
     return f"save {total} and pay from job {number:,} on, as {least.name}"
 
 
-def _reuse(best: Estimate, use: Use) -> _Rows:
-    """Will other jobs read the data again?"""
-    even, stored = best.break_even_jobs, best.storage_usd_month and best.break_even_jobs is not None
-    pays = "" if even is None else f" and pays from job {max(ceil(even), 1):,} on"
-    month = counted(ceil(even or 0), "job")
-    return [
-        (use.jobs is not None, f"{counted(use.jobs or 0, 'job')} read the data in 90 days"),
-        (stored, f"its storage costs ${best.storage_usd_month:,.0f} a month and pays from {month} a month"),
-        (not stored and best.prepare_s, f"preparing takes {duration(best.prepare_s)} once{pays}"),
-    ]
-
-
 def _unknown(inventory: Inventory, use: Use, best: Estimate) -> _Rows:
     """Return what is not known of the data and their use, what the estimates take for it, and how to find out."""
     size = inventory.sizes.p50
@@ -216,12 +195,9 @@ def _unknown(inventory: Inventory, use: Use, best: Estimate) -> _Rows:
             "how many samples the data have: taken for one per object; pass samples",
         ),
         (
-            not _SIZES[0] <= size <= _SIZES[1],
-            "how objects of this size are read: AWS measured 39 KB and 110 MB, so this is extrapolated; pass --probe",
-        ),
-        (
-            use.instances > 1 or inventory.bytes > 5.4e11,
-            "how so many bytes or instances are read: AWS measured 54 GB and one, so this is extrapolated; run `launch measure`",
+            not 4e3 <= size <= 1.1e9 or use.instances > 1 or inventory.bytes > 5.4e11,
+            "how these data are read: AWS measured 39 KB and 110 MB, up to 54 GB, on one instance, and this is extrapolated; run"
+            " `launch measure`",
         ),
         (
             any(name in _COLD for name in inventory.storage_classes),

@@ -9,7 +9,7 @@ from typing import Any
 from launcher.advice.facts import Advice, Estimate, Inventory, Use
 from launcher.console import counted, duration, human_bytes
 
-_TITLES = ("way", "start", "first batch", "epoch", "waits", "whole job", "disk", "memory", "requests", "job", "a month")
+_TITLES = ("way", "start", "first batch", "epoch", "waits", "whole job", "disk", "requests", "job", "a month")
 _SHOWN_WAYS = 12
 
 
@@ -46,23 +46,20 @@ def described(found: Estimate) -> str:
 def _row(found: Estimate) -> tuple[str, ...]:
     start, first, epoch, job = map(duration, (found.start_s, found.first_batch_s, found.epoch_s, found.job_s))
     waits = "?" if found.wait_share is None else f"{found.wait_share:.0%}"
-    disk, memory = (human_bytes(each) if each else "-" for each in (found.disk_bytes, found.memory_bytes))
+    disk = human_bytes(found.disk_bytes) if found.disk_bytes else "-"
     usd = "?" if found.instance_usd is None else f"${found.instance_usd + found.requests_usd:,.2f}"
     month = f"${found.storage_usd_month:,.2f}" if found.storage_usd_month else "-"
-    return (found.name, start, first, epoch, waits, job, disk, memory, f"{found.requests:,}", usd, month)
+    return (found.name, start, first, epoch, waits, job, disk, f"{found.requests:,}", usd, month)
 
 
 def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
-    """Yield what is there: amount, formats, age, and whether it fits."""
+    """Yield what is there: amount, formats, and whether it fits."""
     sizes, least = inventory.sizes, "" if inventory.is_complete else "at least "
     objects = f"{least}{counted(inventory.objects, 'object')}, {least}{human_bytes(inventory.bytes)}"
     formats = ", ".join(inventory.formats) or "of an unknown format"
     yield f"there: {objects}, {formats}"
     spread = f"from {human_bytes(sizes.min)} to {human_bytes(sizes.max)}, half of them up to {human_bytes(sizes.p50)}"
     yield f"  sizes: {spread}" if inventory.objects > 1 else f"  size: {human_bytes(sizes.p50)}"
-    if inventory.newest and inventory.oldest and inventory.changed is not None:
-        when = f"{inventory.oldest:%Y-%m-%d} to {inventory.newest:%Y-%m-%d}"
-        yield f"  changed: {when}, {inventory.changed:.0%} in the last 30 days"
     classes = ", ".join(f"{name} {count:,}" for name, count in inventory.storage_classes.items())
     yield f"  stored: {inventory.place}{f' ({classes})' if classes else ''}"
     share = inventory.bytes / (use.instances if use.sharded else 1)

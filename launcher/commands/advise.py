@@ -43,12 +43,6 @@ folders_option = options.many(
         ),
     ),
     click.option(
-        "--probe",
-        type=click.FloatRange(1, 3600),
-        metavar="SECONDS",
-        help="Read a sample of the data for this time, from here.",
-    ),
-    click.option(
         "--measured",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
@@ -67,7 +61,7 @@ def advise(asked: SimpleNamespace, reading: options.SpecOptions, where: options.
 
     The ways are File, FastFile, Pipe, EFS, FSx and the S3 Connector. This looks at the data of each CHANNEL of SPEC (all by
     default), of s3://bucket/prefix or of a folder of this machine, and at the jobs of the last 90 days that read them; estimates
-    what each way would take (start, first batch, epoch, whole job, disk, memory, requests, price), also after resharding; and
+    what each way would take (start, first batch, epoch, whole job, disk, requests, price), also after resharding; and
     recommends one, with reasons. Times and prices are estimates, and nothing is changed.
     """
     _check(asked, reading)
@@ -92,7 +86,7 @@ def _look(
     console = Console(as_json=asked.as_json)
     measured = read_measured(asked.measured) if asked.measured else Observed()
     account, subject, channels = channels_asked(asked, reading, where)
-    question = Question(account, subject, asked.data, asked.use, asked.probe, asked.full, measured)
+    question = Question(account, subject, asked.data, asked.use, asked.full, measured)
     jobs = None
     if asked.data is None and not all(each.folder for each in channels):
         with console.progress("asking which jobs read the data", counted=False):

@@ -16,12 +16,10 @@ from launcher.advice.recommendation import recommend
 from launcher.advice.report import advice_as_data, advice_as_text, inventory_as_text
 from launcher.aws.account import Account
 from launcher.console import Console, counted
-from launcher.errors import RefusedError
 from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, named_keys, objects_of
 from launcher.survey.inventory import MAX_KEYS, take_inventory
-from launcher.survey.observed import probe
-from launcher.survey.use import DAYS, PastJob, observed_in, past_jobs, use_of, with_answers
+from launcher.survey.use import DAYS, PastJob, past_jobs, use_of, with_answers
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,6 @@ class Question:
     subject: Subject | None  # the job of the spec
     data: Path | None  # the folder in place of AWS, which is then not asked
     use: Sequence[str]  # answers of the user, NAME=VALUE
-    probe: float | None  # seconds
     full: bool
     measured: Observed
 
@@ -87,7 +84,7 @@ class Findings:
         return {
             "data": self.channel.shown,
             "inventory": self.inventory and {**asdict(self.inventory), "sizes": self.inventory.sizes._asdict()},
-            "jobs": None if self.past is None else [asdict(each) for each in self.past],
+            "jobs": None if self.past is None else [each._asdict() for each in self.past],
             "use": asdict(self.use),
             "observed": asdict(self.observed),
             "notes": self.notes,
@@ -127,17 +124,12 @@ def look_at(
         folder = f"DIR/{KINDS[channel.storage].data_folder()}/{channel.place.bucket}"
         note = f"unknown: its files; mount it on a machine as {folder} and run this there with --local --data DIR"
         return replace(found, notes=(*found.notes, note))
-    with objects_of(channel, account, question.data) as (objects, place):
-        with console.progress(f"listing {channel.shown}", counted=False):
-            prefix, named = named_keys(channel, objects) or (place, None)
-            most = None if question.full else MAX_KEYS
-            inventory, sample = take_inventory(objects, prefix, channel.storage, named=named, most=most)
-        if question.probe and sample:
-            with console.progress(f"reading from {channel.shown}", counted=False):
-                try:
-                    found = replace(found, observed=probe(objects, sample, question.probe, found.observed))
-                except RefusedError as error:
-                    found = replace(found, notes=(*found.notes, f"unknown: how fast the data can be read: {error}"))
-    observed = observed_in(past or (), inventory, use, found.observed)
-    advice = recommend(predict(inventory, use, observed), inventory, use)
-    return replace(found, inventory=inventory, observed=observed, advice=advice)
+    with (
+        objects_of(channel, account, question.data) as (objects, place),
+        console.progress(f"listing {channel.shown}", counted=False),
+    ):
+        prefix, named = named_keys(channel, objects) or (place, None)
+        most = None if question.full else MAX_KEYS
+        inventory = take_inventory(objects, prefix, channel.storage, named=named, most=most)
+    advice = recommend(predict(inventory, use, found.observed), inventory, use)
+    return replace(found, inventory=inventory, advice=advice)

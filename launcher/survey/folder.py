@@ -138,7 +138,7 @@ def inventory_of(place: Path | str, account: Account) -> Inventory:
     folder = place if isinstance(place, Path) else None
     channel = Channel("data", S3Location("folder", "") if folder else parse_s3_uri(str(place)), folder=folder)
     with objects_of(channel, account, None) as (objects, below):
-        return take_inventory(objects, below, "S3", most=_MOST_OBJECTS)[0]
+        return take_inventory(objects, below, "S3", most=_MOST_OBJECTS)
 
 
 def mode_of(inventory: Inventory) -> str:

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import random
 import struct
-import time
 from collections import Counter
 from collections.abc import Collection
-from datetime import datetime, timezone
-from typing import NamedTuple
 
 from launcher.advice.facts import Inventory, Quantiles
 from launcher.aws.threads import concurrently
@@ -27,7 +24,6 @@ MAX_KEYS = 200_000  # 200 requests
 _SAMPLE = 10_000  # objects whose sizes give the quantiles
 _OPENED = 24  # objects whose first bytes are read
 _HEAD = 512  # bytes: a tar's first header
-_RECENT = 30 * 86_400.0  # seconds
 _BEGINNINGS = {
     b"\xff\xd8\xff": "jpeg",
     b"\x89PNG": "png",
@@ -41,13 +37,6 @@ _BEGINNINGS = {
 }
 
 
-class Sampled(NamedTuple):
-    """An object of the sample."""
-
-    place: S3Location
-    bytes: int
-
-
 def take_inventory(
     objects: Objects,
     place: S3Location,
@@ -55,27 +44,25 @@ def take_inventory(
     *,
     named: Collection[str] | None = None,
     most: int | None = MAX_KEYS,
-) -> tuple[Inventory, list[Sampled]]:
-    """Return what is stored below a prefix, and a random sample of its objects that are not empty.
+) -> Inventory:
+    """Return what is stored below a prefix.
 
     `named` are the keys that a manifest names, None for all; the listing ends after `most` objects, None for no limit. Raises
     RefusedError if the prefix is empty, or the store refuses to list it.
     """
-    count = total = recent = 0
-    least, largest, oldest, newest = 1 << 62, 0, float("inf"), 0.0
-    classes, unknown, now = Counter[str](), [], time.time()
+    count = total = largest = 0
+    least, classes, unknown = 1 << 62, Counter[str](), []
     sample: list[tuple[str, int]] = []
     choice, is_complete = random.Random(0), True
-    for key, size, changed, storage_class in objects.entries(place):
+    for key, size, _, storage_class in objects.entries(place):
         if (key.endswith("/") and not size) or (named is not None and key not in named):
             continue
         if count == most:
             is_complete = False
             unknown.append(f"there are more than {count:,} objects; --full lists them all")
             break
-        count, total, recent = count + 1, total + size, recent + (now - changed < _RECENT)
+        count, total = count + 1, total + size
         least, largest = min(least, size), max(largest, size)
-        oldest, newest = min(oldest, changed), max(newest, changed)
         classes[storage_class] += 1
         if len(sample) < _SAMPLE:
             sample.append((key, size))
@@ -86,33 +73,29 @@ def take_inventory(
     sizes = sorted(size for _, size in sample)
     low, middle, high = (sizes[int(share * (len(sizes) - 1))] for share in (0.1, 0.5, 0.9))
     drawn = choice.sample(sample, len(sample))
-    opened = [Sampled(S3Location(place.bucket, key), size) for key, size in drawn if size][:_OPENED]
+    opened = [S3Location(place.bucket, key) for key, size in drawn if size][:_OPENED]
     formats, why = _formats(objects, opened)
     unknown += [why] if why else []
     if len(formats) > 1 and count > len(opened):
         unknown.append(f"the shares of the formats are those of a sample of {sum(formats.values())} objects")
-    inventory = Inventory(
+    return Inventory(
         objects=count,
         bytes=total,
         sizes=Quantiles(least, low, middle, high, largest),
         formats=dict(formats.most_common()),
-        newest=datetime.fromtimestamp(newest, timezone.utc),
-        oldest=datetime.fromtimestamp(oldest, timezone.utc),
-        changed=recent / count,
         storage_classes={name: number for name, number in classes.most_common() if name},
         place="S3Express" if place.bucket.endswith(contract.DIRECTORY_BUCKET) else storage,
         is_complete=is_complete,
         unknown=tuple(unknown),
     )
-    return inventory, opened
 
 
-def _formats(objects: Objects, opened: list[Sampled]) -> tuple[Counter[str], str]:
+def _formats(objects: Objects, opened: list[S3Location]) -> tuple[Counter[str], str]:
     """Return the formats of the objects that can be read, and why others cannot."""
     found, why = Counter[str](), ""
-    for each, head in concurrently(lambda each: objects.head(each.place, _HEAD), opened):
+    for each, head in concurrently(lambda each: objects.head(each, _HEAD), opened):
         try:
-            found[format_of(head.result(), each.place.key)] += 1
+            found[format_of(head.result(), each.key)] += 1
         except RefusedError as error:
             why = f"some formats are unknown: {error}"
     return found, why

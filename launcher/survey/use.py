@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.account.check import Subject, why_not
 from launcher.account.disk import disk_space
-from launcher.advice.facts import ANSWERS, Inventory, Observed, Use
-from launcher.advice.ways import WAYS
+from launcher.advice.facts import ANSWERS, Use
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.cost.estimate import estimate
@@ -32,18 +31,12 @@ _UNITS = {"start_within_s": (seconds_of, "30m"), "disk_bytes": (bytes_of, "200GB
 _Way = tuple[str, str]  # way, and URI or ID of a file system
 
 
-@dataclass(frozen=True)
-class PastJob:
+class PastJob(NamedTuple):
     """A job that read a channel's data."""
 
     name: str
     way: str
-    status: str
-    created: datetime
     epochs: int | None
-    download_s: float | None  # of the stage Downloading, which is File's copy
-    training_s: float | None  # of the stage Training
-    is_alone: bool  # whether it read nothing else
 
 
 def recent_jobs(account: Account) -> tuple[list[dict[str, Any]] | None, str]:
@@ -69,28 +62,11 @@ def past_jobs(channel: Channel, descriptions: Sequence[Mapping[str, Any]]) -> li
     """Return the jobs that read a channel's data, or a part of them, the latest first."""
     place = channel.place.bucket if channel.storage != "S3" else channel.shown
     found = []
-    for job in descriptions:
-        ways = list(_ways(job))
-        reads = [way for way, uri in ways if uri and (uri.startswith(place) or place.startswith(uri))]
+    for job in sorted(descriptions, key=lambda job: job["CreationTime"], reverse=True):
+        reads = [way for way, uri in _ways(job) if uri and (uri.startswith(place) or place.startswith(uri))]
         if reads:
-            stages = {
-                each["Status"]: (each["EndTime"] - each["StartTime"]).total_seconds()
-                for each in job.get("SecondaryStatusTransitions", ())
-                if each.get("EndTime")
-            }
-            found.append(
-                PastJob(
-                    job["TrainingJobName"],
-                    reads[0],
-                    job["TrainingJobStatus"],
-                    job["CreationTime"],
-                    epochs_of(job.get("HyperParameters", {})),
-                    stages.get("Downloading"),
-                    stages.get("Training"),
-                    is_alone=len(ways) == 1,
-                )
-            )
-    return sorted(found, key=lambda each: each.created, reverse=True)
+            found.append(PastJob(job["TrainingJobName"], reads[0], epochs_of(job.get("HyperParameters", {}))))
+    return found
 
 
 def _ways(job: Mapping[str, Any]) -> Iterator[_Way]:
@@ -149,25 +125,6 @@ def use_of(channel: Channel, subject: Subject | None, past: Sequence[PastJob] | 
     except AwsError:
         disk = 0
     return replace(use, vcpus=vcpus, memory_bytes=memory and memory * 2**20, disk_bytes=int(disk) or None)
-
-
-def observed_in(past: Sequence[PastJob], inventory: Inventory, use: Use, observed: Observed) -> Observed:
-    """Add what the latest completed job that copied just these data shows: time per object, and speed of the training."""
-    copy = WAYS["File"]
-    for job in past:
-        unchanged = inventory.newest is not None and inventory.newest < job.created
-        if not (unchanged and job.is_alone and job.status == "Completed" and job.way == "File"):
-            continue
-        seen: dict[str, Any] = {}
-        copying = (job.download_s or 0.0) - copy.set_up_s
-        if observed.latency_s is None and copying > 2 * inventory.bytes / copy.bytes_per_s:
-            seen["latency_s"] = copying * (copy.streams or 1) / inventory.objects
-        if observed.samples_per_s is None and job.epochs and job.training_s:
-            seen["samples_per_s"] = (use.samples or inventory.objects) * job.epochs / job.training_s
-        if seen:
-            source = "; ".join(filter(None, (observed.source, f"the copy and training of job {job.name}")))
-            return replace(observed, source=source, **seen)
-    return observed
 
 
 def with_answers(use: Use, answers: Sequence[str]) -> Use:

@@ -1,7 +1,6 @@
 """Estimates against AWS's published benchmark, whose 12 jobs are data here."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -86,16 +85,15 @@ def test_epochs_of_a_slow_model_hide_the_data():
 def test_observations_replace_constants():
     data, use = inventory(100_000, 1e5), Use(streams=8)
     assert found(data, use, Observed(latency_s=0.2))["FastFile"].epoch_s == pytest.approx(2530, rel=0.01)
-    assert found(data, use, Observed(requests_per_s=50))["FastFile"].epoch_s == 2000
     assert found(data, use, Observed(bytes_per_s=1e6))["S3Connector"].epoch_s == 10_000
     assert found(data, use, Observed(samples_per_s=10))["File"].epoch_s == 10_000
 
 
 def test_rate_that_few_streams_reach_by_themselves_is_no_limit():
-    data = inventory(100_000, 1e5)
-    seen = Observed(latency_s=0.05, requests_per_s=300, stream_bytes_per_s=5e7, bytes_per_s=7e8, streams=16)
-    assert found(data, Use(), seen)["S3Connector"].epoch_s < 100
-    assert found(data, Use(), replace(seen, requests_per_s=100))["S3Connector"].epoch_s == 1000
+    data = inventory(1_000, 1e8)
+    few, many = (Observed(bytes_per_s=1e8, streams=streams) for streams in (1, 16))
+    assert found(data, Use(), few)["S3Connector"].epoch_s < 250
+    assert found(data, Use(), many)["S3Connector"].epoch_s == 1000
 
 
 def test_hosts_share_the_reading_but_each_copies_everything_unless_sharded():
@@ -116,10 +114,6 @@ def test_requests_and_storage_are_priced():
     assert ways["FSxLustre"].storage_usd_month == pytest.approx(1200 * 0.145)
     assert ways["EFS"].storage_usd_month == pytest.approx(30)
     assert ways["File"].storage_usd_month == 0
-    lustre = ways["FSxLustre"]
-    faster = min(ways["File"].job_s, ways["FastFile"].job_s)
-    saved = (faster - lustre.job_s) / 3600 * 4
-    assert lustre.break_even_jobs == pytest.approx(lustre.storage_usd_month / saved, rel=0.1)
 
 
 def test_data_on_a_file_system_cost_no_more_storage():

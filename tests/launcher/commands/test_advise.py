@@ -192,11 +192,6 @@ def test_folder_of_this_machine_is_looked_at_without_an_account(
     assert command.startswith("launch reshard data/s3/mine data/s3/mine-shards/ --format tar --shard-size 100MB")
 
 
-def test_probe_is_reported_as_one_from_here(folder: Path) -> None:
-    text = launch("s3://mine/train/", "--local", "--data", "data", "--probe", "1").stdout
-    assert re.search(r"observed: a probe of \d+ s on .* from this machine, which is not the job's instance", text)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -223,7 +218,7 @@ def test_wrong_arguments_are_refused_before_anything_is_asked(folder: Path, argu
 
 
 def test_examples_of_the_documentation_run(folder: Path) -> None:
-    """Those that ask AWS read the folder, and a probe takes a second."""
+    """Those that ask AWS read the folder."""
     page = (Path(launcher.__file__).parents[1] / "docs/howto/choose.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     (folder / "data/s3/mine").rename(folder / "data/s3/my-bucket")
@@ -231,7 +226,7 @@ def test_examples_of_the_documentation_run(folder: Path) -> None:
     (folder / "measure.json").write_text(json.dumps(MEASURED))
     (folder / "images").symlink_to(folder / "data/s3/my-bucket/train")
     for line in block.splitlines():
-        arguments = shlex.split(line.replace("--probe 60", "--probe 1"))[2:]
+        arguments = shlex.split(line)[2:]
         if not {"--local", "./images"} & set(arguments):
             arguments += ["--local", "--data", "data"]
         done = launch(*arguments)
