@@ -122,6 +122,8 @@ def no_layers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("LAUNCH_TEAM", "SAGEMAKER_ADMIN_CONFIG_OVERRIDE", "SAGEMAKER_USER_CONFIG_OVERRIDE"):
             patch.setenv(variable, "")
+        patch.setenv("HIDDEN_FILE", str(team.MACHINE_FILE))
+        patch.setenv("PYTHONPATH", str(Path(__file__).with_name("isolation")), prepend=os.pathsep)
         patch.setattr(team, "MACHINE_FILE", tmp_path_factory.getbasetemp() / "none.yaml")
         yield
 
