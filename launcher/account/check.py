@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -103,9 +103,16 @@ class Subject:
         return self._account
 
     @property
+    def caller(self) -> Mapping[str, str]:
+        """The caller's Account and Arn. Raises AwsError."""
+        account = self.account
+        answer: Mapping[str, str] = self.once("caller", lambda: account.caller)
+        return answer
+
+    @property
     def own_account(self) -> str:
         """The caller's account ID, 12 digits. Raises AwsError."""
-        return str(self.ask("sts", "get_caller_identity")["Account"])
+        return self.caller["Account"]
 
     def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Return AWS's answer; checks that ask the same question share one call. Raises AwsError."""

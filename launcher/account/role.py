@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from launcher.account.check import Subject, joined
 from launcher.account.needs import ARN, ROLE, described_role, own_role
 from launcher.account.permissions import Context, Statement, as_list, simulate, statements
+from launcher.aws.account import Account
 from launcher.errors import Problem, RefusedError, SpecPath, nearest
 from launcher.spec.names import place_of_name
 
@@ -60,6 +61,15 @@ def may_assume(trust: list[Statement]) -> bool:
     return not denies and any(each.get("Effect") == "Allow" for each in about)
 
 
+def roles_for_sagemaker(account: Account) -> list[str]:
+    """Return the ARNs of the account's roles that SageMaker may assume, those named for it first. Raises RefusedError."""
+    found = list[str]()
+    for page in account.pages("iam", "list_roles"):
+        named = ((each["Arn"], statements(each.get("AssumeRolePolicyDocument"))) for each in page["Roles"])
+        found += [arn for arn, trust in named if may_assume(trust)]
+    return sorted(found, key=lambda arn: ("sagemaker" not in arn.lower(), arn))
+
+
 def _lets_assume(statement: Statement) -> bool:
     """Return whether a statement is about assuming the role, and names SageMaker or everyone."""
     principal = statement.get("Principal", "*")
@@ -93,7 +103,7 @@ def caller(subject: Subject) -> Iterator[Problem]:
 
 def _principal(subject: Subject) -> str | None:
     """Return the ARN of the calling user or role; None for others, whose policies IAM does not simulate. Raises AwsError."""
-    arn = str(subject.ask("sts", "get_caller_identity")["Arn"])
+    arn = subject.caller["Arn"]
     if assumed := _ASSUMED_ROLE.match(arn):
         return str(subject.ask("iam", "get_role", RoleName=assumed[1])["Role"]["Arn"])  # it may have a path
     if ":user/" in arn:

@@ -15,7 +15,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -59,6 +59,7 @@ class Account:
         self._core: Any = None  # botocore's, below it
         self._clients: dict[str, Any] = {}
         self._keys: tuple[str, str] | None = None
+        self._caller: Mapping[str, str] | None = None
         self._expired: tuple[float, CredentialsError] | None = None  # since when calls are refused, and why
 
     @property
@@ -74,6 +75,13 @@ class Account:
     def profile(self) -> str | None:
         """The profile that was asked for; None for boto3's choice."""
         return self._profile
+
+    @property
+    def caller(self) -> Mapping[str, str]:
+        """Account and Arn of the caller; AWS is asked once for the same credentials. Raises AwsError."""
+        if (found := self._caller) is None:
+            found = self._caller = self.call("sts", "get_caller_identity")
+        return found
 
     @property
     def options(self) -> str:
@@ -234,7 +242,7 @@ class Account:
                 if ask is None or not ask(str(refusals.unauthenticated(error))):
                     return False
                 fresh = self._new_session()
-            self._session, self._clients = fresh, {}
+            self._session, self._clients, self._caller = fresh, {}, None
             return True
 
     def _refuse_if_expired(self) -> None:

@@ -146,7 +146,7 @@ def names_created_by_caller(account: Account, since: datetime) -> set[str]:
 
     No answer of SageMaker names who created a training job. LookupEvents allows two calls a second.
     """
-    caller = account.call("sts", "get_caller_identity")["Arn"]
+    caller = account.caller["Arn"]
     created = {"LookupAttributes": [{"AttributeKey": "EventName", "AttributeValue": "CreateTrainingJob"}]}
     found = set()
     for page in account.pages("cloudtrail", "lookup_events", StartTime=since, **created):

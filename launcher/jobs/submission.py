@@ -108,7 +108,7 @@ def require_allowed(plan: Plan, account: Account) -> None:
     """Raise SpecError if the team's files do not allow the account or its region, before anything is sent there."""
     team, caller = plan.spec.team, ""
     if team.accounts:
-        caller = str(account.call("sts", "get_caller_identity")["Account"])
+        caller = account.caller["Account"]
     problems = [
         Problem((), not_allowed(name, what, row), f"team-{what}", location=row.at)
         for what, name, rows in (("account", caller, team.accounts), ("region", account.region, team.regions))
