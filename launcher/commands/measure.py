@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import replace
@@ -19,10 +20,13 @@ from launcher.commands import options
 from launcher.commands.local import check_local, here_option, local_options
 from launcher.commands.submit import Submission, carry_out, submit_options
 from launcher.console import print_line, say, shown_path
-from launcher.errors import InputError, RefusedError, did_you_mean
+from launcher.errors import InputError, RefusedError, did_you_mean, dotted
+from launcher.parsing.layers import Assignment
+from launcher.parsing.team import values_below
 from launcher.plot import new_figure, save
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
+from launcher.spec.team import OUTPUT, value_at
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.formats import SHORT_NAMES, format_of
 from sagemaker_channels.tools.results import FILE, Results, summary, table
@@ -130,21 +134,26 @@ def _is_data(target: str) -> bool:
     return "://" in target or options.is_folder(target)
 
 
-def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sequence[str]) -> launcher.JobSpec:
+def _spec(
+    target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sequence[str | Assignment]
+) -> launcher.JobSpec:
     if loop.step is not None:
         with _refused():
             step_seconds(loop.step)
     own = list(sets)
+    file = str(bundled.spec_path("measure")) if _is_data(target) else target
+    below, team = values_below(file, os.environ)
     if _is_data(target):
         with _refused():
             place = S3Location("folder", "") if options.is_folder(target) else parse_s3_uri(target)
         uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
         if chosen:
             raise click.UsageError(f"{' '.join(chosen)}: only a spec has channels; leave it out")
-        file, arrivals, form = str(bundled.spec_path("measure")), _of_prefix(uri), loop.format or "objects"
-        own.insert(0, f"output_data_config.s3_output_path=s3://{place.bucket}/measure/")  # not the example's bucket
+        arrivals, form = _of_prefix(uri), loop.format or "objects"
+        if value_at(below, OUTPUT) is None:
+            # Not the example's bucket.
+            own.insert(0, Assignment.of(dotted(OUTPUT), f"s3://{place.bucket}/measure/", "launch measure"))
     else:
-        file = target
         found = _chosen(launcher.load(file, sets=sets), chosen, file)
         types = [channel.content_type for channel in found.values() if channel.content_type]
         form = loop.format or format_of(types[0] if types else None).name
@@ -156,8 +165,9 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Seque
     elif form in SHORT_NAMES:
         for channel in arrivals.values():
             channel["content_type"] = next(iter(SHORT_NAMES[form].content_types), form)
+    locked = {each.path[0] for each in team.locked}
     values: dict[str, Any] = {
-        **dict.fromkeys(_DROPPED.split()),
+        **{key: None for key in _DROPPED.split() if key not in locked},
         "base_name": "measure",
         "channels": {name: channel for name, channel in arrivals.items() if name in needed},
         "hyperparameters": {
@@ -173,7 +183,7 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Seque
         "code.arguments": "--name value",
         "resource_config.instance_count": 1,
     }
-    return launcher.load(file, sets=own, values=values)
+    return launcher.load(file, sets=[*own, *(Assignment.of(*each, "launch measure") for each in values.items())])
 
 
 @contextmanager
@@ -185,7 +195,9 @@ def _refused(option: str = "") -> Iterator[None]:
         raise InputError(f"{option}{error}") from None
 
 
-def _channels_here(target: str, plan: launcher.Plan, channels: Sequence[str], sets: Sequence[str]) -> tuple[str, ...]:
+def _channels_here(
+    target: str, plan: launcher.Plan, channels: Sequence[str], sets: Sequence[str | Assignment]
+) -> tuple[str, ...]:
     """Return the folders of the plan's channels, by which the data of a folder, or of the spec's channels, arrive."""
     folders = dict.fromkeys(plan.spec.all_channels, target) if options.is_folder(target) else {}
     if not _is_data(target):

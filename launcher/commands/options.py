@@ -21,6 +21,7 @@ from click.core import ParameterSource
 import launcher
 from launcher.console import json_timestamp, print_line, say, show_problems
 from launcher.errors import LaunchError, RefusedError
+from launcher.parsing.layers import Assignment
 from launcher.quantities import A_DURATION, seconds_of
 
 if TYPE_CHECKING:
@@ -242,13 +243,13 @@ def _json_value(value: Any) -> str:
 class SpecOptions(NamedTuple):
     """How a spec is read."""
 
-    sets: tuple[str, ...]
+    sets: tuple[str | Assignment, ...]
     ignore: tuple[str, ...]
     strict: bool
 
     def in_queue(self, name: str | None) -> SpecOptions:
         """Return these options with the queue of `--queue`, which the spec may describe further."""
-        return self if name is None else self._replace(sets=(*self.sets, f"queue.name={name}"))
+        return self if name is None else self._replace(sets=(*self.sets, Assignment(f"queue.name={name}", "--queue")))
 
     def plan(self, spec: launcher.JobSpec | str, name: str | None = None) -> launcher.Plan:
         """Plan a spec, or the spec of a file, and print its warnings."""

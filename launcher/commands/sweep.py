@@ -61,6 +61,7 @@ class Member(NamedTuple):
 def members(spec: str, name: str | None, reading: options.SpecOptions, matrix: Matrix) -> list[Member]:
     """Plan a job for each combination of values; warnings are printed once."""
     from launcher.jobs.sweep import TAG, assignments, combinations, member_name, sweep_name
+    from launcher.parsing.layers import Assignment
 
     if spec == "-":
         raise InputError(
@@ -74,7 +75,8 @@ def members(spec: str, name: str | None, reading: options.SpecOptions, matrix: M
         loaded = launcher.load(spec, sets=[*reading.sets, *assignments(values)])
         sweep = sweep_name(loaded, name)
         member = member_name(sweep, values)
-        loaded = launcher.load(spec, sets=[*reading.sets, *assignments(values), f"tags.{TAG}={sweep}"])
+        tag = Assignment(f"tags.{TAG}={sweep}", "--matrix")
+        loaded = launcher.load(spec, sets=[*reading.sets, *assignments(values), tag])
         plan = launcher.plan(loaded, name=member, ignore=reading.ignore, strict=reading.strict)
         if member in found:
             raise InputError(

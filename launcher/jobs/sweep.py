@@ -20,6 +20,7 @@ from launcher.jobs.follow import look_at
 from launcher.jobs.lookup import describe, tried
 from launcher.jobs.outcome import ENDED, Outcome
 from launcher.jobs.submission import submit
+from launcher.parsing.layers import Assignment
 from launcher.planning import Plan
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MAX_LENGTH, beginning
@@ -49,7 +50,7 @@ def combinations(matrix: Sequence[str]) -> list[Values]:
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
-def assignments(values: Values) -> list[str]:
+def assignments(values: Values) -> list[Assignment]:
     """Return what `--set` would get: a key of the spec, or one with a dot, is a path; any other is a hyperparameter.
 
     Raises:
@@ -58,7 +59,7 @@ def assignments(values: Values) -> list[str]:
     paths = {key: key if "." in key or key in JobSpec.model_fields else f"hyperparameters.{key}" for key in values}
     if len(set(paths.values())) < len(paths):
         raise InputError(f"--matrix: {', '.join(paths)} name one setting twice; write each once")
-    return [f"{paths[key]}={value}" for key, value in values.items()]
+    return [Assignment(f"{paths[key]}={value}", f"--matrix {key}") for key, value in values.items()]
 
 
 def sweep_name(spec: JobSpec, name: str | None) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.bundled import is_template
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
@@ -34,10 +34,22 @@ _STEP = r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)"
 _OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",), ("bucket_owners",))
 
 
+class Assignment(NamedTuple):
+    """A `path=value` of a command, as `--set` would have it."""
+
+    text: str
+    source: str  # what the user wrote that leads to it, such as --hosts
+
+    @classmethod
+    def of(cls, path: str, value: Any, source: str) -> Assignment:
+        """Return the assignment of a value, a text among them, as it is."""
+        return cls(f"{path}={json.dumps(value, ensure_ascii=False)}", source)
+
+
 def read_layers(
     spec: str | bytes | Mapping[str, Any],
     file: str,
-    sets: Sequence[str],
+    sets: Sequence[str | Assignment],
     values: Mapping[str, Any],
     environ: Mapping[str, str],
     team: Tree | None = None,
@@ -48,8 +60,7 @@ def read_layers(
         if team is not None:
             # The role, image and machine of a command's own spec only stand for the user's.
             tree = merge_trees(team, tree) if is_template(file) else merge_trees(tree, team)
-        for assignment in sets:
-            _assign_text(tree, assignment)
+        assign(tree, sets)
         for path, value in values.items():
             place = Location(f"--set {path}", 1, 1, path)
             _assign(tree, _steps(path, place), as_written(value, place.file), place)
@@ -187,14 +198,16 @@ def is_within(path: SpecPath, places: set[SpecPath]) -> bool:
     return any(path[:length] in places for length in range(len(path) + 1))
 
 
-def _assign_text(tree: Tree, assignment: str) -> None:
-    """Apply one `--set path=value`."""
-    name, equals, text = assignment.partition("=")
-    place = Location(f"--set {name}", 1, 1, assignment)
-    steps = _steps(name if equals else "", place)
-    given = _parse_set_value(text, steps, place)
-    _assign(tree, steps, given.value, place)
-    tree.problems += given.problems
+def assign(tree: Tree, sets: Sequence[str | Assignment]) -> None:
+    """Set the keys of `path=value` texts, each of which can be one of `--set`. Raises SpecError."""
+    for each in sets:
+        assignment, source = (each, "") if isinstance(each, str) else each
+        name, equals, text = assignment.partition("=")
+        place = Location(source, 0, 0) if source else Location(f"--set {name}", 1, 1, assignment)
+        steps = _steps(name if equals else "", place)
+        given = _parse_set_value(text, steps, place)
+        _assign(tree, steps, given.value, place)
+        tree.problems += given.problems
 
 
 def steps_of(name: str) -> SpecPath:

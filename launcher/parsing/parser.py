@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from launcher import errors
 from launcher.errors import InputError, Problem, SpecError, SpecPath, did_you_mean, dotted
 from launcher.parsing.foreign_keys import as_list, as_mapping, place_of
-from launcher.parsing.layers import is_within, read_bytes, read_layers
+from launcher.parsing.layers import Assignment, is_within, read_bytes, read_layers
 from launcher.parsing.spec_text import MAX_BYTES, is_spec
 from launcher.parsing.tree import Tree
 from launcher.rules import find_problems
@@ -38,7 +38,7 @@ _WrongValue = tuple[SpecPath, Mapping[str, Any], Mapping[str, Any]]
 def load(
     path: str | Path,
     *,
-    sets: Sequence[str] = (),
+    sets: Sequence[str | Assignment] = (),
     values: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> JobSpec:
@@ -46,7 +46,7 @@ def load(
 
     Args:
         path: The YAML or JSON file.
-        sets: Assignments `path=value`, as after `--set`.
+        sets: Assignments `path=value`, as after `--set`, or those of a command.
         values: Further values by path, such as {"hyperparameters.epochs": 3}.
         environ: The variables for `${NAME}` and of the files below the spec; this process's own by default.
 
@@ -69,7 +69,7 @@ def parse_spec(
     spec: str | bytes | Mapping[str, Any],
     file: str = "<text>",
     *,
-    sets: Sequence[str] = (),
+    sets: Sequence[str | Assignment] = (),
     values: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> JobSpec:
@@ -78,7 +78,7 @@ def parse_spec(
     Args:
         spec: The YAML or JSON text, in UTF-8 if bytes; or its keys and values.
         file: The name shown in problems; paths in `extends` start at its folder.
-        sets: Assignments `path=value`, as after `--set`.
+        sets: Assignments `path=value`, as after `--set`, or those of a command.
         values: Further values by path, such as {"hyperparameters.epochs": 3}.
         environ: The variables for `${NAME}` and of the files below the spec; without it, there are none of either.
 

@@ -72,6 +72,15 @@ def read_team(file: str, environ: Mapping[str, str]) -> tuple[Tree, Team]:
     return tree, team
 
 
+def values_below(file: str, environ: Mapping[str, str]) -> tuple[dict[str, Any], Team]:
+    """Return the values below a spec, with those of variables, and what the team's files demand. Raises as `read_team`."""
+    tree, team = read_team(file, environ)
+    values: dict[str, Any] = resolved(tree.value, (), tree, environ)
+    if tree.problems:
+        raise SpecError(tree.problems)
+    return values, team
+
+
 def _with(team: Team, **more: tuple[Any, ...]) -> Team:
     return Team(**{name: (*rows, *more.get(name, ())) for name, rows in vars(team).items()})
 

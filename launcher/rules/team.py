@@ -15,6 +15,7 @@ from launcher.spec.model import aws_name
 from launcher.spec.structures import members
 from launcher.spec.team import MAX_COST, Allowed, value_at
 
+REQUIRED = "team-required"  # the code of a key that a team requires
 _WHOLE = ("tags", "channels", "image")  # keys whose parts are no members of the request
 
 
@@ -30,16 +31,17 @@ def team_problems(spec: JobSpec) -> Iterator[Problem]:
             yield _problem(spec, path, f"{what} by the team's file ({_line(at)}); delete it here", "team-locked")
     for path, pattern, at in team.required:
         if (over := _set_by_request(spec, path)) is not None:
-            yield _of_request(spec, over, at, "team-required")
+            yield _of_request(spec, over, at, REQUIRED)
             continue
         value = value_at(spec, path)
         if value is None or value in ("", (), {}):
-            yield _problem(spec, path, f"is required by the team's file ({_line(at)}); write it", "team-required")
+            wanted = f" to match {pattern!r}" if pattern is not None else ""
+            yield _problem(spec, path, f"is required by the team's file ({_line(at)}){wanted}; write it", REQUIRED)
         elif pattern is not None and not all(
             re.fullmatch(pattern, _text(each)) for each in (value if isinstance(value, tuple) else (value,))
         ):
             wrong = f"does not match {pattern!r}, which the team's file requires ({_line(at)}); correct it"
-            yield _problem(spec, path, wrong, "team-required")
+            yield _problem(spec, path, wrong, REQUIRED)
     for path in (("role_arn",), ("request", "RoleArn")):
         role = re.match(r"arn:[^:]*:iam::([0-9]{12}):", str(value_at(spec, path)))
         yield from _not_allowed(spec, path, role and role[1], "account", team.accounts)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from launcher.errors import Location, SpecPath
 
 MAX_COST: SpecPath = ("max_cost",)
+OUTPUT: SpecPath = ("output_data_config", "s3_output_path")
 
 
 class Locked(NamedTuple):

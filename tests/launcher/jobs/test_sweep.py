@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import launcher
 from aws_stand_in import StandIn
 from forked import LAUNCHER, Forked
-from launcher.errors import InputError
+from launcher.errors import InputError, SpecError
 from launcher.jobs.sweep import assignments, combinations, member_name
 from launching import launch
 from patience import PATIENCE, wait_for
@@ -44,7 +45,9 @@ def test_names_are_valid_stable_and_differ_by_value(value: str) -> None:
 def test_keys_are_hyperparameters_unless_they_are_keys_of_the_spec() -> None:
     values = {"lr": "1e-3", "resource_config.instance_type": "ml.g5.xlarge", "base_name": "b"}
     paths = ["hyperparameters.lr=1e-3", "resource_config.instance_type=ml.g5.xlarge", "base_name=b"]
-    assert assignments(values) == paths
+    assert [each.text for each in assignments(values)] == paths
+    with pytest.raises(SpecError, match=r"^--matrix epochs\[\]: is not path=value"):  # not --set, which no one wrote
+        launcher.parse_spec({"base_name": "b"}, sets=assignments({"epochs[]": "1"}))
 
 
 @pytest.mark.parametrize("text", ["lr", "lr=", "=1", "lr=1,,2", "lr=1,1"])

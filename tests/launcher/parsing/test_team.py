@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +125,10 @@ def test_violation_names_both_lines_on_the_command_line_and_whatever_the_option(
     # A key that is missing is so in the spec, although the team's file has the mapping around it.
     write(project / "jobs/job.yaml", SPEC)
     done = launch("jobs/job.yaml", "--dry-run")
-    assert f"jobs/job.yaml:1:1: tags.team: is required by the team's file ({file}:8); write it" in done.stderr
+    assert (
+        f"jobs/job.yaml:1:1: tags.team: is required by the team's file ({file}:8) to match 'vision|audio'; write it"
+        in done.stderr
+    )
     assert launch("jobs/job.yaml", "--local", "--yes").returncode == 2
     done = launch("jobs/job.yaml", "--dry-run", "--ignore", "team-required")
     assert "errors cannot be ignored" in done.stderr
@@ -269,3 +275,39 @@ def test_file_of_another_user_above_the_spec_is_refused(project: Path, monkeypat
         launcher.plan("jobs/job.yaml")
     monkeypatch.setenv("LAUNCH_TEAM", str(file))
     assert launcher.plan("jobs/job.yaml").request["RoleArn"] == ROLE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("measure", "jobs/job.yaml"),
+        ("measure", "s3://mine/train/"),
+        ("reshard", "s3://mine/train/", "s3://mine/new/", "--hosts=1"),
+    ],
+)
+def test_measure_and_reshard_keep_what_the_team_locks(command: tuple[str, ...], project: Path) -> None:
+    locked = {
+        "checkpoint_config": {"s3_uri": "s3://mine/saved/"},
+        "output_data_config": {"s3_output_path": "s3://team/out/"},
+        "role_arn": ROLE,
+    }
+    file = write(project / ".launch.yaml", json.dumps({"locked": locked}))
+    write(project / "jobs/job.yaml", SPEC.replace("s3://mine/out/", "s3://team/out/"))
+    done = launch(*command, "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    request = json.loads(done.stdout)
+    assert request["CheckpointConfig"] == {"S3Uri": "s3://mine/saved/"}
+    assert request["OutputDataConfig"]["S3OutputPath"] == "s3://team/out/"
+    write(file, "locked: {resource_config: {instance_count: 3}}")
+    done = launch(*command, "--dry-run")
+    assert f"error: launch {command[0]}: resource_config.instance_count: is locked by" in done.stderr
+
+
+def test_children_of_tests_do_not_read_the_team_file_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "of-the-machine.yaml", "required: {max_cost: }")
+    monkeypatch.setenv("HIDDEN_FILE", str(file))
+    code = f"from launcher.parsing import team as t; t.MACHINE_FILE = t.Path({str(file)!r}); print(t.read_team('<text>', {{}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "required=()" in done.stdout
