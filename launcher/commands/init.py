@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from math import ceil
 from pathlib import Path
-from textwrap import indent
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,25 +19,30 @@ from launcher import bundled
 from launcher.account.needs import ARN
 from launcher.commands import options
 from launcher.commands.local import yes_option
-from launcher.console import counted, human_bytes, plain, print_line, say, show_problems, shown_path
-from launcher.errors import InputError, RefusedError
-from launcher.request.image_support import versions_of_framework
+from launcher.console import print_line, say, show_problems, shown_path
+from launcher.errors import InputError, RefusedError, SpecError, SpecPath, did_you_mean_path, dotted
+from launcher.parsing.layers import Assignment, steps_of
+from launcher.parsing.team import values_below
 from launcher.request.instance_types import instance_type
-from launcher.rules.channels.content_types import MIME_TYPES
+from launcher.rules.team import REQUIRED, not_allowed
 from launcher.s3.uri import parse_s3_uri
+from launcher.spec.team import OUTPUT, Team, value_at
 
 if TYPE_CHECKING:
-    from launcher.advice.facts import Inventory
     from launcher.aws.account import Account
+    from launcher.survey.draft import Places
     from launcher.survey.folder import Folder
 
 _REGION, _NO_ACCOUNT = "us-east-1", "123456789012"
-_READS_ALL = "entrypoints/read_channels.py"  # the bundled script that reports what it has read
 _EXAMPLE = ":role/SageMakerTraining"
 _MOST_ROLES = 10  # that are shown
-# Formats of an inventory -> the channel's content type; an object of another format is one sample.
-_TYPES = {name: MIME_TYPES[name] for name in ("tar", "recordio", "recordio-protobuf", "tfrecord", "parquet", "csv")}
-_TYPES |= {"jsonlines": MIME_TYPES["jsonl"]}
+# The answers, and the keys of which one has it already if the layers below the spec give it.
+_HARDWARE = ("instance_type", "instance_groups", "instance_preferences")
+_KEYS: dict[str, list[SpecPath]] = {
+    "instance_type": [("resource_config", key) for key in _HARDWARE],
+    "role": [("role_arn",)],
+    "bucket": [OUTPUT],
+}
 
 
 def _machine(value: str) -> str:
@@ -67,14 +71,6 @@ def _bucket(value: str) -> str:
     return _prefix(value if "://" in value else f"s3://{value}").rstrip("/")
 
 
-class _Known(NamedTuple):
-    """What a look at the account has shown."""
-
-    number: str
-    region: str
-    roles: list[str]
-
-
 @options.command("init", "init --role arn:aws:iam::123456789012:role/training --bucket s3://mine/pets --yes --dry-run")
 @click.argument("folder", type=click.Path(path_type=Path), default=".", metavar="[FOLDER]")
 @click.option(
@@ -85,10 +81,13 @@ class _Known(NamedTuple):
 )
 @options.group(
     "answers",
-    click.option("--instance-type", "machine", type=_machine, metavar="TYPE", help="The instance type: ml.g5.xlarge."),
+    click.option("--instance-type", type=_machine, metavar="TYPE", help="The instance type: ml.g5.xlarge."),
     click.option("--role", type=_role, metavar="ARN", help="The role that the job runs as."),
     click.option("--bucket", type=_bucket, metavar="URI", help="The bucket, or a prefix, of data and outputs."),
     kind=dict,
+)
+@options.many(
+    "--set", "sets", metavar="PATH=VALUE", help="Another key of the spec, such as tags.team=vision. Repeatable."
 )
 @click.option(
     "-o",
@@ -105,6 +104,7 @@ def init(
     folder: Path,
     data: str | None,
     answers: dict[str, str | None],
+    sets: tuple[str, ...],
     output: Path | None,
     dry_run: bool,
     yes: bool,
@@ -115,35 +115,66 @@ def init(
 
     It looks for a training script, requirements.txt, and data in FOLDER, or below --data in S3: files, class folders and shards, in
     one channel, or in train, validation and test. On a terminal it asks for instance type, role and bucket, with defaults from
-    what it has found; the roles are those of your account that SageMaker may assume. Without one, pass the options, or --yes for
-    the defaults. The spec passes `launch --dry-run` at once.
+    what it has found; the roles are those of your account that SageMaker may assume. What your team's file gives is neither asked
+    nor written, and what it requires is asked, too. Without a terminal, pass the options and --set, or --yes for the defaults. The
+    spec passes `launch --dry-run` at once.
     """
+    from launcher.survey.draft import READS_ALL, Answers, draft, draft_text
     from launcher.survey.folder import look_at_folder
 
     target = output or folder / "job.yaml"
     if not dry_run and os.path.lexists(target):
         raise InputError(f"{target}: exists already, and is not replaced; write to another file by -o, or delete it")
-    found, account = look_at_folder(folder), where.open()
-    missing = [
-        f"--{name.replace('machine', 'instance-type')}" for name, value in reversed(answers.items()) if not value
-    ]
+    found = look_at_folder(folder)
+    if not target.parent.is_dir():
+        near = did_you_mean_path(target.parent, Path.is_dir)
+        raise InputError(
+            f"-o {target}: there is no folder {target.parent}{near or '; create it, or name another file'}"
+        )
+    below, team = values_below(str(target), os.environ)
+    region = _region(where.region or below.get("region"), profile := where.profile or below.get("profile"), team)
+    account = options.open_account(region, profile)
+    given = {name for name, paths in _KEYS.items() if any(value_at(below, path) is not None for path in paths)}
+    missing = [f"--{name.replace('_', '-')}" for name in _KEYS if not answers[name] and name not in given]
     if missing and not yes and not sys.stdin.isatty():
         raise RefusedError(f"there is no terminal to ask on; pass {', '.join(missing)}, or --yes for the defaults")
+    if team.files:
+        say(f"layers    {', '.join(team.files)}")
     places, local = _places(folder, found, data, account)
-    known = _look_at_account(account, where, ask=not (answers["role"] and answers["bucket"]))
-    asked = _asked(answers, folder, found, known, data, yes=yes)
-    text, notes = _spec(folder, found, target, asked, known.region, places)
-    spec = launcher.parse_spec(text, str(target), environ=os.environ)
-    plan = launcher.plan(spec)
+    number, roles = _look_at_account(account, team, ask=bool({"--role", "--bucket"} & {*missing}))
+    if roles[1:] and "--role" in missing and not yes:
+        say(f"roles that SageMaker may assume: {', '.join(roles[:_MOST_ROLES])}")
+    uses_gpu = found.script is not None and "cuda" in (folder / found.script).read_text("utf-8", "replace")
+    own = "my-bucket" if number == _NO_ACCOUNT else f"sagemaker-{region}-{number}"
+    defaults = {
+        "instance_type": "ml.g5.xlarge" if uses_gpu else "ml.m5.xlarge",
+        "role": roles[0] if roles else f"arn:aws:iam::{number}{_EXAMPLE}",
+        "bucket": f"s3://{parse_s3_uri(data).bucket if data else own}",
+    }
+    asked = Answers(None if region == below.get("region") else region, **_asked(answers, defaults, given, yes=yes))
+    values, comments = draft(found, folder, target, asked, places, below)
+    options_of = {"region": "--region", "role_arn": "--role", "resource_config.instance_type": "--instance-type"}
+    options_of |= {dotted(OUTPUT): "--bucket"}
+    placed = [
+        Assignment.of(path, value, option)
+        for path, option in options_of.items()
+        if (value := value_at(values, steps_of(path))) is not None
+    ]
+    may_ask = sys.stdin.isatty() and not yes
+    chosen: list[str | Assignment] = list(sets)
+    text, plan = _planned(target, lambda: draft_text(values, comments, chosen), chosen, placed, may_ask=may_ask)
     if dry_run:
         if not as_json:
             print_line(text.rstrip("\n"))
     else:
         _write(target, text)
     show_problems(plan.warnings)
-    if asked[1].endswith(_EXAMPLE) and asked[1] not in known.roles:
+    notes = [f"no training script was found in {folder}: the job runs {READS_ALL}"] if found.script is None else []
+    if found.lists:
+        notes.insert(0, f"lists of images: {', '.join(map(str, found.lists))}; `launch lst check` checks them")
+    if str(asked.role).endswith(_EXAMPLE) and asked.role not in roles:
         notes.append("no role was found: replace role_arn by yours")
-    steps = _next_steps(target, spec, local)
+    steps = _next_steps(target, plan.spec, local)
     if as_json:
         options.print_json({"spec": str(target), "text": text, "notes": notes, "next": steps})
         return
@@ -155,7 +186,7 @@ def init(
         say(f"  {step}")
 
 
-def _places(folder: Path, found: Folder, data: str | None, account: Account) -> tuple[dict[str, Any], dict[str, Path]]:
+def _places(folder: Path, found: Folder, data: str | None, account: Account) -> tuple[Places, dict[str, Path]]:
     """Return URI and inventory of each channel, the URI None if the data are to be copied there; and the local folders."""
     from launcher.survey.folder import inventory_of, prefixes_in
 
@@ -169,112 +200,77 @@ def _places(folder: Path, found: Folder, data: str | None, account: Account) -> 
         return {"train": (data, None)}, {}
 
 
-def _look_at_account(account: Account, where: options.AccountOptions, *, ask: bool) -> _Known:
-    """Return account, region and the roles that SageMaker may assume, as far as AWS shows them."""
-    from launcher.account.permissions import statements
-    from launcher.account.role import may_assume
+def _look_at_account(account: Account, team: Team, *, ask: bool) -> tuple[str, list[str]]:
+    """Return the account's number and the roles that SageMaker may assume, as far as AWS shows them and the team allows."""
+    from launcher.account.role import roles_for_sagemaker
 
-    region, number, roles = where.region or _REGION, _NO_ACCOUNT, list[str]()
+    number = next((row.names[0] for row in team.accounts if row.names), _NO_ACCOUNT)
+    if ask:
+        try:
+            account.require_credentials()
+            own = account.caller["Account"]
+            for row in team.accounts:
+                if own not in row.names:
+                    raise RefusedError(not_allowed(own, "account", row))
+            return own, roles_for_sagemaker(account)
+        except RefusedError as error:
+            say(f"no role or bucket is proposed from the account: {error}")
+    return number, []
+
+
+def _region(chosen: str | None, profile: str | None, team: Team) -> str:
+    """Return the region that was chosen or is configured, or else one that the team allows."""
+    region = chosen or _REGION
     with suppress(RefusedError):  # none is configured
-        region = account.region
-    if not ask:
-        return _Known(number, region, roles)
-    try:
-        account.require_credentials()
-        number = account.call("sts", "get_caller_identity")["Account"]
-        for page in account.pages("iam", "list_roles"):
-            named = ((each["Arn"], statements(each.get("AssumeRolePolicyDocument"))) for each in page["Roles"])
-            roles += [arn for arn, trust in named if may_assume(trust)]
-    except RefusedError as error:
-        say(f"no role or bucket is proposed from the account: {error}")
-    return _Known(number, region, sorted(roles, key=lambda arn: ("sagemaker" not in arn.lower(), arn)))
+        region = options.open_account(chosen, profile).region
+    allowed = [each for row in team.regions for each in row.names if all(each in other.names for other in team.regions)]
+    return region if chosen or not allowed or region in allowed else allowed[0]
 
 
-def _asked(
-    answers: dict[str, str | None], folder: Path, found: Folder, known: _Known, data: str | None, *, yes: bool
-) -> tuple[str, str, str]:
-    """Return instance type, role and bucket: as given, as answered, or the defaults."""
-    uses_gpu = found.script is not None and "cuda" in (folder / found.script).read_text("utf-8", "replace")
-    own = "my-bucket" if known.number == _NO_ACCOUNT else f"sagemaker-{known.region}-{known.number}"
-    bucket = parse_s3_uri(data).bucket if data else own
-    role = known.roles[0] if known.roles else f"arn:aws:iam::{known.number}{_EXAMPLE}"
-    if known.roles[1:] and not (answers["role"] or yes):
-        say(f"roles that SageMaker may assume: {', '.join(known.roles[:_MOST_ROLES])}")
+def _asked(answers: dict[str, str | None], defaults: dict[str, str], given: set[str], *, yes: bool) -> dict[str, Any]:
+    """Return instance type, role and bucket: as in the options, as answered, or the defaults; None if the layers give it."""
 
-    def ask(name: str, question: str, default: str, check: Callable[[str], str]) -> str:
-        if given := answers[name]:
-            return given
+    def ask(name: str, question: str, check: Callable[[str], str]) -> str | None:
+        if answers[name] or name in given:
+            return answers[name]
+        default = defaults[name]
         return default if yes else str(click.prompt(question, default=default, value_proc=check, err=True))
 
-    return (
-        ask("machine", "Instance type", "ml.g5.xlarge" if uses_gpu else "ml.m5.xlarge", _machine),
-        ask("role", "Role of the job (ARN)", role, _role),
-        ask("bucket", "Bucket or prefix of data and outputs", f"s3://{bucket}", _bucket),
-    )
+    return {
+        "instance_type": ask("instance_type", "Instance type", _machine),
+        "role": ask("role", "Role of the job (ARN)", _role),
+        "bucket": ask("bucket", "Bucket or prefix of data and outputs", _bucket),
+    }
 
 
-def _spec(
-    folder: Path, found: Folder, target: Path, asked: tuple[str, str, str], region: str, places: dict[str, Any]
-) -> tuple[str, list[str]]:
-    """Return the spec as YAML with a comment for each key, and notes for the user."""
-    machine, role, bucket = asked
-    base = re.sub(r"[^A-Za-z0-9]+", "-", folder.resolve().name).strip("-")[:40].strip("-") or "job"
-    notes = (
-        [f"lists of images: {', '.join(map(str, found.lists))}; `launch lst check` checks them"] if found.lists else []
-    )
-    code: dict[str, Any] = {"entry_point": _READS_ALL}
-    why = "a bundled script, which reports what the channels hold: name yours, with its `directory`"
-    if found.script is None:
-        notes.append(f"no training script was found in {folder}: the job runs {_READS_ALL}")
-    else:
-        code = {"directory": os.path.relpath(folder / found.code, target.parent)}
-        code["entry_point"] = str(found.script.relative_to(found.code))
-        why = "this folder is sent, and the script runs in it"
-        code |= {"requirements": found.requirements.name} if found.requirements else {}
-        left_out = dict.fromkeys((*found.channels.values(), *found.outside))  # data, and links that may not be followed
-        inside = [path.relative_to(found.code) for path in left_out if path.is_relative_to(found.code)]
-        code |= {"exclude": [f"/{path}" for path in inside if path.parts]} if inside else {}
-    resources: dict[str, Any] = {"instance_type": machine, "instance_count": 1}
-    if instance_type(machine).storage == "EBS":
-        size = sum(inventory.bytes for _, inventory in places.values() if inventory)
-        resources["volume_size_in_gb"] = max(30, ceil(1.5 * size / 1e9) + 10)
-    version = versions_of_framework("pytorch")[-1].version
-    rows = (
-        ({"base_name": base}, "the job's name begins so"),
-        ({"region": region}, "where the job and its bucket are"),
-        ({"image": {"framework": "pytorch", "version": version}}, "AWS's image, for CPUs or GPUs by the instance type"),
-        ({"role_arn": role}, "the role that the job runs as"),
-        ({"code": code}, why),
-        ({"resource_config": resources}, "the machine; `launch cost` estimates its price"),
-        ({"stopping_condition": {"max_runtime_in_seconds": "1d"}}, "the job is stopped after this time"),
-        ({"output_data_config": {"s3_output_path": f"{bucket}/{base}/out/"}}, "gets the model and the outputs"),
-    )
-    lines = [f"{bundled.SCHEMA_LINE}\n", *(_commented(*row) for row in rows), "channels:\n"]
-    for name, (uri, inventory) in (places or {"train": (None, None)}).items():
-        channel, why = _channel(uri or f"{bucket}/{base}/{name}/", inventory)
-        lines.append(indent(_commented({name: channel}, f"{'' if uri else 'to be copied there: '}{why}"), "  "))
-    return "".join(lines), notes
-
-
-def _channel(uri: str, inventory: Inventory | None) -> tuple[dict[str, Any], str]:
-    """Return a channel, and in words what it holds."""
-    from launcher.survey.folder import mode_of
-
-    if inventory is None:
-        return {"s3_uri": uri, "input_mode": "FastFile"}, "the data"
-    usual = next(iter(inventory.formats), "")
-    channel = {"s3_uri": uri, "input_mode": mode_of(inventory)}
-    channel |= {"content_type": _TYPES[usual]} if usual in _TYPES else {}
-    least = "" if inventory.is_complete else "at least "
-    return channel, f"{least}{counted(inventory.objects, 'object')}, {human_bytes(inventory.bytes)}, {usual or 'empty'}"
-
-
-def _commented(row: dict[str, Any], comment: str) -> str:
-    """Return YAML of one key, with a comment at the end of its first line."""
-    from launcher.request.serialization import as_yaml
-
-    first, *rest = as_yaml(row).replace("${", "$${").splitlines(keepends=True)
-    return "".join([f"{first.rstrip()}  # {plain(comment)}\n", *rest])
+def _planned(
+    target: Path, make: Callable[[], str], sets: list[str | Assignment], places: list[Assignment], *, may_ask: bool
+) -> tuple[str, launcher.Plan]:
+    """Return the spec's text and plan; keys that the team requires are asked for. Raises SpecError and RefusedError."""
+    asked = set[str]()
+    while True:
+        text = make()
+        try:
+            spec = launcher.parse_spec(text, str(target), sets=[*places, *sets], environ=os.environ)
+            return text, launcher.plan(spec)
+        except SpecError as error:
+            wanted = {
+                ".".join(json.dumps(part) if "." in str(part) else str(part) for part in each.path): each
+                for each in error.problems
+                if (each.code == REQUIRED and (may_ask or not str(each.location).startswith("--")))
+                or str(each.location) in asked
+            }
+            if not wanted:
+                raise
+            if not may_ask:
+                lines = [
+                    f"{name} {each.message.partition(';')[0]}; pass --set {name}=VALUE" for name, each in wanted.items()
+                ]
+                raise RefusedError("\n".join(lines)) from None
+            for name, each in wanted.items():
+                answer = click.prompt(f"{name} {each.message.partition(';')[0]}", err=True)
+                asked.add(f"--set {name}")
+                sets.append(f"{name}={answer}")
 
 
 def _write(target: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from launcher.console import json_text
+from launcher.spec.values import Plain
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 # Text that every YAML reader, old or new, reads as text.
@@ -24,7 +25,12 @@ def _represent_text(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"' if "\n" in text else "'")
 
 
+def _represent_plain(dumper: Any, text: Plain) -> Any:
+    return dumper.represent_scalar(dumper.resolve(yaml.ScalarNode, text, (True, False)), str(text))
+
+
 _RequestDumper.add_representer(str, _represent_text)
+_RequestDumper.add_representer(Plain, _represent_plain)
 
 
 def as_yaml(request: dict[str, Any]) -> str:

@@ -154,6 +154,67 @@ def test_denied_account_leaves_placeholders_and_says_so(
     assert launcher.plan("job.yaml").request["InputDataConfig"][0]["ChannelName"] == "train"
 
 
+def put_team_file(text: str, patch: pytest.MonkeyPatch) -> None:
+    Path("team.yaml").write_text(text)
+    patch.setenv("LAUNCH_TEAM", "team.yaml")
+
+
+TEAM = """\
+defaults: {region: eu-west-1, tags: {cost-center: "4711"}, output_data_config: {s3_output_path: s3://team/out/}}
+locked: {role_arn: "arn:aws:iam::123456789012:role/team", resource_config: {instance_type: ml.m5.large}}
+required: {tags.team: vision|audio, "tags.\\"a.b\\"": , max_cost: }
+regions: [eu-west-1]
+accounts: ["123456789012"]
+"""
+
+
+def test_spec_has_only_what_the_team_does_not_give_and_passes_below_its_file(
+    pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_team_file(TEAM, monkeypatch)
+    refused = launch("init", "--set", "tags.team=vision")
+    assert refused.returncode == 3
+    lines = refused.stderr.splitlines()[1:]
+    assert [line.partition("pass ")[2] for line in lines] == ["--set max_cost=VALUE", '--set tags."a.b"=VALUE']
+    required = ("--set=tags.team=vision", '--set=tags."a.b"=${HOME}', "--set=max_cost=20")
+    for wrong in ("--region=us-east-1", f"--role={ROLE}", "--set=tags.team=x"):
+        done = launch("init", *required, wrong)
+        assert (done.returncode, f"error: {wrong[:5]}" in done.stderr) == (2, True), done.stderr
+    assert launch("init", *required).returncode == 0
+    assert launch("job.yaml", "--dry-run", "--strict").returncode == 0
+    written = spec()
+    assert written["resource_config"] == {"instance_count": 1, "volume_size_in_gb": 30}
+    assert written["tags"] == {"team": "vision", "a.b": "${HOME}"}
+    assert written["channels"]["train"]["s3_uri"] == "s3://team/out/My-pets/train/"
+    assert not written.keys() & {"region", "role_arn", "output_data_config"}
+
+
+def test_region_and_role_are_of_those_that_the_team_allows(
+    aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_team_file('regions: [eu-west-1]\naccounts: ["999999999999"]', monkeypatch)
+    done = launch("init", "--yes")
+    assert launch("job.yaml", "--dry-run", "--strict").returncode == 0
+    assert "account 123456789012 is not one of those that the team's file allows" in done.stderr
+    assert (spec()["region"], spec()["role_arn"][13:25]) == ("eu-west-1", "999999999999")
+
+
+def test_terminal_is_asked_for_what_the_team_requires(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_team_file(TEAM, monkeypatch)
+    with on_terminal([sys.executable, "-m", "launcher", "init"], pets) as terminal:
+        for shown, answer in (
+            ("tags.team is required", "sales"),
+            ('tags."a.b" is required', "x"),
+            ("max_cost is required", "much"),
+            ("max_cost is 'much'", "20"),
+            ("tags.team does not match 'vision|audio'", "audio"),
+        ):
+            terminal.wait_for(shown)
+            terminal.type(f"{answer}\n")
+        assert terminal.end() == 0, terminal.shown
+    assert (spec()["tags"], spec()["max_cost"]) == ({"team": "audio", "a.b": "x"}, 20)
+
+
 def test_terminal_is_asked_again_after_a_wrong_answer(pets: Path) -> None:
     command = [sys.executable, "-m", "launcher", "init", "--bucket", "s3://mine/x/"]
     with on_terminal(command, pets) as terminal:
