@@ -136,8 +136,9 @@ def test_job_of_the_account_is_imported_under_a_base_name(aws: StandIn, tmp_path
     done = launch("import", "digits-20260131235959")
     assert done.returncode == 0, done.stderr
     assert "hush-hush" not in done.stdout
-    assert "aws s3 cp s3://bucket/digits/sourcedir.tar.gz - | tar xz -C src" in done.stdout.splitlines()[0]
-    assert "entry_point: fit.py}" in done.stdout.splitlines()[0]
+    assert done.stdout.startswith("# yaml-language-server: $schema=")
+    assert "aws s3 cp s3://bucket/digits/sourcedir.tar.gz - | tar xz -C src" in done.stdout.splitlines()[1]
+    assert "entry_point: fit.py}" in done.stdout.splitlines()[1]
     (tmp_path / "job.yaml").write_text(done.stdout)
     spec = launcher.load(tmp_path / "job.yaml", environ={"API_KEY": "hush-hush"})
     assert spec.base_name == "digits"
@@ -313,6 +314,6 @@ def test_script_of_an_sdk_is_imported_and_says_how_to_get_code(major: int, text:
     assert {"base_name: digits", "region: eu-west-1", "role_arn: 'arn:aws:iam::${ACCOUNT_ID}:role/Trainer'"} <= {
         *done.stdout.splitlines()
     }
-    assert "code: {directory: src, entry_point: " in done.stdout.splitlines()[0]
+    assert "code: {directory: src, entry_point: " in done.stdout.splitlines()[1]
     Path("job.yaml").write_text(done.stdout)
     assert launcher.plan(launcher.load("job.yaml", environ={"ACCOUNT_ID": "123456789012"})).request["InputDataConfig"]
