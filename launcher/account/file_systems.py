@@ -88,8 +88,7 @@ def _closed_target(subject: Subject, target: Mapping[str, Any]) -> str | None:
     """Return why the job cannot reach a mount target; None if it can. Raises AwsError."""
     name = target["MountTargetId"]
     its = subject.ask("efs", "describe_mount_target_security_groups", MountTargetId=name).get("SecurityGroups", ())
-    addresses = [target["IpAddress"]] if target.get("IpAddress") else []
-    return closed(subject, f"the mount target {name} ({zone(target)})", its, _NFS, addresses) if its else None
+    return closed(subject, f"the mount target {name} ({zone(target)})", its, _NFS) if its else None
 
 
 def _described_fsx(subject: Subject, entry: Entry) -> Mapping[str, Any] | None:

@@ -7,7 +7,6 @@ Of an augmented manifest it reads only the beginning, by the parser of local run
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,8 +160,8 @@ def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Named | 
     text = some_bytes(subject, place, f"0-{_BEGINNING - 1}") if size else b""
     text = text if len(text) == size else text[: text.rfind(b"\n") + 1]  # without a line that is cut off
     try:
-        with closing(AugmentedManifest(lambda _: (each for each in [text]), str(place), names, _LOOKED_AT)) as lines:
-            references = [each for index in range(len(lines)) for each in lines.values(index)]
+        lines = AugmentedManifest(lambda _: (each for each in [text]), str(place), names, _LOOKED_AT)
+        references = [each for index in range(len(lines)) for each in lines.values(index)]
     except RefusedError as error:
         raise _FormError(str(error)) from error
     subject.note(entry.path("s3_uri"), f"an augmented manifest of {human_bytes(size)}; looked at {len(lines)} lines")

@@ -169,28 +169,18 @@ def _ranges(subnets: Iterable[Described]) -> list[str]:
     return found
 
 
-def closed(
-    subject: Subject, what: str, its_groups: Collection[str], port: int, addresses: Sequence[str] = ()
-) -> str | None:
-    """Return why the job cannot reach `what`, and what to do; None if it can, or if that is not known. Raises AwsError.
+def closed(subject: Subject, what: str, its_groups: Sequence[str], port: int) -> str | None:
+    """Return why the groups that protect `what` do not let the job in on a TCP port, and what to do; None if they do.
 
-    It can if the job's security groups and those that protect the resource have its TCP port open.
+    Raises AwsError.
     """
-    theirs, ours = described(subject, "security_groups", "group-id", its_groups), known_groups(subject)
-    own, its = group_ids(subject), next(iter(its_groups))
-    if len(theirs) == len(set(its_groups)) and not admits(theirs, port, own, _ranges(known_subnets(subject))):
-        return (
-            f"the security groups of {what} ({', '.join(its_groups)}) do not let the job in on TCP {port}; add an inbound"
-            f" rule to {its}: TCP {port} from {own[0]}"
-        )
-    targets = [f"{address}/32" for address in addresses if ":" not in address]
-    is_known = len(ours) == len(set(own)) and bool(targets)
-    if is_known and not admits(ours, port, its_groups, targets, outbound=True):
-        return (
-            f"the job's security groups ({', '.join(own)}) do not let the job out to {what} on TCP {port}; add an outbound rule"
-            f" to {own[0]}: TCP {port} to {its}"
-        )
-    return None
+    groups, own = described(subject, "security_groups", "group-id", its_groups), group_ids(subject)
+    if len(groups) < len(set(its_groups)) or admits(groups, port, own, _ranges(known_subnets(subject))):
+        return None  # not all of them are visible, or the job is let in
+    return (
+        f"the security groups of {what} ({', '.join(its_groups)}) do not let the job in on TCP {port}; add an inbound"
+        f" rule to {its_groups[0]}: TCP {port} from {own[0]}"
+    )
 
 
 def admits(

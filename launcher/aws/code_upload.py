@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import start
@@ -20,7 +19,7 @@ from launcher.errors import RefusedError
 from launcher.planning import Plan
 from launcher.request.view import Draft
 from launcher.rules.channels.uris import uris
-from launcher.s3.uri import S3Location, parse_s3_uri
+from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels import contract
 
 
@@ -45,8 +44,13 @@ def upload_code(plan: Plan, account: Account, console: Console) -> None:
     total = sum(len(contents[name]) for name in missing)
     with console.progress("uploading the code", total=total) as advance:
         for name in missing:
-            checked = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": digests[name], **_encryption(plan)}
-            _put(account, place._replace(key=place.key + name), contents[name], checked, advance)
+            about = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": digests[name], **_encryption(plan)}
+            put = partial(account.call, "s3", "put_object", Bucket=place.bucket, Key=place.key + name, **about)
+            try:  # one PUT, after which the object is complete or absent, in a thread that Ctrl-C need not wait for
+                start(partial(put, Body=contents[name])).result()
+            except AwsError as error:
+                raise _upload_refusal(error, place.bucket, account) from None
+            advance(len(contents[name]))
     console.say(f"code      {human_bytes(total)} uploaded to {plan.code_uri}")
 
 
@@ -59,30 +63,6 @@ def _is_stored(account: Account, bucket: str, key: str, sha256: str) -> bool:
             return False
         raise _upload_refusal(error, bucket, account) from None
     return bool(head.get("ChecksumSHA256") == sha256)
-
-
-def _put(
-    account: Account, place: S3Location, content: bytes, settings: dict[str, str], advance: Callable[[int], None]
-) -> None:
-    """Send one PUT, after which the object is complete or absent, in a thread that Ctrl-C need not wait for."""
-    from boto3.s3.transfer import TransferConfig
-
-    in_one_put = TransferConfig(multipart_threshold=len(content) + 1, use_threads=False)
-    sent = 0
-
-    def count(more: int) -> None:
-        nonlocal sent
-        sent += more
-        advance(more)
-
-    def send(client: Any) -> None:
-        count(-sent)  # An attempt with expired keys sent nothing.
-        client.upload_fileobj(io.BytesIO(content), *place, settings, Callback=count, Config=in_one_put)
-
-    try:
-        start(lambda: account.attempt("s3", "put_object", send)).result()
-    except AwsError as error:
-        raise _upload_refusal(error, place.bucket, account) from None
 
 
 def _encryption(plan: Plan) -> dict[str, str]:

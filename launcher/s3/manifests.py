@@ -1,16 +1,12 @@
 """The two kinds of manifest a channel can name: a JSON list of keys, and an augmented manifest of JSON lines.
 
-Both are written by hand or by small scripts, so errors name the manifest's URI and the entry or line. An augmented manifest can
-have millions of lines: it is copied to disk once, checked to its end, and then read line by line, in any order.
+Both are written by hand or by small scripts, so errors name the manifest's URI and the entry or line.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
-from array import array
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from launcher.errors import RefusedError
@@ -63,19 +59,12 @@ def _place(value: object, where: str) -> S3Location:
 
 
 class AugmentedManifest:
-    """The lines of an augmented manifest: `len()` counts them, `values(index)` reads one. It keeps a file open: close it."""
+    """The lines of an augmented manifest: `len()` counts them, `values(index)` reads one."""
 
     def __init__(
-        self,
-        read: Callable[[S3Location], Stream],
-        uri: str,
-        names: Sequence[str],
-        sample: int | None = None,
-        scratch: Path | None = None,
+        self, read: Callable[[S3Location], Stream], uri: str, names: Sequence[str], sample: int | None = None
     ) -> None:
-        """Copy the manifest to a file in `scratch` and check that each line has every attribute.
-
-        With `sample`, only so many lines are taken and checked, evenly spaced.
+        """Read the manifest and check that each line has every attribute; of a `sample`, only so many lines, evenly spaced.
 
         Raises:
             RefusedError: A line is not a JSON object, lacks an attribute, or has a reference that is not an S3 URI; or there are
@@ -84,44 +73,23 @@ class AugmentedManifest:
         if not names:
             raise RefusedError(f"{uri}: an augmented manifest needs AttributeNames, which select the values to send")
         self._uri, self._names = uri, tuple(names)
-        self._starts = array("Q")
-        self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - open as long as this object
-        try:
-            self._copy(read, sample)
-        except BaseException:
-            self.close()
-            raise
-
-    def _copy(self, read: Callable[[S3Location], Stream], sample: int | None) -> None:
-        self._file.writelines(read(parse_s3_uri(self._uri)))
-        self._file.seek(0)
-        wanted = iter(evenly_spaced(range(sum(1 for line in self._file if line.strip())), sample))
-        following = next(wanted, None)
-        self._file.seek(0)
-        start = index = 0
-        for number, line in enumerate(self._file, 1):
-            if line.strip():
-                if index == following:
-                    self._parse(line, f"line {number}")
-                    self._starts.append(start)
-                    following = next(wanted, None)
-                index += 1
-            start += len(line)
-        if not self._starts:
-            raise RefusedError(f"{self._uri}: this augmented manifest has no lines; write one JSON object per line")
+        lines = enumerate(b"".join(read(parse_s3_uri(uri))).split(b"\n"), 1)
+        self._lines = evenly_spaced([(number, line) for number, line in lines if line.strip()], sample)
+        if not self._lines:
+            raise RefusedError(f"{uri}: this augmented manifest has no lines; write one JSON object per line")
+        for index in range(len(self)):
+            self.values(index)
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self._lines)
 
     def values(self, index: int) -> list[bytes | S3Location]:
-        """Return the values of line `index` (from 0, without blank lines), in the order of the names. Not thread-safe.
+        """Return the values of line `index` (from 0, without blank lines), in the order of the names.
 
         A value of the line itself is bytes: a string's text, or JSON for any other type. A reference is an object in S3.
         """
-        self._file.seek(self._starts[index])
-        return self._parse(self._file.readline(), f"the line at byte {self._starts[index]}")
-
-    def _parse(self, line: bytes, where: str) -> list[bytes | S3Location]:
+        number, line = self._lines[index]
+        where = f"line {number}"
         try:
             attributes = json.loads(line.decode("utf-8-sig"))
         except ValueError as error:
@@ -139,6 +107,3 @@ class AugmentedManifest:
             else:
                 values.append((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode())
         return values
-
-    def close(self) -> None:
-        self._file.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from account_data import Broken
-from account_world import FAST, IN_GROUP, SHARED, World, a_rule, nothing
+from account_world import FAST, SHARED, World, nothing
 
 
 def an_efs(*letters: str) -> Callable[[World], dict[str, str]]:
@@ -37,15 +37,6 @@ def an_fsx(**members: Any) -> Callable[[World], dict[str, str]]:
 
 def an_fsx_in_one_zone(world: World) -> dict[str, str]:
     return {"fsx": world.fsx(SubnetIds=[world.ids["subnet_a"]])}
-
-
-def a_group_out_to_itself_and_s3(world: World) -> dict[str, str]:
-    group = world.group(outbound=False)
-    world.let_in(group, from_group=group)
-    world.let_in(world.ids["store_group"], from_group=group)
-    rules = [a_rule(-1, 0, group, ""), a_rule(443, 0, "", "0.0.0.0/0")]
-    world.ec2.authorize_security_group_egress(GroupId=group, IpPermissions=rules)
-    return {"job_group": group}
 
 
 BROKEN = {
@@ -129,12 +120,6 @@ BROKEN = {
         FAST % ("{fsx}", "/fsx1abcd"),
         [("fsx-other-zone", "channels.fast.file_system_id")],
         ("{subnet_b}", "use a subnet such as {subnet_a}"),
-    ),
-    "groups that let nothing out to the file systems": Broken(
-        a_group_out_to_itself_and_s3,
-        IN_GROUP + "\n" + SHARED % "{efs}",
-        [("security-group-closed", "channels.shared.file_system_id")],
-        ("outbound rule to {job_group}: TCP 2049 to {store_group}",),
     ),
     "an EFS that is being created": Broken(
         nothing,

@@ -47,14 +47,14 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
     delivery.scratch.mkdir(parents=True, exist_ok=True)
     if source["S3DataType"] == "AugmentedManifestFile":
         read, names = delivery.store.objects.read, source.get("AttributeNames", ())
-        with closing(AugmentedManifest(read, source["S3Uri"], names, delivery.sample, delivery.scratch)) as manifest:
+        manifest = AugmentedManifest(read, source["S3Uri"], names, delivery.sample)
 
-            def of_manifest(epoch: int) -> Iterator[Stream]:
-                for index in delivery.select(range(len(manifest)), epoch):
-                    for value in manifest.values(index):
-                        yield _stream(delivery, value)
+        def of_manifest(epoch: int) -> Iterator[Stream]:
+            for index in delivery.select(range(len(manifest)), epoch):
+                for value in manifest.values(index):
+                    yield _stream(delivery, value)
 
-            yield of_manifest
+        yield of_manifest
         return
     objects = delivery.store.listed(delivery.channel, delivery.sample)
     if _wrapped(delivery) and not _zipped(delivery):

@@ -6,7 +6,6 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,13 +206,12 @@ def test_augmented_manifest_selects_and_orders_attributes(source: Source) -> Non
     ]
     put(source.client, "m.jsonl", body="\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode())
     names = ["image-ref", "label", "name"]
-    with closing(AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", names)) as manifest:
-        assert [manifest.values(index) for index in (1, 0)] == [
-            [S3Location("bucket", "b.png"), b'{"a": [1.5, null]}', b""],
-            [S3Location("other", "a.png"), b"3", "é\u2028x".encode()],
-        ]
-    with closing(AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["label"], sample=1)) as manifest:
-        assert len(manifest) == 1
+    manifest = AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", names)
+    assert [manifest.values(index) for index in (1, 0)] == [
+        [S3Location("bucket", "b.png"), b'{"a": [1.5, null]}', b""],
+        [S3Location("other", "a.png"), b"3", "é\u2028x".encode()],
+    ]
+    assert len(AugmentedManifest(source.objects.read, "s3://bucket/m.jsonl", ["label"], sample=1)) == 1
 
 
 @pytest.mark.parametrize(
