@@ -257,9 +257,9 @@ def _job_in(job: Submitted | str, account: Account | None) -> tuple[str, Account
 def _opened(plan: Plan, account: Account | None) -> Account:
     """Return the account, which from now on masks the plan's secrets in its messages. Raises SpecError if the team forbids it."""
     from launcher.aws.account import Account
-    from launcher.jobs.submission import mask, require_allowed
+    from launcher.jobs.submission import mask_settings, require_allowed
 
     account = account or Account(region=plan.spec.region, profile=plan.spec.profile)
-    mask(plan, account)
+    mask_settings(plan, account.mask)
     require_allowed(plan, account)
     return account

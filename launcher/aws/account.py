@@ -24,7 +24,7 @@ from launcher.aws import refusals
 from launcher.aws.refusals import AwsError, CredentialsError, no_credentials, one_line, translated
 from launcher.aws.temporary_credentials import share_with_aws_cli
 from launcher.errors import RefusedError
-from launcher.masking import Mask
+from sagemaker_channels.mask import Mask
 
 __all__ = ["Account", "AwsError", "CredentialsError"]
 

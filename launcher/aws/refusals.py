@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher.errors import RefusedError
-from launcher.masking import Mask
+from sagemaker_channels.mask import Mask
 
 _FOREIGN = "the answer is not from AWS; check the endpoint and proxies"
 _KINDS = (  # of refusals, with the codes of each

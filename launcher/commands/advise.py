@@ -117,7 +117,7 @@ def channels_asked(
     `asked` has a `spec`, the `chosen` channels, `data` and `channels`. Raises InputError.
     """
     from launcher.account.run import subject_of
-    from launcher.jobs.submission import mask
+    from launcher.jobs.submission import mask_settings
     from launcher.survey.channels import Channel, channels_of
 
     if asked.data is not None and not asked.data.is_dir():
@@ -131,7 +131,7 @@ def channels_asked(
         return where.open(), None, [Channel("data", place, folder=folder)]
     plan = reading.plan(asked.spec)
     account = where.open(plan)
-    mask(plan, account)
+    mask_settings(plan, account.mask)
     subject = subject_of(plan, account)
     paths = dict(map(_name_and_folder, asked.channels))
     only = asked.chosen or (() if asked.data else tuple(paths))

@@ -10,10 +10,11 @@ from launcher.commands import options
 from launcher.console import counted, json_text, print_line, say
 from launcher.errors import SpecPath, dotted
 from launcher.jobs.lookup import describe, tags_of
-from launcher.masking import HIDDEN, settings_to_hide
+from launcher.masking import settings_to_hide
 from launcher.request.forms import find_request
 from launcher.request.masking import with_members
 from launcher.spec.aws_model import shapes
+from sagemaker_channels.mask import HIDDEN
 
 _ABSENT = object()
 # What DescribeTrainingJob returns for members missing from the request, by the last two steps of their path; `*` is a channel.

@@ -15,8 +15,8 @@ from launcher.commands.advise import channels_asked, folders_option
 from launcher.commands.local import data_option
 from launcher.console import Console, counted, human_bytes, print_line, say
 from launcher.errors import InputError, RefusedError
-from launcher.masking import Mask
 from launcher.rules.channels.content_types import MIME_TYPES
+from sagemaker_channels.mask import Mask
 
 _TEXT = 60  # characters of a text on a line
 

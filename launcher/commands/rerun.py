@@ -14,8 +14,9 @@ from launcher.commands.submit import Submission, carry_out, submit_options
 from launcher.console import say
 from launcher.importing.from_request import import_request
 from launcher.jobs.lookup import describe, tags_of
-from launcher.masking import HIDDEN, settings_to_hide
+from launcher.masking import settings_to_hide
 from launcher.spec.variables import Variables
+from sagemaker_channels.mask import HIDDEN
 
 
 @options.command("rerun", "rerun digits-1 --set hyperparameters.epochs=7 --dry-run", exit_codes=(0, 2, 3, 4, 5))

@@ -24,12 +24,13 @@ from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError, SpecError, SpecPath
 from launcher.jobs.lookup import name_taken
 from launcher.jobs.queue import as_requested, find_service_job, submission_request
-from launcher.masking import HIDDEN, is_secret_name
+from launcher.masking import is_secret_name
 from launcher.planning import Plan
 from launcher.rules.team import not_allowed
 from launcher.spec.aws_model import shapes
 from launcher.spec.job import Queue
 from launcher.spec.names import place_of_name
+from sagemaker_channels.mask import HIDDEN, Mask
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 1.0  # doubled after each attempt; botocore waits within each of them as well
@@ -90,7 +91,7 @@ def submit(plan: Plan, account: Account, console: Console, *, again: bool = Fals
         AwsError: Another call failed before the job was created.
     """
     name = plan.request["TrainingJobName"]
-    mask(plan, account)
+    mask_settings(plan, account.mask)
     require_allowed(plan, account)
     if (older := _look_up(account, name, queue=plan.spec.queue)) is not None:
         if not again or not is_of_request(older, plan.request):
@@ -119,19 +120,21 @@ def require_allowed(plan: Plan, account: Account) -> None:
         raise SpecError(problems)
 
 
-def mask(plan: Plan, account: Account) -> None:
-    """Mask the plan's hidden values in everything that AWS answers.
+def mask_settings(plan: Plan, mask: Mask, *, likely: bool = False) -> None:
+    """Mask the plan's hidden values.
 
     Any of an earlier job's settings can be a secret, so all are masked, except short ones such as `no` or `INFO`. So are short
-    values outside of settings, arguments and tags, such as a number of instances.
+    values outside of settings, arguments and tags, such as a number of instances. With `likely`, only the settings that are
+    probably secrets are masked: a script's traceback has the others, such as `5`, by chance.
     """
     for path, written in plan.masked.items():
         place, value = plan.origin.place(path), str(reduce(getitem, path, plan.request))  # type: ignore[arg-type]
         parts = {value: written, **plan.spec.variables.values.get(place, {})}
         is_free_text = not _FREE_TEXTS.isdisjoint(path) and written != HIDDEN
         for part, shown in parts.items():
-            if is_free_text or is_secret_name(str(path[-1])) or len(part) >= _LIKELY_SECRET:
-                account.mask.add(part, shown)
+            is_likely = is_secret_name(str(path[-1])) or (len(part) >= _LIKELY_SECRET and (is_free_text or not likely))
+            if is_likely or (is_free_text and not likely):
+                mask.add(part, shown)
 
 
 def _create(plan: Plan, account: Account, console: Console) -> Submitted:

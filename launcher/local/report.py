@@ -19,6 +19,7 @@ from launcher.errors import TrainingFailedError
 from launcher.jobs.causes import SCRIPT_FAILED, Cause, likely_cause
 from launcher.jobs.lines import Line
 from launcher.jobs.outcome import Outcome
+from launcher.jobs.submission import mask_settings
 from launcher.jobs.waits import as_data
 from launcher.local import fidelity
 from launcher.local.leftovers import remove_tree
@@ -26,7 +27,9 @@ from launcher.local.runs import RESULT
 from launcher.local.watch import RunResult
 from launcher.local.workspace import Fact, Host, LocalRun
 from sagemaker_channels import contract
+from sagemaker_channels.mask import Mask
 from sagemaker_channels.start.failure import shell_code
+from sagemaker_channels.start.references import mask_of
 
 _WITHOUT_MODEL = (*contract.TOOLS, f"{contract.SCRIPTS_DIR}/read_channels.py")
 _TENSORBOARD = "output/tensorboard"  # SageMaker's default of LocalPath
@@ -54,10 +57,13 @@ def report(run: LocalRun, outcome: RunResult) -> Outcome:
         code = (contract.BUNDLE_DIR, f"{contract.DATA_DIR}/{contract.CODE_CHANNEL}")  # these are in the folder `s3` too
         for leftover in ("scratch", "stage", "home", *(f"ml/{each}" for each in code)):
             remove_tree(run.host_folder(host) / leftover, run.console.warn)
-    reason, cause, artifacts = outcome.reason, None, {}
+    mask = mask_of(run.secrets)
+    mask_settings(run.plan, mask, likely=True)
+    written = [_written_reason(run, host, mask) for host in run.hosts]
+    reason, cause, artifacts = mask.apply(outcome.reason), None, {}
     if outcome.status == "Failed" and not reason:
-        reason = _failure_reason(run, outcome.exit_codes)
-        cause = _likely_cause(run, outcome, reason)
+        reason = _failure_reason(outcome.exit_codes, written)
+        cause = _likely_cause(run, outcome, reason, mask)
     try:
         with run.console.progress("packing the outputs (cannot be interrupted)", counted=False):
             artifacts = _collect_outputs(run, failed=outcome.status == "Failed")
@@ -157,20 +163,29 @@ def _archive(folders: Sequence[Path], target: Path) -> None:
             tar.add(file, arcname=name.as_posix(), recursive=False)
 
 
-def _failure_reason(run: LocalRun, exit_codes: Sequence[int]) -> str:
-    """Return FailureReason: the first failed host's `failure` file, else its exit code."""
-    for host, code in zip(run.hosts, exit_codes, strict=True):
+def _failure_reason(exit_codes: Sequence[int], written: Sequence[str]) -> str:
+    """Return FailureReason: what the first failed host has written, else its exit code."""
+    for code, text in zip(exit_codes, written, strict=True):
         if code:
-            file, text = _of_job(run, host, contract.FAILURE_FILE), ""
-            if file and file.is_file():
-                with file.open(encoding="utf-8", errors="replace") as opened:
-                    text = opened.read(4 * contract.FAILURE_LIMIT).strip()  # not all of a file that may be huge
             shown = f"signal {-code}" if code < 0 else f"exit code {code}"
-            return text[: contract.FAILURE_LIMIT] or f"the entrypoint ended with {shown} and wrote no failure file"
+            return text or f"the entrypoint ended with {shown} and wrote no failure file"
     return ""
 
 
-def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | None:
+def _written_reason(run: LocalRun, host: Host, mask: Mask) -> str:
+    """Return what a host's `failure` file has, masked; the file stays so, too."""
+    file = _of_job(run, host, contract.FAILURE_FILE)
+    if not file or not file.is_file():
+        return ""
+    with file.open(encoding="utf-8", errors="replace") as opened:
+        written = opened.read(4 * contract.FAILURE_LIMIT)  # not all of a file that may be huge
+    if (text := mask.apply(written)) != written:
+        file.unlink()  # it may be read-only
+        file.write_text(text, encoding="utf-8")
+    return text.strip()[: contract.FAILURE_LIMIT]
+
+
+def _likely_cause(run: LocalRun, outcome: RunResult, reason: str, mask: Mask) -> Cause | None:
     """Return the likely cause of a failure, as for a job in AWS; None if only the script's own error is known."""
     failed = [host for host, code in zip(run.hosts, outcome.exit_codes, strict=True) if code]
     code = next((code for code in outcome.exit_codes if code), 0)
@@ -181,7 +196,7 @@ def _likely_cause(run: LocalRun, outcome: RunResult, reason: str) -> Cause | Non
             written = log.read().decode("utf-8", "replace")
         # Without namespaces, the script's paths differ from those that the causes match.
         text, written = (each.replace(str(run.root(host)), contract.BASE_DIR) for each in (text, written))
-        lines += [Line(0, host.name, line) for line in written.splitlines()]
+        lines += [Line(0, host.name, line) for line in mask.apply(written).splitlines()]
     machine = {"InstanceType": "this machine", "InstanceCount": len(run.hosts)}
     job = {**run.plan.request, "TrainingJobStatus": "Failed", "FailureReason": text, "ResourceConfig": machine}
     if run.runner.image is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from launcher.errors import Problem, SpecPath
-from launcher.masking import Mask
+from sagemaker_channels.mask import Mask
 
 _LONG = 12  # characters; a shorter value can be a word of AWS (`FastFile`), so it is masked only where it was written
 

@@ -14,7 +14,6 @@ from typing import Any
 from launcher.console import human_bytes
 from launcher.errors import InputError, RefusedError
 from launcher.local.channels.objects import Objects
-from launcher.masking import Mask
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, named_keys
 from launcher.survey.inventory import format_of as known_format
@@ -24,6 +23,7 @@ from sagemaker_channels.formats import Format, format_of
 from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.formats.gunzip import Gunzip
 from sagemaker_channels.job import environment
+from sagemaker_channels.mask import Mask
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.sources.listing import Listed
 from sagemaker_channels.sources.s3 import key_of

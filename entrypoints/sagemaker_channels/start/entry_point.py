@@ -35,7 +35,7 @@ from sagemaker_channels.start.command import (
 from sagemaker_channels.start.failure import failure_text, fit_to_limit, how_it_ended, write_failure
 from sagemaker_channels.start.outputs import lost_checkpoints, lost_model
 from sagemaker_channels.start.process import ProgramResult, run_program
-from sagemaker_channels.start.references import SecretError, hidden, read_secrets, references_in, with_values
+from sagemaker_channels.start.references import SecretError, mask_of, read_secrets, references_in, with_values
 from sagemaker_channels.start.requirements import install, install_package, is_package, packages_folder
 from sagemaker_channels.start.variables import Machine, count_machine, sagemaker_variables
 
@@ -76,6 +76,7 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
         bundled = _check(environment, options)
         parameters = environment.hyperparameters
         secrets = read_secrets(references_in([*environ.values(), *parameters.values()]), environ)
+        mask = mask_of(secrets)
         environment = replace(environment, hyperparameters=with_values(parameters, secrets))
         environ = with_values({name: environ[name] for name in environ if name != contract.SECRETS_VARIABLE}, secrets)
         for directory in (environment.model_dir, environment.output_data_dir):
@@ -83,7 +84,7 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
         packages = root / contract.PACKAGES_DIR
         for what, pip in _installations(environment, environ, options, packages):
             if pip.exit_code != 0:
-                pip = replace(pip, stderr=hidden(pip.stderr, secrets))
+                pip = replace(pip, stderr=mask.apply(pip.stderr))
                 write_failure(failure_file, _pip_failure(what, pip))
                 return pip.exit_code
         machine = count_machine(environment.current_instance_type)
@@ -112,7 +113,7 @@ def run_entry_point(root: Path, environ: Mapping[str, str], options: StartOption
         finally:
             if options.command is not None and program_of(options.command) in mpi.PROGRAMS:
                 mpi.end(variables)
-        result = replace(result, stderr=hidden(result.stderr, secrets))
+        result = replace(result, stderr=mask.apply(result.stderr))
         lost = [] if has_checkpoints else [lost_checkpoints(environment)]
         if result.exit_code == 0:
             lost.append(lost_model(environment, begun))

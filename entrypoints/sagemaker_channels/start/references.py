@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from sagemaker_channels import contract
+from sagemaker_channels.mask import Mask
 
 _REFERENCE = re.compile(contract.SECRET_REFERENCE)
 _SHORTEST = 4  # characters of a value that is hidden in other texts; shorter ones occur in them by chance
@@ -112,23 +113,17 @@ def with_values(settings: Mapping[str, Any], secrets: Mapping[str, str]) -> dict
     }
 
 
-def hidden(text: str, secrets: Mapping[str, str]) -> str:
-    """Return a text with the references in place of the values, also as Python or JSON quotes them, and in place of their parts."""
-    forms = {form: reference for reference, value in secrets.items() for form in _forms(value)}
-    for form in sorted(forms, key=len, reverse=True):
-        if len(form) >= _SHORTEST:
-            text = text.replace(form, forms[form])
-    return text
-
-
-def _forms(value: str) -> Iterator[str]:
-    """Yield how a value may occur in a text: as it is, quoted, and as each of its lines and of its fields in JSON."""
-    fields: list[Any] = [value]
-    with suppress(ValueError):
-        fields.append(json.loads(value))
-    for field in fields:  # which grows
-        if isinstance(field, str):
-            for part in (field, *field.splitlines()):
-                yield from (part, repr(part)[1:-1], json.dumps(part)[1:-1])
-        elif isinstance(field, dict | list):
-            fields += field.values() if isinstance(field, dict) else field
+def mask_of(secrets: Mapping[str, str]) -> Mask:
+    """Return the mask that shows the references in place of the values, and of their lines and their fields in JSON."""
+    mask = Mask()
+    for reference, value in secrets.items():
+        fields: list[Any] = [value]
+        with suppress(ValueError):
+            fields.append(json.loads(value))
+        for field in fields:  # which grows
+            if isinstance(field, str):
+                for part in (field, *field.splitlines()):
+                    mask.add(part if len(part) >= _SHORTEST else "", reference)
+            elif isinstance(field, dict | list):
+                fields += field.values() if isinstance(field, dict) else field
+    return mask

@@ -10,7 +10,7 @@ import pytest
 
 from aws_stand_in import StandIn
 from boot_container import SHOW, Container, shown
-from sagemaker_channels.start.references import hidden
+from sagemaker_channels.start.references import mask_of
 
 VALUE = "hush-5f1c-hush"
 NAMED = {"HF_TOKEN": "${secretsmanager:prod/hf}", "URL": "postgres://me:${secretsmanager:prod/db#password}@db/x"}
@@ -84,4 +84,4 @@ def test_image_without_boto3_ends_the_job(account: StandIn, tmp_path: Path) -> N
 def test_secret_and_its_parts_are_hidden_however_they_are_quoted(secret: str, form: str) -> None:
     parts = ["p-4711", "h-4711"] if secret[0] == "{" else secret.split("\n")
     for part in (secret, *parts):
-        assert "4711" not in hidden(f"x{form.format(part)}y", {"${ssm:/a}": secret})
+        assert "4711" not in mask_of({"${ssm:/a}": secret}).apply(f"x{form.format(part)}y")

@@ -17,8 +17,9 @@ from launcher.aws.account import Account, AwsError
 from launcher.console import Console
 from launcher.errors import LaunchError
 from launcher.jobs.submission import submit
-from launcher.masking import Mask, is_secret_name, settings_to_hide
+from launcher.masking import is_secret_name, settings_to_hide
 from launching import launch
+from sagemaker_channels.mask import Mask
 from submitted_spec import SPEC
 
 PEM = "-----BEGIN KEY-----\nMIIabc&def<ghi>'\"jkl\nQWERTYUIOPASDFGHJKLZXCVBNM\n-----END KEY-----\n"

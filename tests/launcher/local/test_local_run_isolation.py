@@ -16,7 +16,7 @@ from launcher.local.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
 from launcher.rules.examples import laid_over_base
-from local_jobs import command, launch, namespaces, write_job
+from local_jobs import command, launch, namespaces, result, write_job
 from patience import PATIENCE
 from sagemaker_channels import contract
 
@@ -104,6 +104,22 @@ def test_secret_in_the_arguments_of_an_entrypoint_is_warned_of(here: Path, monke
     output = launch(here)
     assert "warning: container_entrypoint[3]: the value of ${A_TOKEN} is an argument of a program, so" in output
     assert output.count("other users") == 1
+
+
+def test_reason_of_a_failure_hides_values_of_variables(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the script prints stays as it is in the log, also in SageMaker; short values, such as a line's number, stay anywhere."""
+    monkeypatch.setenv("A_TOKEN", "hf_secret")
+    monkeypatch.setenv("LINE", "2")
+    script = "import os\nraise ValueError('no access with ' + os.environ['A_TOKEN'])"
+    write_job(here, script, "channels: null\nenvironment: {A_TOKEN: '${A_TOKEN}', LINE: '${LINE}'}\n")
+    output = launch(here, "--no-namespaces", "--json", code=4)
+    assert {line for line in output.splitlines() if "hf_secret" in line} == {
+        "algo-1 | ValueError: no access with hf_secret"
+    }
+    assert result(here)["FailureReason"].startswith("ValueError: no access with ${A_TOKEN}\n\nTraceback")
+    assert "line 2, in <module>" in result(here)["FailureReason"]
+    kept = [path for path in (here / ".launch").rglob("*") if path.is_file() and b"hf_secret" in path.read_bytes()]
+    assert [path.name for path in kept] == ["algo-1.log"]
 
 
 def test_hosts_of_the_next_attempt_get_the_code_of_the_plan(here: Path) -> None:
