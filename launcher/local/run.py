@@ -143,7 +143,7 @@ def _warn(plan: Plan, options: LocalOptions, console: Console) -> None:
 def _visible_arguments(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield the arguments of the job's programs that have values of `${NAME}`: place and text in the spec."""
     for path, text in plan.masked.items():
-        is_parameter = path[0] == "HyperParameters" and plan.code is not None
+        is_parameter = path[0] == "HyperParameters" and plan.spec.code and plan.spec.code.arguments != "none"
         if is_parameter or path[1:2] in (("ContainerArguments",), ("ContainerEntrypoint",)):
             yield dotted(plan.origin.place(path)), text
 

@@ -116,7 +116,8 @@ def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
         if name.lower() in ("aws_secret_access_key", "aws_session_token"):
             yield path, "is a secret that DescribeTrainingJob shows; delete it: the job has its role's credentials"
         elif holds_secret(name, value):
-            remedy = "write ${secretsmanager:ID} or ${ssm:NAME} in its place, which the job's role reads"
+            place = "in its place" if path[0] == "Environment" else "in environment instead"
+            remedy = f"write ${{secretsmanager:ID}} or ${{ssm:NAME}} {place}, which the job's role reads"
             remedy = remedy if draft.spec.code else "let the program read it from Secrets Manager, by the job's role"
             yield path, f"seems to be a secret, and DescribeTrainingJob shows it; store it, and {remedy}"
 
@@ -144,6 +145,18 @@ def secrets_can_be_read(draft: Draft) -> Iterator[Mistake]:
                 path,
                 f"{name} cannot be read with enable_network_isolation; delete that, or pass the data by a channel",
             )
+
+
+@warning("secret-argument")
+def secrets_are_not_arguments(draft: Draft) -> Iterator[Mistake]:
+    """A program's arguments are recorded by process lists, errors and experiment trackers, so a secret belongs in `environment`."""
+    code = draft.spec.code
+    for path, _, value in _settings(draft) if code and code.arguments != "none" else ():
+        if path[0] == "HyperParameters" and (references := references_in([value])):
+            what = (
+                f"{references[0]} becomes an argument of the program, which process lists, errors and trackers record"
+            )
+            yield path, f"the value of {what}; write it in environment, or pass no arguments: code.arguments: none"
 
 
 def _settings(draft: Draft) -> Iterator[tuple[SpecPath, str, str]]:

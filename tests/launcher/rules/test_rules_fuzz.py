@@ -42,7 +42,7 @@ CHOICES = {
          "arn:aws:kms:us-east-1:123456789012:key/a"],
 }  # fmt: skip
 NUMBERS = [-1, 0, 1, 1, 2, 300, 3601, 20_000, 10**9]
-SETTINGS = ["", "1", "s3://b/k", "multi:", f"{SECRET}x", f'"{SECRET}y"']
+SETTINGS = ["", "1", "s3://b/k", "multi:", "${ssm:/a}", f"{SECRET}x", f'"{SECRET}y"']
 STRANGE = ["S3Uri", "InputMode", "ContentType", "InstanceGroupNames", "InstanceType", "Key", "ChannelName", "Foo"]
 WRONG = [None, [], {}, [[]], [{}], {"a": []}, "x", 3, True]
 
