@@ -4,7 +4,7 @@ The archive is reproducible: the same files give the same bytes on any machine, 
 covers names, modes and contents, not the compressed bytes, which differ between versions of zlib.
 
 Sizes are read by `stat`, so that too large a folder is refused before any file is read; contents are hashed for the digest and read
-again for the archive, which is refused if a file has changed.
+again for the archive, which is refused if a file has changed. Of one that grows, the part that was there first is sent.
 """
 
 from __future__ import annotations
@@ -250,10 +250,13 @@ def _refuse_private_keys(places: Sequence[str]) -> None:
 
 
 def _content(file: CodeFile) -> bytes:
-    """Return a file's content. Raises CodeError if it has changed since its size, or its digest, was read."""
+    """Return a file's content, without what has been appended since its size was read, as to a log.
+
+    Raises CodeError if it has changed otherwise since its size, or its digest, was read.
+    """
     try:
         with Path(file.path).open("rb") as opened:
-            content = opened.read(file.size + 1)  # no more: it may grow endlessly
+            content = opened.read(file.size + 1)[: file.size]
     except OSError as error:
         raise unreadable(file.path, error) from None
     if len(content) != file.size or file.sha256 not in ("", hashlib.sha256(content).hexdigest()):

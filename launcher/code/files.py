@@ -5,6 +5,8 @@ matches are left out. A `.gitignore` counts if the folder is in a git work tree,
 nearest to a name decides, and a `.launchignore` outranks every `.gitignore`; unlike in git, a file that is tracked although
 it is ignored is left out. `code.include` outranks all of these.
 
+The file that the command's own output goes to, as in `launch job.yaml > log.txt`, is left out, too.
+
 Links are followed, and the rules apply to the names on both of their sides. One that leads out of the folder could send any
 file of the machine, so it is refused, unless `code.include` names it or leads through it.
 """
@@ -16,6 +18,7 @@ import fnmatch
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,6 +122,7 @@ class FileRules:
         self._include, self._exclude = _spec_patterns("include", include), _spec_patterns("exclude", exclude)
         self._why: dict[str, str] = {}  # file or folder that the walk has met and left out -> the reason
         self._ignore_files = {".launchignore"}
+        self._own_output = set(_files_of(1, 2))
         self.left_out: list[str] = []
         self.skipped: list[str] = []
         self.outside: list[str] = []
@@ -156,6 +160,8 @@ class FileRules:
                     inner_root, own = real, self._fate_of_link_out(path, real, own, is_folder)
             if own == _BY_RULES and is_secret_path(real + "/" * is_folder):
                 own = _SECRET
+            elif own == _BY_RULES and status is not None and (status.st_dev, status.st_ino) in self._own_output:
+                own = "is the output of this command"
             if not (is_sent := own in (_BY_RULES, _INCLUDED)):
                 self._why[path.rstrip("/")] = own
             shown = self._prefix + path
@@ -260,6 +266,14 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
         if error.errno in _NOWHERE:
             return None
         raise unreadable(entry.path, error) from None
+
+
+def _files_of(*descriptors: int) -> Iterator[tuple[int, int]]:
+    """Yield device and inode of the files behind this process's descriptors."""
+    for number in descriptors:
+        with suppress(OSError):  # closed
+            found = os.fstat(number)
+            yield found.st_dev, found.st_ino
 
 
 def unreadable(path: str, error: OSError) -> CodeError:
