@@ -10,14 +10,15 @@ from launcher.aws.account import Account
 from launcher.aws.threads import concurrently
 from launcher.commands import options
 from launcher.commands.diff import differences, ran_request, value_at
-from launcher.commands.jobs import as_data, print_jobs
+from launcher.commands.jobs import as_data, is_local, print_jobs
 from launcher.console import Console, print_line, shown_path
 from launcher.errors import RefusedError, dotted
-from launcher.jobs.follow import read_metrics
+from launcher.jobs.follow import ReadLines, read_metrics
 from launcher.jobs.lookup import describe, jobs_with_settings, tags_of
-from launcher.jobs.metrics import Series, plot
+from launcher.jobs.metrics import Metrics, Series, plot
 from launcher.jobs.outcome import plain_data
 from launcher.jobs.sweep import TAG
+from launcher.local.runs import RUNS_FOLDER, lines_of, local_run, local_runs
 
 _AT_ONCE = 8  # jobs whose lines are read
 _MOST_OF_SWEEP = 1000
@@ -36,52 +37,70 @@ class _Job(NamedTuple):
 @options.command("compare", "compare digits-1 digits-2")
 @options.jobs_argument
 @options.plot_option("Draw the jobs' metrics over their steps, or over time,")
+@options.local_option
 @options.account_options
 @options.json_option
-def compare(names: tuple[str, ...], plot: Path | None, where: options.AccountOptions, as_json: bool) -> None:
+def compare(
+    names: tuple[str, ...], plot: Path | None, local: bool, where: options.AccountOptions, as_json: bool
+) -> None:
     """Compare jobs: settings, metrics, durations and costs.
 
     The settings in which the training jobs NAME differ have the names that `launch diff` prints, and *** for values that may be
     secrets. Of each metric in the jobs' lines the last, least and most value are shown, since whether less is better depends on
-    the metric. A single NAME is that of a sweep (`launch --matrix`), whose jobs are compared.
+    the metric. A single NAME is that of a sweep (`launch --matrix`), whose jobs are compared. A NAME can be that of a local run;
+    with --local, each is.
     """
     account, console = where.open(), Console(as_json=as_json)
     names = tuple(dict.fromkeys(names))
     if len(names) == 1:
-        found = jobs_with_settings(account, _MOST_OF_SWEEP, {TAG: names[0]}, None, console.warn)
+        found = (
+            [run for run in local_runs() if {"Key": TAG, "Value": names[0]} in run["Request"].get("Tags", ())]
+            if local
+            else jobs_with_settings(account, _MOST_OF_SWEEP, {TAG: names[0]}, None, console.warn)
+        )
         if len(found) < 2:
-            remedy = (
-                "pass the names of two jobs or more, or that of a sweep of this region; `launch list` shows the jobs"
-            )
-            raise RefusedError(f"no sweep {names[0]!r} of two jobs or more was found in {account.region}; {remedy}")
+            place = f"./{RUNS_FOLDER}" if local else account.region
+            remedy = "pass the names of two jobs or more, or that of a sweep there; `launch list` shows the jobs"
+            raise RefusedError(f"no sweep {names[0]!r} of two jobs or more was found in {place}; {remedy}")
         names = tuple(job["TrainingJobName"] for job in reversed(found))
-    read = {
+    here = {name for name in names if is_local(name, local=local, where=where)}
+    read = {name: _read_here(name, console) for name in here} | {
         name: answer.result()
-        for name, answer in concurrently(lambda name: _read(account, name, console), names, _AT_ONCE)
+        for name, answer in concurrently(
+            lambda name: _read(account, name, console), [name for name in names if name not in here], _AT_ONCE
+        )
     }
-    jobs = {name: read[name] for name in names}
+    jobs, region = {name: read[name] for name in names}, None if here == {*names} else account.region
     metrics = dict.fromkeys(metric for job in jobs.values() for metric in job.metrics)
     settings = _settings(jobs)
     if as_json:
-        shown = [
-            as_data(job.description, account.region) | {"Metrics": plain_data(job.metrics)} for job in jobs.values()
-        ]
+        shown = [as_data(job.description, region) | {"Metrics": plain_data(job.metrics)} for job in jobs.values()]
         found = [{"path": path, "values": values} for path, values in settings.items()]
         options.print_json({"jobs": shown, "differences": found})
     else:
-        print_jobs([job.description for job in jobs.values()], account.region)
+        print_jobs([job.description for job in jobs.values()], region)
         for metric in metrics:
             _print(metric, {name: _in_words(job.metrics.get(metric)) for name, job in jobs.items()})
         for path, values in settings.items():
             _print(path, values)
         console.say(f"{len(settings)} settings differ" if settings else "no settings differ")
     if plot is not None:
-        _plot(jobs, plot, console)
+        _plot(jobs, plot, console, is_timed=not here)
 
 
-def _plot(jobs: Mapping[str, _Job], file: Path, console: Console) -> None:
-    drawn = plot({name: job.series for name, job in jobs.items()}, file)
+def _plot(jobs: Mapping[str, _Job], file: Path, console: Console, *, is_timed: bool) -> None:
+    drawn = plot({name: job.series for name, job in jobs.items()}, file, is_timed=is_timed)
     console.say(f"plot {shown_path(file)}" if drawn else f"{file}: not drawn; no metrics were found")
+
+
+def _read_here(name: str, console: Console) -> _Job:
+    description = local_run(name)
+    request, shown = ran_request(description["Request"], description["Request"].get("Tags"))
+    read = ReadLines(description, console)
+    for line in lines_of(description["TrainingJobName"]):
+        read.note(line)
+    del description["ResourceConfig"]  # which has the number of its hosts only
+    return _Job(description, request, shown, True, read.metrics.panels(), _of_series(read.metrics))
 
 
 def _read(account: Account, name: str, console: Console) -> _Job:
@@ -90,10 +109,11 @@ def _read(account: Account, name: str, console: Console) -> _Job:
     request, shown = ran_request(description, tags)
     found = read_metrics(account, description, console)
     metrics = {each["MetricName"]: {"last": each["Value"]} for each in description.get("FinalMetricDataList") or ()}
-    metrics |= {
-        metric: {"last": each.last, "least": each.least, "most": each.most} for metric, each in found.series.items()
-    }
-    return _Job(description, request, shown, tags is not None, found.panels(), metrics)
+    return _Job(description, request, shown, tags is not None, found.panels(), metrics | _of_series(found))
+
+
+def _of_series(found: Metrics) -> dict[str, dict[str, float]]:
+    return {name: {"last": each.last, "least": each.least, "most": each.most} for name, each in found.series.items()}
 
 
 def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, str | None]]:

@@ -12,7 +12,6 @@ from launcher.commands import options
 from launcher.commands.jobs import is_local
 from launcher.commands.local import run_options
 from launcher.console import Console
-from launcher.errors import RefusedError
 from launcher.parsing.spec_text import is_spec
 
 _OF_SPECS = {each.name for each in fields(launcher.LocalOptions)} | {"run_name", "sets", "ignore", "strict"}
@@ -37,10 +36,10 @@ def execute(
 ) -> int:
     """Open a shell in a running job, or run CMD there.
 
-    NAME is a training job, which is entered by Systems Manager; its remote debugging is enabled first. If NAME is a spec, such as
-    job.yaml, a host of its job is made on this machine, with its channels, code, requirements and variables, and removed at the
-    end; without a terminal, its shell reads commands from standard input. One word of CMD is a line for the shell. The exit code
-    is that of CMD.
+    NAME is a training job, which is entered by Systems Manager; its remote debugging is enabled first. It can also be a local run
+    that has not ended; CMD gets the variables of its script. If NAME is a spec, such as job.yaml, a host of its job is made on this
+    machine, with its channels, code, requirements and variables, and removed at the end; without a terminal, its shell reads
+    commands from standard input. One word of CMD is a line for the shell. The exit code is that of CMD.
     """
     text = command[0] if len(command) == 1 else shlex.join(command)
     if is_spec(name):
@@ -51,12 +50,15 @@ def execute(
     if found := options.given(*_OF_SPECS - {"runner", "yes", "as_json", "command"}):
         raise click.UsageError(f"{found[0]} works only with a spec, such as job.yaml")
     if is_local(name, local=bool(options.given("runner")), where=where):
-        how = "write the spec instead, `launch exec job.yaml`, for a host like its hosts"
-        raise RefusedError(f"{name} is a local run, which keeps no host; {how}")
-    from launcher.jobs.remote import execute as run_there
+        from launcher.local import join
+        from launcher.local.runs import local_run
 
-    console = Console(as_json=local.as_json)
-    code = run_there(where.open(), name, host, text, console, to_stderr=local.as_json)
+        code = join.execute(local_run(name), host, text, to_stderr=local.as_json)
+    else:
+        from launcher.jobs import remote
+
+        console = Console(as_json=local.as_json)
+        code = remote.execute(where.open(), name, host, text, console, to_stderr=local.as_json)
     if local.as_json:
         options.print_json({"TrainingJobName": name, "Host": host, "ExitCode": code})
     return code

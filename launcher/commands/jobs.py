@@ -229,7 +229,7 @@ def _row(job: Mapping[str, Any], region: str | None) -> tuple[str, ...]:
     return job["TrainingJobName"], status, timestamp(job["CreationTime"]), took, *known
 
 
-def as_data(job: Mapping[str, Any], region: str) -> dict[str, Any]:
+def as_data(job: Mapping[str, Any], region: str | None) -> dict[str, Any]:
     """Return a described job for `--json`, with its cost, and without its settings."""
     cost = estimate_of_job(job, region, now=datetime.now(timezone.utc))
     shown = {member: job[member] for member in _MEMBERS if job.get(member) is not None}

@@ -12,7 +12,7 @@ import click
 
 import launcher
 from launcher.commands import options, sweep
-from launcher.commands.ending import after_end
+from launcher.commands.ending import after_end, on_end_option
 from launcher.console import Console, counted, duration, human_bytes, say
 from launcher.errors import RefusedError, StoppedError
 from launcher.spec.channels import KINDS
@@ -113,19 +113,26 @@ def check_local(*, is_local: bool) -> None:
 @options.name_option
 @options.many("--matrix", "axes", metavar="KEY=VALUES", help="A run for each value, as lr=1e-3,1e-4. Repeatable.")
 @options.spec_options
+@on_end_option
 @run_options
 def local(
-    spec: str, name: str | None, axes: tuple[str, ...], reading: options.SpecOptions, local: launcher.LocalOptions
+    spec: str,
+    name: str | None,
+    axes: tuple[str, ...],
+    reading: options.SpecOptions,
+    on_end: str | None,
+    local: launcher.LocalOptions,
 ) -> int:
     """Run a job on this machine, as SageMaker would.
 
     Each channel of SPEC is read in its own input mode, from S3, or from a folder by --data or --channel. `launch job.yaml
     --local` is the same. With --matrix, the runs are made one after the other.
     """
+    options.refuse_together("axes", "on_end")
     if axes:
         return sweep.run_here(sweep.members(spec, name, reading, sweep.Matrix(axes, None)), local)
     outcome = launcher.run_local(reading.plan(spec, name), options=local)
-    after_end(outcome, Console(as_json=local.as_json))
+    after_end(outcome, Console(as_json=local.as_json), on_end)
     return outcome.exit_code
 
 
@@ -144,7 +151,7 @@ def clean(names: tuple[str, ...], before: datetime | None, keep: int, dry_run: b
     Those are the local runs NAME below ./.launch, or all that have ended, with their logs, outputs and checkpoints. Runs that
     have not ended stay, and so does ./.launch/.warm-pool. Without --yes, it shows their ages and sizes, and asks.
     """
-    from launcher.local.leftovers import mount_below, remove_tree
+    from launcher.local.leftovers import remove_run
     from launcher.local.runs import local_run, local_runs
 
     found = [local_run(name) for name in dict.fromkeys(names)] if names else local_runs()
@@ -160,11 +167,7 @@ def clean(names: tuple[str, ...], before: datetime | None, keep: int, dry_run: b
             _ask(len(ended), total)
     failed: list[str] = []
     for each in () if dry_run else ended:
-        folder = Path(each["Folder"])
-        if (mount := mount_below(folder)) is not None:
-            failed.append(f"{mount} is still mounted; unmount it with `fusermount3 -u {mount}`, and clean again")
-        else:
-            remove_tree(folder, failed.append)
+        remove_run(Path(each["Folder"]), failed.append)
     removed = [each["TrainingJobName"] for each in ended if dry_run or not Path(each["Folder"]).exists()]
     if as_json:
         options.print_json(removed)

@@ -47,10 +47,10 @@ def logs(name: str, shown: SimpleNamespace, local: bool, where: options.AccountO
     Those of all hosts of the training job NAME are shown by time. With --json, each is a JSON object. With --local, NAME is a
     local run, or latest, whose lines are shown host by host, and have no times. With --follow, the exit code is that of the job.
     """
-    if is_local(name, local=local, where=where):
-        return _logs_here(name, shown)
     if shown.on_end and not shown.follow:
         raise click.UsageError("--on-end works only if the job is followed; add --follow")
+    if is_local(name, local=local, where=where):
+        return _logs_here(name, shown)
     since = int(shown.since.timestamp() * 1000) if shown.since else None
     selection = Selection(since=since, host=shown.host)
     account, console, skipped = where.open(), Console(as_json=shown.as_json), 0
@@ -95,8 +95,6 @@ def _logs_here(name: str, shown: SimpleNamespace) -> int:
     from launcher.local.report import show
     from launcher.local.runs import lines_of, local_run
 
-    if shown.on_end:
-        raise click.UsageError("--on-end works only with jobs in AWS; write the command after `launch logs --follow`")
     if shown.since:
         raise click.UsageError("--since works only with jobs in AWS; the lines of a local run have no times")
     console, description = Console(as_json=shown.as_json), local_run(name)
@@ -106,10 +104,14 @@ def _logs_here(name: str, shown: SimpleNamespace) -> int:
     if shown.tail is not None:
         lines = islice(lines, max(0, sum(1 for _ in lines_of(name, shown.host)) - shown.tail), None)
     _show(shown, console, description, lines, is_local=True)
+    if not shown.follow:
+        return 0
     ended = local_run(name)
-    if shown.follow and not shown.as_json and "Result" in ended:
+    if not shown.as_json and "Result" in ended:
         show(ended["Result"], console)
-    return Outcome(ended).exit_code if shown.follow else 0
+    outcome = Outcome(ended.get("Result", ended))
+    after_end(outcome, console, shown.on_end)
+    return outcome.exit_code
 
 
 def _show(

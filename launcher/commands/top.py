@@ -12,7 +12,9 @@ from typing import Any
 
 from launcher.columns import rich_table
 from launcher.commands import options
+from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, json_timestamp, print_line, rich_console, timestamp
+from launcher.errors import RefusedError
 from launcher.jobs.lookup import describe, tried
 from launcher.jobs.outcome import ENDED, Outcome, plain_data
 from launcher.jobs.usage import COLUMNS, Usage, usage_of
@@ -33,6 +35,8 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
     else as lines, and with --json as an object per refresh. They are CloudWatch's, one a minute and some minutes late; 100 % is a
     whole core or GPU. SageMaker publishes no values of the network. Ctrl-C leaves the job running.
     """
+    if is_local(name, local=False, where=where):
+        raise RefusedError(f"{name} is a local run, of which CloudWatch has nothing; use `launch exec {name} -- top`")
     account, console = where.open(), Console(as_json=as_json)
     description: dict[str, Any] = {}
     with _json() if as_json else _in_place() if _can_redraw() else _lines() as show:

@@ -138,7 +138,7 @@ def _in_session(account: Account, session: Mapping[str, Any], parameters: Mappin
     ]
     environ = {**os.environ, _RESPONSE: json.dumps(answer)}
     interrupts: list[int] = []
-    with _noting(interrupts.append):
+    with noting_ctrl_c(interrupts.append):
         if "DocumentName" not in parameters:
             code = subprocess.run(words, env=environ, check=False).returncode
             if code:
@@ -156,7 +156,7 @@ def _in_session(account: Account, session: Mapping[str, Any], parameters: Mappin
 
 
 @contextmanager
-def _noting(note: Callable[[int], None]) -> Iterator[None]:
+def noting_ctrl_c(note: Callable[[int], None]) -> Iterator[None]:
     """Leave Ctrl-C to the plugin, which has it from the same terminal."""
     before = signal.signal(signal.SIGINT, lambda number, _: note(number))
     try:

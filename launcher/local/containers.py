@@ -83,7 +83,7 @@ def opened(plan: Plan, options: LocalOptions, console: Console) -> Iterator[Cont
     if not name:
         raise InputError(f"--local {engine.name} needs an image, and none is named; write --image IMAGE")
     image = engine.image(name, console)
-    run = f"launch-{plan.request['TrainingJobName']}-{os.getpid()}"
+    run = f"launch-{plan.request['TrainingJobName']}-{os.getpid()}"  # which `launch exec` knows
     label = f"{LABEL}={run}"
     umask = os.umask(0o022)  # The image's user, which may be any, reads the files of the channels.
     try:

@@ -48,6 +48,14 @@ def mount_below(folder: Path) -> Path | None:
     return next((path for path in folders if path.is_mount()), None)
 
 
+def remove_run(folder: Path, on_warning: Callable[[str], None]) -> None:
+    """Remove the folder of a run that has ended; warn if that fails."""
+    if (mount := mount_below(folder)) is not None:
+        on_warning(f"{mount} is still mounted; unmount it with `fusermount3 -u {mount}`, and try again")
+    else:
+        remove_tree(folder, on_warning)
+
+
 def remove_tree(directory: Path, on_warning: Callable[[str], None]) -> None:
     """Remove a directory of our own files and links, which the job may have replaced by something else; warn if that fails.
 

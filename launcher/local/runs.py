@@ -29,12 +29,12 @@ _LOOK_SECONDS = 0.2  # between two looks at the logs of a run
 
 def note_begin(run: LocalRun) -> None:
     """Write what the run's folder says of it until its end."""
-    request = run.plan.request
     noted = {
         "CreationTime": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "Process": [os.getpid(), start_time(os.getpid())],
         "InstanceCount": len(run.hosts),
-        "MetricDefinitions": request.get("AlgorithmSpecification", {}).get("MetricDefinitions", []),
+        "Runner": run.options.runner,
+        "Request": run.plan.masked_request(),
     }
     (run.folder / _RUN).write_text(json.dumps(noted), encoding="utf-8")
 
@@ -50,7 +50,9 @@ def run_names() -> list[str]:
 
 
 def local_run(name: str) -> dict[str, Any]:
-    """Return a run as DescribeTrainingJob would, with its `Folder` and, if it has ended, its `Result`; `latest` is the latest.
+    """Return a run as DescribeTrainingJob would; `latest` is the latest.
+
+    It has also its `Folder`, its masked `Request`, its `Runner` and `Process`, and if it has ended, its `Result`.
 
     Raises:
         RefusedError: There is no such run; the message suggests the nearest name.
@@ -143,11 +145,14 @@ def _described(folder: Path) -> dict[str, Any]:
         "TrainingJobStatus": "Stopped",
         "SecondaryStatus": "Killed",
         "CreationTime": _time(created) if created else datetime.fromtimestamp(folder.stat().st_mtime, timezone.utc),
-        "AlgorithmSpecification": {"MetricDefinitions": noted.get("MetricDefinitions", [])},
+        "AlgorithmSpecification": noted.get("Request", {}).get("AlgorithmSpecification", {}),
         "ResourceConfig": {"InstanceCount": noted.get("InstanceCount", 0)},
         "Folder": str(folder),
+        "Request": noted.get("Request", {}),
+        "Runner": noted.get("Runner", "process"),
     }
     process, started = noted.get("Process", (0, "none"))
+    described["Process"] = process
     if result:
         described |= {name: result[name] for name in ("TrainingJobStatus", "SecondaryStatus")}
         described |= {"TrainingEndTime": _time(transitions[-1]["StartTime"])} if transitions[-1] else {}

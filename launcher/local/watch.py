@@ -113,7 +113,7 @@ class _Output:
         As in a container's log, lines of stdout and stderr stay whole: a printed line never continues a progress bar on stderr.
         """
         rest = b""
-        with (self._run.folder / f"{host}.log").open("ab", buffering=0) as log:
+        with stream, (self._run.folder / f"{host}.log").open("ab", buffering=0) as log:
             while chunk := os.read(stream.fileno(), _CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 if len(rest) > _LONGEST_LINE:

@@ -13,9 +13,6 @@ from launcher.masking import holds_secret, is_secret
 from launcher.rules.examples import laid_over_base
 from launching import launch
 
-# A local run leaves the pipes of its processes to this process's end.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 CODE = "code: {entry_point: entrypoints/train.py}\n"
 TOKEN = "hf_" + "abcdefghij0123456789" * 2
 

@@ -28,8 +28,6 @@ hyperparameters: {epochs: 5}
 channels: {train: s3://mine/train/}
 """
 NAMES = [*all_commands()]
-# A local run leaves the pipes of its processes to this process's end.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture

@@ -255,9 +255,12 @@ sys.exit(3)
     assert facts["channel train"] == ("a copy", True)
 
 
-def test_ctrl_c_lets_the_container_save(here: Path, engine: Engine) -> None:
+def test_container_is_entered_and_ctrl_c_lets_it_save(here: Path, engine: Engine) -> None:
     write_job(here, WAITING)
     with started(here, engine) as run:
+        words = [*command()[:3], "exec", "job", "--local", "--", "echo $SM_CURRENT_HOST $HOSTNAME; exit 7"]
+        done = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        assert (done.returncode, done.stdout) == (7, "algo-1 algo-1\n"), done.stderr
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 130, output

@@ -12,9 +12,11 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
+from forked import LAUNCHER, run
 from launching import launch as called
 from local_jobs import command, launch, write_job
 from patience import PATIENCE, wait_for
+from terminals import on_terminal
 
 SCRIPT = """
 import os, pathlib, sys, time
@@ -87,8 +89,11 @@ def test_lines_of_a_run_are_shown_and_its_metrics_drawn(ended: Path) -> None:
     assert "job has algo-1" in called("logs", "job", "--local", "--host", "algo-2").stderr
 
 
-def test_running_run_is_followed_to_its_end_and_not_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_run_is_entered_and_followed_to_its_end_and_not_removed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(here)
+    entered = [*command()[:3], "exec", "job", "--local", "--"]
     wait = "print('waits', flush=True)\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.05)\nprint('ends')\nsys.exit(7)\n"
     write_job(here, f"import os, sys, time\n{wait}", f"channels: null\nhyperparameters: {{go: {here}/go}}\n")
     with subprocess.Popen(command(), cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
@@ -98,6 +103,16 @@ def test_running_run_is_followed_to_its_end_and_not_removed(here: Path, monkeypa
         assert "job: InProgress" in called("status", "job", "--local").stdout
         assert "has not ended" in called("clean", "job", "--yes").stderr
         assert data("clean", "--yes") == []
+        done = run(LAUNCHER, [*entered[1:], "ls; echo $SM_HP_GO; env | grep -c ^LAUNCHER_S; exit 7"], cwd=here)
+        assert (done.returncode, done.stdout) == (7, f"train.py\n{here}/go\n0\n"), done.stderr
+        with on_terminal([*entered, "exec python3"], here) as terminal:
+            terminal.type("import os; print(os.environ['SM_CURRENT_HOST'], 6 * 7)\n")
+            terminal.wait_for("algo-1 42")
+            terminal.type("\x03")
+            terminal.wait_for("KeyboardInterrupt")
+            terminal.type("exit(3)\n")
+            assert terminal.end() == 3, terminal.shown
+        assert "; use `launch exec job -- top`" in called("top", "job").stderr
         words = [*command()[:3], "logs", "job", "--local", "--follow"]
         with subprocess.Popen(words, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
             assert following.stdout is not None
@@ -106,6 +121,7 @@ def test_running_run_is_followed_to_its_end_and_not_removed(here: Path, monkeypa
             rest, report = following.communicate(timeout=PATIENCE)
     assert "algo-1 | ends\n" in rest
     assert (following.returncode, running.returncode) == (4, 4)
+    assert "job is Failed; only a running job can be entered" in called("exec", "job", "--local", "--", "ls").stderr
     assert "job: Failed" in report
 
 
@@ -133,7 +149,7 @@ def test_clean_removes_the_chosen_runs_only(ended: Path) -> None:
     assert data("clean", "--keep", "1", "--dry-run") == ["old"]
     shown = called("clean", "--dry-run").stderr
     assert re.search(
-        r"^job  Completed  \d+ s ago  [\d.]+ kB\nold  Stopped  \d+ d.* ago  \d+ bytes\n2 runs would", shown, re.M
+        r"^job  Completed  \d+ s ago  [\d.]+ kB\nold  Stopped  \d+ d.* ago  [\d.]+ kB\n2 runs would", shown, re.M
     )
     assert data("clean", "--keep", "2", "--yes") == []
     assert data("clean", "--older-than", "30d", "--yes") == ["old"]
@@ -168,6 +184,21 @@ def test_name_of_a_local_run_alone_shows_it(ended: Path, aws: StandIn, monkeypat
     shown = called("logs", "job", "--follow")
     assert "this is the local run ./.launch/job: no AWS region is configured\n" in shown.stderr
     assert (shown.returncode, "error" in shown.stderr) == (0, False)
+
+
+def test_local_run_is_compared_with_a_job(ended: Path, aws: StandIn) -> None:
+    request = launcher.plan("job.yaml", name="job-2", set={"hyperparameters.lr": 2}).request
+    aws.client("sagemaker").create_training_job(**request)
+    aws.log("job-2", ["loss=0.125"])
+    aws.job("job-2", "Completed")
+    file = ended / "plot.svg"
+    found = data("compare", "job", "job-2", "--plot", str(file))
+    assert found["differences"] == [{"path": "HyperParameters", "values": {"job": None, "job-2": '{"lr": "2"}'}}]
+    losses = [job["Metrics"]["loss"] for job in found["jobs"]]
+    assert losses == [{"last": 0.333, "least": 0.333, "most": 1.0}, dict.fromkeys(("last", "least", "most"), 0.125)]
+    assert {"job", "job-2"} <= set(re.findall("<!-- (.*?) -->", file.read_text()))
+    shown = called("compare", "job", "job-2").stdout
+    assert shown.splitlines()[0].split()[:2] == ["job", "Completed"] and "loss:\n  job    last 0.333" in shown
 
 
 def test_job_in_aws_of_the_name_of_a_local_run_is_shown_with_a_hint(ended: Path, aws: StandIn) -> None:

@@ -1,0 +1,80 @@
+"""`launch exec NAME` for a local run: a program beside the job's, in its host, with its variables and working directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import RefusedError
+from launcher.jobs.lines import check_host
+from launcher.jobs.remote import noting_ctrl_c
+from launcher.local.engine import Engine
+from launcher.local.workspace import BEST_SHELL
+from sagemaker_channels.job.process_identity import processes
+from sagemaker_channels.start.failure import shell_code
+
+# Runs a program beside the script, or before that has started, beside PID 1; `mark` is in the variables of both. Ctrl-C is for
+# the program alone, and nsenter, which ignores it, cannot pass on that a signal ended a program.
+_BESIDE = """
+import os, signal, subprocess, sys
+def variables_of(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+mark, *command = sys.argv[1:]
+found = {pid: variables_of(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
+pids = sorted((b"\\0SM_CURRENT_HOST=" not in text, pid) for pid, text in found.items() if mark.encode() in text)
+if not pids:
+    sys.exit("launch exec: the job has no process in this host now")
+pid = pids[0][1]
+environ = dict(each.split(b"=", 1) for each in found[pid].split(b"\\0") if b"=" in each)
+environ.pop(b"LAUNCHER_SECRETS", None)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+default = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+code = subprocess.call(command, env=environ, cwd=f"/proc/{pid}/cwd", preexec_fn=default)
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
+def execute(run: Mapping[str, Any], host: str, command: str, *, to_stderr: bool = False) -> int:
+    """Run a shell command in a host of a described local run, or without one a shell on this terminal; return its exit code.
+
+    Raises:
+        RefusedError: The run has ended, or has no such host.
+    """
+    name, runner = run["TrainingJobName"], run["Runner"]
+    if run["TrainingJobStatus"] != "InProgress":
+        remedy = "`launch exec job.yaml`, with its spec, makes a host like its hosts"
+        raise RefusedError(f"{name} is {run['TrainingJobStatus']}; only a running job can be entered. {remedy}")
+    check_host(host, run)
+    if runner == "process":
+        mark = f"{Path(run['Folder']).absolute()}/{host}/"
+        words = [*_into_namespaces(mark.encode()), sys.executable, "-I"]
+    else:
+        mark, terminal = f"TRAINING_JOB_NAME={name}", ["--tty"] if sys.stdin.isatty() else []
+        options = ("--interactive", *terminal, f"launch-{name}-{run['Process']}-{host}")
+        words = [Engine(runner).program, "exec", *options, "python3"]
+    program = ("/bin/sh", "-c", command) if command else BEST_SHELL
+    command_line, stdout = [*words, "-c", _BESIDE, mark, *program], sys.stderr if to_stderr else None
+    with noting_ctrl_c(lambda number: None):
+        return shell_code(subprocess.run(command_line, stdout=stdout, check=False).returncode)
+
+
+def _into_namespaces(mark: bytes) -> list[str]:
+    """Return the beginning of a command that runs in the namespaces of the processes with `mark` in their variables, if any."""
+    own = os.readlink("/proc/self/ns/pid") if Path("/proc/self").exists() else ""  # noqa: PTH115 - names no file
+    for pid in processes():
+        with suppress(OSError):  # it has ended, or is another user's
+            if mark in Path(f"/proc/{pid}/environ").read_bytes() and os.readlink(f"/proc/{pid}/ns/pid") != own:  # noqa: PTH115
+                into = ("--user", "--mount", "--uts", "--pid", "--preserve-credentials")
+                ignoring = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
+                return [*ignoring, shutil.which("nsenter") or "nsenter", "--target", str(pid), *into]
+    return []
