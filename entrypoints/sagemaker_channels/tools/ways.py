@@ -145,12 +145,19 @@ def _whole(reader: Any) -> bytes:
     return bytes(reader.read())
 
 
-def web_dataset(names: Iterable[str], opener: Callable[[], Opener] | None = None) -> Any:
+def _gopen() -> Opener:
+    import webdataset
+
+    opener: Opener = webdataset.gopen
+    return opener
+
+
+def web_dataset(names: Iterable[str], opener: Callable[[], Opener] = _gopen) -> Any:
     """Return WebDataset's pipeline; `opener` returns, in each worker, what replaces WebDataset's own opener."""
     import webdataset
     from webdataset.tariterators import group_by_keys, tar_file_expander
 
-    opened = partial(_opened, opener=opener or (lambda: webdataset.gopen))
+    opened = partial(_opened, opener=opener)
     shards = webdataset.SimpleShardList(list(names))
     return webdataset.DataPipeline(shards, webdataset.split_by_worker, opened, tar_file_expander, group_by_keys)
 

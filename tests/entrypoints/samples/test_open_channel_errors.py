@@ -80,6 +80,7 @@ def open_files(directory: Path) -> list[str]:
     return found
 
 
+@pytest.mark.linux
 def test_closing_early_closes_the_stream(tmp_path: Path) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:
         samples = open_channel("tar", environment=environment)

@@ -78,6 +78,7 @@ def test_closing_a_fifo_early_ends_the_writer(tmp_path: Path) -> None:
     assert not feeder.is_alive()
 
 
+@pytest.mark.linux
 def test_missing_or_silent_fifo_raises_after_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAUNCHER_FIFO_WAIT_SECONDS", "0.05")
     pipe = on_disk(tmp_path / "train", "Pipe")

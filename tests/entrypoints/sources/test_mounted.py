@@ -93,6 +93,7 @@ def test_folder_that_changes_between_epochs_is_compared_within_each(
         samples_of_epochs(tmp_path, [1])
 
 
+@pytest.mark.linux
 def test_file_name_that_is_not_unicode_is_read(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.bin")).write_bytes(b"x")
     assert read(on_disk(tmp_path)) == [("\udcff.bin", b"x")]

@@ -49,6 +49,7 @@ def test_removed_file_raises_file_not_found(tmp_path: Path) -> None:
         stream.read()
 
 
+@pytest.mark.linux
 def test_file_system_of_a_path_is_found(tmp_path: Path) -> None:
     assert file_system(Path("/proc/self")) == "proc"
     assert not is_remote(tmp_path)

@@ -74,7 +74,8 @@ def source_of(way: Way, format: str, bucket: Path, root: Path) -> Source:
     connector = {"channel": "s3", "s3_uri": "s3://bucket/data/", "style": "iterable"}
     environ = {f"{contract.CONNECTOR_VARIABLE}0": json.dumps(connector)} if arrival == "s3" else {}
     environment = load_environment(root, environ)
-    workers = 2 if format == "tar" and way.start_method is None else 0
+    is_forked = way.start_method is None and sys.platform == "linux"  # not all ways pickle
+    workers = 2 if format == "tar" and is_forked else 0
     return Source(environment, environment.channels[arrival], format, workers=workers)
 
 

@@ -239,7 +239,11 @@ def test_dependencies_are_relative_to_the_file_that_names_them(tmp_path: Path, j
         (["extra/one.py", "libs/sub"], "libs/sub: would be mixed with {0}/src/sub, since both are sub in the code"),
         (["libs/sub", "extra/sub"], "libs/sub, since both are sub in the code; rename one of the two"),
         (["extra/one.py", "libs/launcher_bundle"], "the launcher's own part of the archive has this name"),
-        (["extra/one.py", "libs/broken"], "libs/broken/memory: cannot be read: Input/output error; make it readable"),
+        pytest.param(
+            ["extra/one.py", "libs/broken"],
+            "libs/broken/memory: cannot be read: Input/output error; make it readable",
+            marks=pytest.mark.linux,
+        ),
     ],
 )
 def test_dependency_that_cannot_be_sent_is_reported_at_its_item(

@@ -37,6 +37,7 @@ def write_engine(folder: Path, script: str, name: str = "docker") -> None:
 
 
 @pytest.mark.parametrize(("name", "package"), [("docker", r"docker\.io"), ("podman", "podman")])
+@pytest.mark.linux
 def test_machine_without_the_engine_is_refused_with_how_to_install_it(folder: Path, name: str, package: str) -> None:
     with pytest.raises(
         RefusedError, match=rf"no program {name}; install it \(`apt-get install {package}`\), or leave out"
@@ -93,6 +94,7 @@ def test_misspelt_image_is_refused_with_how_to_write_it(folder: Path) -> None:
         Engine("docker").image("a b", Console())
 
 
+@pytest.mark.linux
 def test_image_of_another_processor_is_refused(folder: Path) -> None:
     found = json.dumps([{"Architecture": "pdp11", "Id": "sha256:0", "Config": {}}])
     write_engine(folder, f"[ $1 = ps ] || echo '{found}'")
@@ -125,6 +127,7 @@ def test_container_that_cannot_start_is_an_error_with_a_remedy(folder: Path, mes
     assert "failed to start containers" not in str(refused.value)
 
 
+@pytest.mark.linux
 def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> None:
     log = 'time="1" level=warning msg="Failed, retrying'
     message = (
@@ -136,6 +139,7 @@ def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["podman", "docker"])
+@pytest.mark.linux
 def test_rootless_podman_is_refused_by_any_name(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     write_engine(folder, "echo podman version 4.3.1", name)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -146,6 +150,7 @@ def test_rootless_podman_is_refused_by_any_name(folder: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "options"), [("docker", "--gpus all "), ("podman", "--device nvidia.com/gpu=all "), ("docker", "")]
 )
+@pytest.mark.linux
 def test_containers_get_all_gpus_if_there_are_any(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: str
 ) -> None:

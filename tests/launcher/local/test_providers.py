@@ -124,6 +124,7 @@ def of_hosts(
     ]
 
 
+@pytest.mark.linux
 def test_hosts_share_the_data_folder_under_overlays_of_their_own(deliver: Deliver, tmp_path: Path) -> None:
     deliveries = of_hosts(deliver, tmp_path, "File")
     with provide(*deliveries) as binds:

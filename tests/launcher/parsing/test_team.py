@@ -154,6 +154,7 @@ def test_specs_of_commands_and_of_python_take_the_layers(project: Path) -> None:
         launcher.plan(launcher.parse_spec(SPEC, "job.yaml"))
 
 
+@pytest.mark.linux
 def test_order_is_sdk_then_machine_then_team(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sdk = "SageMaker: {{TrainingJob: {{RoleArn: '{}', Tags: [{{Key: {}, Value: x}}]}}}}"
     admin = write(tmp_path / "xdg/sagemaker/config.yaml", sdk.format("arn:aws:iam::123456789012:role/admin", "admin"))

@@ -114,6 +114,7 @@ def test_listing_shows_changes_immediately(tmp_path: Path) -> None:
         assert len(list(store.keys("bucket"))) == number + 1
 
 
+@pytest.mark.linux
 def test_names_that_cannot_be_keys_are_skipped_and_reported(tmp_path: Path) -> None:
     folder = tmp_path / "s3/bucket"
     folder.mkdir(parents=True)

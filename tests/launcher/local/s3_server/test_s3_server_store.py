@@ -155,6 +155,7 @@ def test_links_in_the_data_are_followed_for_reading_only(local: Local, tmp_path:
     assert tree(elsewhere) == {"x": b"linked"}
 
 
+@pytest.mark.linux
 def test_fifos_folders_and_undecodable_names_are_not_objects(local: Local) -> None:
     os.mkfifo(local.objects / "fifo")
     (local.objects / "empty-folder").mkdir()
