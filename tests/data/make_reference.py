@@ -47,7 +47,7 @@ def library_api() -> str:
 
 
 def _names(module: ModuleType, above: str = "") -> str:
-    return "\n\n".join(_name(f"{above}{name}", getattr(module, name)) for name in module.__all__)
+    return "\n\n".join(_name(f"{above}{name}", getattr(module, name)) for name in sorted(module.__all__, key=str.lower))
 
 
 def _name(path: str, value: Any) -> str:
