@@ -68,6 +68,9 @@ def described_role(subject: Subject, name: str) -> dict[str, Any] | None:
     return (subject.find("iam", "get_role", RoleName=name) or {}).get("Role")
 
 
+Context = tuple[tuple[str, str, tuple[str, ...]], ...]  # keys of conditions: name, type and values
+
+
 class Need(NamedTuple):
     """One action on one resource that the role needs."""
 
@@ -76,7 +79,7 @@ class Need(NamedTuple):
     resource: str  # its ARN, or "*"
     shown: str  # the resource in messages
     is_vital: bool  # whether the job surely fails without it
-    place: S3Location | None = None  # in S3; a real key below it can be looked up if a made-up one is refused
+    context: Context = ()
 
 
 def needs(subject: Subject) -> Iterator[Need]:
@@ -126,7 +129,7 @@ def secret_references(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
 
 def s3_needs(subject: Subject) -> Iterator[Need]:
     """Yield what the role needs in S3; access points and directory buckets have ARNs and actions of their own."""
-    read = [(path, place, True) for path, place in prefixes_read(subject)]  # whether a real key can be looked up
+    read = [(path, place, True) for path, place in prefixes_read(subject)]  # whether it holds objects
     objects = [
         (entry.path("s3_uri"), place) for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile")
     ]
@@ -143,23 +146,21 @@ def s3_needs(subject: Subject) -> Iterator[Need]:
     arn = f"arn:{_partition(subject)}:s3:::"
     for path, place, is_real in read:
         if not _SPECIAL.match(place.bucket):
-            yield Need(path, "s3:GetObject", arn + _below(place), f"{place}*", True, place if is_real else None)
-            yield Need(path, "s3:ListBucket", arn + place.bucket, f"the bucket {place.bucket}", True, place)
+            keys = first_keys(subject.try_to_ask, place) if is_real else [f"{as_folder(place.key)}object"]
+            for key in keys[:1]:  # other checks report an empty prefix
+                yield Need(path, "s3:GetObject", f"{arn}{place.bucket}/{key}", f"{place}*", True)
+            prefix: Context = (("s3:prefix", "string", (as_folder(place.key),)),)
+            yield Need(path, "s3:ListBucket", arn + place.bucket, f"the bucket {place.bucket}", True, prefix)
     for path, place in objects:
         if not _SPECIAL.match(place.bucket):
             yield Need(path, "s3:GetObject", f"{arn}{place.bucket}/{place.key}", str(place), True)
     for path, place, shown, is_vital in written:
         if not _SPECIAL.match(place.bucket):
-            yield Need(path, "s3:PutObject", arn + _below(place), shown, is_vital)
+            yield Need(path, "s3:PutObject", f"{arn}{place.bucket}/{as_folder(place.key)}object", shown, is_vital)
 
 
 def _partition(subject: Subject) -> str:
     return str(subject.draft.get("RoleArn")).split(":")[1]
-
-
-def _below(place: S3Location) -> str:
-    """Return a made-up key that stands for all keys with a prefix: most are folders, with or without the final '/'."""
-    return f"{place.bucket}/{as_folder(place.key)}object"
 
 
 def key_needs(subject: Subject) -> Iterator[Need]:

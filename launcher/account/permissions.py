@@ -12,19 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject, joined
-from launcher.account.listing import first_keys
-from launcher.account.needs import Need, described_role, needs, own_role
-from launcher.account.places import as_folder
+from launcher.account.needs import Context, Need, described_role, needs, own_role
 from launcher.aws.account import AwsError
 from launcher.aws.threads import concurrently
 from launcher.errors import Problem, SpecPath
-from launcher.s3.uri import S3Location
 
 _TAG = "s3:ExistingObjectTag/"
 _NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
 _NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
 Statement = Mapping[str, Any]
-Context = tuple[tuple[str, str, tuple[str, ...]], ...]  # keys of conditions: name, type and values
 
 
 class Verdict(NamedTuple):
@@ -46,14 +42,13 @@ def permissions(subject: Subject) -> Iterator[Problem]:
     parts = own_role(subject)
     if parts is None or described_role(subject, parts["name"]) is None:
         return  # reported by `role`
-    role = parts["name"]
-    wanted = list(dict.fromkeys(needs(subject)))
+    role, wanted = parts["name"], list(dict.fromkeys(needs(subject)))
     verdicts = _simulated(subject, wanted)
 
     def look(_: SpecPath, need: Need) -> list[Need]:
-        return [need] if _is_denied(subject, role, need, verdicts[need.action, need.resource]) else []
+        return [need] if _is_denied(subject, role, need, verdicts[need]) else []
 
-    suspects = [(need.path, need) for need in wanted if verdicts[need.action, need.resource].decision != "allowed"]
+    suspects = [(need.path, need) for need in wanted if verdicts[need].decision != "allowed"]
     denied: dict[tuple[SpecPath, str, str], list[str]] = {}
     for need in subject.each(suspects, look):
         code = "role-denied" if need.is_vital else "role-lacks"
@@ -64,52 +59,34 @@ def permissions(subject: Subject) -> Iterator[Problem]:
         yield Problem(path, message, code)
 
 
-def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[tuple[str, str], Verdict]:
+def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[Need, Verdict]:
     """Return IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
-    resources: dict[str, set[str]] = {}
+    resources: dict[tuple[str, Context], set[str]] = {}
     for need in wanted:
-        resources.setdefault(need.action, set()).add(need.resource)
-    together: dict[tuple[str, ...], list[str]] = {}
-    for action, names in resources.items():
-        together.setdefault(tuple(sorted(names)), []).append(action)
-    questions = [(actions, names) for names, actions in together.items()]
-    verdicts = {(need.action, need.resource): _UNKNOWN for need in wanted}
-    role = str(subject.draft.get("RoleArn"))
-    for _, outcome in concurrently(lambda question: simulate(subject, role, *question), questions):
-        verdicts.update(outcome.result())
-    return verdicts
+        resources.setdefault((need.action, need.context), set()).add(need.resource)
+    together: dict[tuple[tuple[str, ...], Context], list[str]] = {}
+    for (action, context), names in resources.items():
+        together.setdefault((tuple(sorted(names)), context), []).append(action)
+    role, verdicts = str(subject.draft.get("RoleArn")), dict[tuple[str, str, Context], Verdict]()
+    questions = [(actions, names, context) for (names, context), actions in together.items()]
+    for (_, _, context), outcome in concurrently(lambda question: simulate(subject, role, *question), questions):
+        verdicts |= {(*pair, context): verdict for pair, verdict in outcome.result().items()}
+    return {need: verdicts.get((need.action, need.resource, need.context), _UNKNOWN) for need in wanted}
 
 
 def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> bool:
-    """Return whether the need is still denied when simulated with a real key, its tags and the key's policy. Raises AwsError."""
-    if need.place is not None:
-        verdict = _with_real_key(subject, need, need.place, verdict)
+    """Return whether the need is still denied with the tags of the object, and the resource's own policy. Raises AwsError."""
+    # AmazonSageMakerFullAccess lets the role read what has a tag. An object that does not exist is not reported.
+    if verdict.missing and all(name.startswith(_TAG) for name in verdict.missing):
+        bucket, _, key = need.resource.split(":", 5)[-1].partition("/")
+        answer = subject.ask("s3", "get_object_tagging", Bucket=bucket, Key=key)
+        tags = {tag["Key"]: tag["Value"] for tag in answer.get("TagSet", ())}
+        context = tuple((name, "string", (tags.get(name.removeprefix(_TAG), ""),)) for name in verdict.missing)
+        arn = str(subject.draft.get("RoleArn"))
+        verdict = simulate(subject, arn, [need.action], [need.resource], context)[need.action, need.resource]
     if not verdict.is_denied:
         return False
     return verdict.decision == "explicitDeny" or not _may_be_granted(subject, role, need)
-
-
-def _with_real_key(subject: Subject, need: Need, place: S3Location, verdict: Verdict) -> Verdict:
-    """Simulate again with the prefix that is listed, or with an existing key and its tags."""
-    arn = str(subject.draft.get("RoleArn"))
-
-    def again(resource: str, *context: tuple[str, str, tuple[str, ...]]) -> Verdict:
-        return simulate(subject, arn, [need.action], [resource], context).get((need.action, resource), _UNKNOWN)
-
-    if need.action == "s3:ListBucket":
-        prefix = ("s3:prefix", "string", (as_folder(place.key),))
-        return verdict if verdict.is_denied else again(need.resource, prefix)
-    keys = first_keys(subject.ask, place)
-    if not keys:
-        return _UNKNOWN  # other checks report an empty prefix
-    real = f"{need.resource.partition('/')[0]}/{keys[0]}"
-    verdict = again(real)
-    # AmazonSageMakerFullAccess lets the role read what has a tag.
-    if verdict.missing and all(name.startswith(_TAG) for name in verdict.missing):
-        answer = subject.ask("s3", "get_object_tagging", Bucket=place.bucket, Key=keys[0])
-        tags = {tag["Key"]: tag["Value"] for tag in answer.get("TagSet", ())}
-        return again(real, *((name, "string", (tags.get(name.removeprefix(_TAG), ""),)) for name in verdict.missing))
-    return verdict
 
 
 def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from launcher.account.check import Subject, joined
-from launcher.account.needs import ARN, ROLE, described_role, own_role
-from launcher.account.permissions import Context, Statement, as_list, simulate, statements
+from launcher.account.needs import ARN, ROLE, Context, described_role, own_role
+from launcher.account.permissions import Statement, as_list, simulate, statements
 from launcher.aws.account import Account
 from launcher.errors import Problem, RefusedError, SpecPath, nearest
 from launcher.spec.names import place_of_name
