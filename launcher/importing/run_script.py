@@ -1,4 +1,4 @@
-"""Run a script whose calls to AWS all reach the recorder of `launch import`: run as a program by any Python, without the launcher.
+"""Run a script or notebook whose calls to AWS all reach the recorder of `launch import`; for any Python, without the launcher.
 
 botocore's clients get the recorder's endpoints and keys, whatever the script gives them. As a second barrier, connections to other
 addresses, names to look up and other programs are refused, also in libraries that do not use botocore.
@@ -6,14 +6,22 @@ addresses, names to look up and other programs are refused, also in libraries th
 
 from __future__ import annotations
 
+import json
+import linecache
 import logging
 import os
+import re
 import runpy
 import sys
+import traceback
+from contextlib import suppress
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
 _PROGRAMS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.startfile", "pty.spawn")
+_IPYTHON = re.compile(r"\s*[%!?]|[\w\s,]+=\s*[%!]|[\w.]+\?+\s*$")  # `%pip install x`, `!ls`, `files = !ls`, `boto3?`
+_OF_PYTHON_CELLS = ("%%time", "%%timeit", "%%capture")  # others hold another language, or write a file
 
 
 def main() -> None:
@@ -25,7 +33,45 @@ def main() -> None:
     for part in ("", ".core"):  # the SDK's telemetry is refused as well, which is no news to the user
         logging.getLogger(f"sagemaker{part}.telemetry.telemetry_logging").setLevel(logging.CRITICAL)
     _refuse_others({(end.hostname, end.port) for end in map(urlsplit, (aws, s3))})
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    if sys.argv[0].endswith(".ipynb"):
+        _run_notebook(sys.argv[0])
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _run_notebook(path: str) -> None:
+    """Run a notebook's code cells as one script in the notebook's folder. Tracebacks name the cell, counted as after `Run All`."""
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as a string, which any Python opens
+        cells = [cell["source"] for cell in json.load(file)["cells"] if cell["cell_type"] == "code"]
+    os.chdir(sys.path[0])
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    module.__dict__["display"] = print
+    sys.excepthook = lambda *error: traceback.print_exception(
+        *error
+    )  # Python's own shows no line of a cell before 3.13
+    for number, source in enumerate(cells, 1):
+        name = f"{os.path.basename(path)}, cell {number}"  # noqa: PTH119
+        text = _without_ipython("".join(source), name)
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        exec(compile(text, name, "exec"), module.__dict__)
+
+
+def _without_ipython(text: str, name: str) -> str:
+    """Return a cell with `pass` for each line that is IPython's, which is named on standard error."""
+    with suppress(SyntaxError):
+        compile(text, name, "exec")
+        return text
+    is_other = text.startswith("%%") and not text.startswith(_OF_PYTHON_CELLS)
+    kept: list[str] = []
+    continues = is_other  # a line that is left out continues on the next one
+    for number, line in enumerate(text.split("\n"), 1):
+        is_left_out = continues or _IPYTHON.match(line) is not None
+        if is_left_out and (number == 1 or not is_other):
+            print(f"launch import: left out {name}, line {number}: {line.strip()}", file=sys.stderr)  # noqa: T201 - no launcher
+        indent = line[: len(line) - len(line.lstrip())]
+        kept.append(line if not is_left_out else "" if continues else f"{indent}pass")
+        continues = is_other or (is_left_out and line.endswith("\\"))
+    return "\n".join(kept)
 
 
 def _redirect(aws: str, s3: str, key_id: str, secret: str) -> None:

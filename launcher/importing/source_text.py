@@ -60,11 +60,20 @@ def read_text(text: str, file: str) -> Any:
 
 
 def is_script(path: Path) -> bool:
-    """Return whether a file is a Python program that imports something, rather than a request as a Python literal."""
+    """Return whether a file is a notebook, or a Python program that imports something, rather than a request as a literal.
+
+    Raises InputError for a broken notebook.
+    """
     try:
-        program = _program(path.read_text(encoding="utf-8-sig")) if path.suffix == ".py" else None
+        text = path.read_text(encoding="utf-8-sig") if path.suffix in (".py", ".ipynb") else ""
     except (OSError, UnicodeDecodeError):
         return False
+    if path.suffix == ".ipynb":
+        try:
+            return bool(json.loads(text)["cells"][0]["cell_type"])
+        except (ValueError, LookupError, TypeError):
+            raise InputError(f"{path}: is not a notebook of format 4; open it in Jupyter and save it") from None
+    program = _program(text)
     return program is not None and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(program))
 
 
