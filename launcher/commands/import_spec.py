@@ -33,12 +33,15 @@ def import_spec(
     """Print the spec for a request, a past job, or the job that a script creates.
 
     WHAT is a file with a request (JSON, YAML, a Python literal, or AWS CLI commands in *.sh), - for standard input, a training
-    job's name, or a *.py script, which is run with ARGUMENTS (after --) while nothing that it sends reaches AWS.
+    or tuning job's name or ARN, or a *.py script or *.ipynb notebook, which is run with ARGUMENTS (after --) while nothing that it
+    sends reaches AWS.
     """
+    is_arn = what.startswith("arn:") and what.count(":") == 5
     is_file = what == "-" or os.sep in what or Path(what).suffix or Path(what).exists()
-    if not is_file:
-        found = import_job(where.open(), what, lambda text: say(f"warning: {text}; the spec has no tags", "yellow"))
-    elif Path(what).suffix == ".py" and is_script(Path(what)):
+    if is_arn or not is_file:
+        account = (where._replace(region=what.split(":")[3]) if is_arn else where).open()
+        found = import_job(account, what, pick, lambda text: say(f"warning: {text}; the spec has no tags", "yellow"))
+    elif is_script(Path(what)):
         found = import_script(Path(what), arguments, python or sys.executable, where.open(), pick)
     else:
         found = import_file(what, pick)

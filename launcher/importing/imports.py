@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.aws.account import Account
-from launcher.errors import InputError, did_you_mean_path
+import yaml
+
+from launcher.aws.account import Account, AwsError
+from launcher.errors import InputError, RefusedError, did_you_mean_path
+from launcher.importing.accelerate import NOTE, spec_of_accelerate
 from launcher.importing.from_request import spec_of
 from launcher.importing.recorder import record
+from launcher.importing.sdk_code import packed_code, without_packed_code
 from launcher.importing.shell_text import commands_in
 from launcher.importing.source_text import bytes_of, read_text
+from launcher.importing.tuning import named_jobs, training_jobs
 from launcher.importing.unknown import Unknowns
 from launcher.jobs.lookup import describe, tags_of
 from launcher.masking import is_secret, settings_to_hide
 from launcher.request import serialization
 from launcher.request.forms import find_request
 from launcher.spec.aws_model import REQUEST, shapes
-from launcher.spec.team import value_at
 
 _ONLY_IN_SPECS = {"base_name", "image", "channels", "code", "extends"}
 
@@ -59,6 +62,8 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
         raise InputError(f"{path}: is not UTF-8; save the file as UTF-8") from None
     try:
         unknowns = Unknowns()
+        if Path(path).suffix == ".tf":
+            raise InputError("is in Terraform's language; import what `terraform show -json` prints")
         if Path(path).suffix == ".sh":
             request: Any = commands_in(text, Path(path).parent, unknowns)
         else:
@@ -67,7 +72,11 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
             raise InputError("is not a request; write an object with members such as TrainingJobName")
         if _ONLY_IN_SPECS & request.keys() and {"role_arn", "output_data_config"} & request.keys():
             raise InputError(f"is a spec already; run launch {'-' if path == '<stdin>' else path} --dry-run")
-        return _imported(unknowns.known(request), unknowns, pick)
+        if request.get("compute_environment") == "AMAZON_SAGEMAKER":
+            spec = spec_of_accelerate(yaml.safe_load(text), Path(path).parent)
+            return Imported(spec, [NOTE], {"ACCOUNT_ID": "the number of the account"})
+        left_out: dict[str, str] = {}
+        return _imported(training_jobs(unknowns.known(request), left_out), unknowns, pick, left_out)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except RecursionError:
@@ -77,19 +86,39 @@ def import_file(path: str | Path, pick: str | None = None) -> Imported:
         raise InputError(f"{path}: holds {half}, half of a surrogate pair; write the whole character") from None
 
 
-def import_job(account: Account, name: str, warn: Callable[[str], None]) -> Imported:
-    """Return the spec for a training job of the account; its settings named like secrets become variables.
+def import_job(account: Account, name: str, pick: str | None, warn: Callable[[str], None]) -> Imported:
+    """Return the spec for a training or tuning job of the account, by name or ARN; settings named like secrets become variables.
 
     Raises:
         InputError: `name` is not a valid name.
         RefusedError: There is no such job, or you may not describe it.
     """
-    job = describe(account, name)
-    unknowns = Unknowns()
-    for (member, setting), value in settings_to_hide(job).items():
-        if is_secret(setting, value):
-            job[member] = {**job[member], setting: unknowns.number(f"{member}.{setting} of the job", setting)}
-    return _imported({**job, "Tags": tags_of(account, job, warn) or [], "region": account.region}, unknowns, None)
+    kind, _, name = name.rpartition("/")
+    unknowns, left_out = Unknowns(), dict[str, str]()
+    try:
+        job = _tuning_job(account, name) if kind.endswith("hyper-parameter-tuning-job") else describe(account, name)
+    except RefusedError as missing:
+        if kind or isinstance(missing, AwsError | InputError):
+            raise
+        try:
+            job = _tuning_job(account, name)
+        except AwsError:
+            raise missing from None
+    found = training_jobs({**job, "Tags": tags_of(account, job, warn) or [], "region": account.region}, left_out)
+    for each in named_jobs(found).values():
+        for (member, setting), value in settings_to_hide(each).items():
+            if is_secret(setting, value):
+                each[member] = {**each[member], setting: unknowns.number(f"{member}.{setting} of the job", setting)}
+    return _imported(found, unknowns, pick, left_out)
+
+
+def _tuning_job(account: Account, name: str) -> dict[str, Any]:
+    job = account.call("sagemaker", "describe_hyper_parameter_tuning_job", HyperParameterTuningJobName=name)
+    return {
+        **job,
+        "TrainingJobName": name,
+        "TrainingJobArn": job["HyperParameterTuningJobArn"],
+    }  # whose tags are listed
 
 
 def import_script(script: Path, arguments: Sequence[str], python: str, account: Account, pick: str | None) -> Imported:
@@ -100,55 +129,30 @@ def import_script(script: Path, arguments: Sequence[str], python: str, account: 
     """
     unknowns = Unknowns()
     found = record(script, arguments, python, account)
-    data = {each["TrainingJobName"]: each for each in found.requests}
+    left_out: dict[str, str] = {}
+    data = training_jobs(found.requests, left_out)
     try:
-        return _imported(unknowns.replaced(data, found.hidden), unknowns, pick, is_sent=False)
+        return _imported(unknowns.replaced(data, found.hidden), unknowns, pick, left_out, found.code)
     except InputError as error:
         raise InputError(f"{script}: {error}") from None
 
 
-def _imported(data: Mapping[str, Any], unknowns: Unknowns, pick: str | None, *, is_sent: bool = True) -> Imported:
+def _imported(
+    data: Any,
+    unknowns: Unknowns,
+    pick: str | None,
+    left_out: Mapping[str, str],
+    code: Mapping[str, tuple[dict[str, Any], str]] | None = None,
+) -> Imported:
+    """Return the spec of the request in `data`. `code` is that of a script's jobs, by name, with a note on it."""
     lost: list[str] = []
     found = find_request(data, pick)
-    found = replace(found, request=unknowns.fitted(found.request, REQUEST, shapes(), lost))
-    spec = spec_of(found, unknowns)
-    notes = [*found.notes, *_code_notes(found.request, unknowns, is_sent=is_sent)]
+    request = unknowns.fitted(found.request, REQUEST, shapes(), lost)
+    name = str(found.request.get("TrainingJobName") or found.keys.get("base_name"))
+    keys, note = packed_code(request) if code is None else code[name]
+    spec = spec_of(replace(found, request=without_packed_code(request) if keys else request), unknowns)
+    notes = [*found.notes, *filter(None, (note, left_out.get(name)))]
     if lost:
         notes.append(f"Left out, since it is unknown as a whole: {', '.join(lost)}")
-    return Imported(spec, notes, unknowns.used(serialization.as_yaml(spec)))
-
-
-def _code_notes(request: Mapping[str, Any], unknowns: Unknowns, *, is_sent: bool) -> Iterator[str]:
-    """Yield how the code that an SDK has packed becomes `code:`."""
-    parameters = request.get("HyperParameters")
-    parameters = parameters if isinstance(parameters, dict) else {}
-    submitted = parameters.get("sagemaker_submit_directory")
-    entries = request.get("InputDataConfig")
-    channels = {
-        str(each.get("ChannelName")): value_at(each, ("DataSource", "S3DataSource", "S3Uri"))
-        for each in (entries if isinstance(entries, list) else ())
-        if isinstance(each, dict)
-    }
-    if isinstance(submitted, str):
-        script = _unquoted(parameters.get("sagemaker_program"))
-        place, drop = _unquoted(submitted), "the hyperparameters sagemaker_submit_directory and sagemaker_program"
-        copy = f"aws s3 cp {place} - | tar xz -C src"
-    elif {"code", "sm_drivers"} <= channels.keys():
-        script, place = "", str(channels["code"])
-        drop = "the channels code and sm_drivers, container_entrypoint and container_arguments"
-        copy = f"aws s3 cp --recursive {place} src"
-    else:
-        return
-    code = f"code: {{directory: src, entry_point: {script or 'train.py'}}} in place of {drop}"
-    if is_sent:
-        yield str(unknowns.written(f"The code is {place}; to change it: mkdir -p src && {copy}, and write {code}"))
-    else:
-        yield f"The script's upload of its code was recorded, not sent; if its folder is src, write {code}"
-
-
-def _unquoted(value: Any) -> str:
-    """Return a hyperparameter's text; SDK v2 writes each as JSON."""
-    try:
-        return str(json.loads(value))
-    except (TypeError, ValueError):
-        return str(value or "")
+    spec = {**spec, "code": keys} if keys else spec
+    return Imported(spec, [str(unknowns.written(each)) for each in notes], unknowns.used(serialization.as_yaml(spec)))

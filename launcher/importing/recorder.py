@@ -26,6 +26,8 @@ from launcher.aws.account import Account
 from launcher.console import say
 from launcher.errors import InputError, RefusedError
 from launcher.importing import run_script
+from launcher.importing.sdk_code import packed_code, uploads_of
+from launcher.importing.tuning import named_jobs, training_jobs
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Request, Response, listening
 from launcher.local.s3_server.store import Store
@@ -35,11 +37,20 @@ _ACCOUNT = "770377034777"
 _ROLE = "launch-import"  # in which the script seems to run
 _ROLE_ARN = f"arn:aws:iam::{_ACCOUNT}:role/{_ROLE}"
 _REGION_SIGNED = re.compile(r"/\d{8}/([a-z0-9-]+)/")
+_JOB_CALL = re.compile(r"(Create|Describe)(Training|HyperParameterTuning)Job")
+_RESOURCES = {"Training": "training-job", "HyperParameterTuning": "hyper-parameter-tuning-job"}
 _NOTHING: Mapping[str, Any] = {
     "DescribeLogStreams": {"logStreams": []},
     "ListTags": {"Tags": []},
     "AddTags": {"Tags": []},
 }
+
+
+class _EveryBucket(Store):
+    """A store that has each bucket of a valid name, since nothing here knows those of the account."""
+
+    def require_bucket(self, bucket: str) -> None:
+        self.create_bucket(bucket)
 
 
 @dataclass
@@ -48,7 +59,10 @@ class Recording:
 
     key_id: str
     hidden: dict[str, str] = field(default_factory=lambda: {_ROLE_ARN: "ROLE_ARN", _ACCOUNT: "ACCOUNT_ID"})
-    requests: list[dict[str, Any]] = field(default_factory=list)
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The name of each training or tuning job -> its request."""
+    code: dict[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
+    """The name of each training job -> its `code:`, if it can be named, and a note."""
 
 
 def record(script: Path, arguments: Sequence[str], python: str, account: Account) -> Recording:
@@ -66,7 +80,7 @@ def record(script: Path, arguments: Sequence[str], python: str, account: Account
     recording, secret = Recording(f"LOCAL{token_hex(8).upper()}"), token_hex(20)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        store = Store(folder / "s3", folder / "written", lambda text: None)
+        store = _EveryBucket(folder / "s3", folder / "written", lambda text: None)
         with (
             serve(store, {recording.key_id: secret}) as s3,
             listening(lambda each: _answer(recording, each)) as (host, port),
@@ -81,6 +95,10 @@ def record(script: Path, arguments: Sequence[str], python: str, account: Account
                 )  # the spec alone is on standard output
             except OSError as error:
                 raise InputError(f"--python {python} cannot be started: {error.strerror}; name a Python") from None
+        uploads = uploads_of(script, arguments, folder / "written")
+        for each in recording.requests.values():
+            for name, job in named_jobs(training_jobs(each, {})).items():
+                recording.code[name] = packed_code(job, uploads)
     if done.returncode and recording.requests:
         say(f"warning: {script} ended with exit code {done.returncode} after it had created the job", "yellow")
     if not recording.requests:
@@ -142,12 +160,13 @@ def _answer(recording: Recording, request: Request) -> Response:
         text = f"<{operation}Response><{operation}Result>{inner}</{operation}Result></{operation}Response>"
         return Response(200, {"Content-Type": "text/xml"}, text.encode())
     found = dict(_NOTHING.get(operation, {}))
-    if operation in ("CreateTrainingJob", "DescribeTrainingJob"):
+    if (called := _JOB_CALL.fullmatch(operation)) is not None:
         given: dict[str, Any] = json.loads(body)
-        if operation == "CreateTrainingJob":
+        name = given[f"{called[2]}JobName"]
+        if called[1] == "Create":
             region = _REGION_SIGNED.search(signed)
-            recording.requests.append({**given, "region": region[1] if region else None})
-        found = _described(recording, given["TrainingJobName"])
+            recording.requests[name] = {**given, "region": region[1] if region else None}
+        found = _described(recording, called[2], name)
     if found:
         return Response(200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(found).encode())
     if query:
@@ -161,19 +180,20 @@ def _refusal(operation: str) -> str:
     return f"launch import answers only what creating a training job needs, not {operation}"
 
 
-def _described(recording: Recording, name: str) -> dict[str, Any]:
+def _described(recording: Recording, kind: str, name: str) -> dict[str, Any]:
     """Return the description of a recorded job, which seems to have completed, so that no script waits for it."""
-    job = next((each for each in recording.requests if each["TrainingJobName"] == name), None)
+    job = recording.requests.get(name)
     if job is None:
         return {}
-    now, status = time.time(), {"TrainingJobStatus": "Completed", "SecondaryStatus": "Completed"}
+    now = time.time()
     times = ("CreationTime", "TrainingStartTime", "TrainingEndTime", "LastModifiedTime")
     output = str((job.get("OutputDataConfig") or {}).get("S3OutputPath", "")).rstrip("/")
     return {
         **{member: value for member, value in job.items() if member not in ("region", "Tags")},
-        **status,
         **dict.fromkeys(times, now),
-        "TrainingJobArn": f"arn:aws:sagemaker:{job['region']}:{_ACCOUNT}:training-job/{name.lower()}",
+        f"{kind}JobStatus": "Completed",
+        f"{kind}JobArn": f"arn:aws:sagemaker:{job['region']}:{_ACCOUNT}:{_RESOURCES[kind]}/{name.lower()}",
+        "SecondaryStatus": "Completed",
         "ModelArtifacts": {"S3ModelArtifacts": f"{output}/{name}/output/model.tar.gz"},
         "SecondaryStatusTransitions": [{"Status": "Completed", "StartTime": now, "EndTime": now, "StatusMessage": ""}],
         "TrainingTimeInSeconds": 1,

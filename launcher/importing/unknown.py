@@ -11,12 +11,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from launcher.errors import InputError
 from launcher.spec.values import Plain
 
 _FIRST = 770_377_034_001
 _REFERENCE = re.compile(r"Get|Ref|Std:\w+|Fn::\w+")  # {"Get": "Parameters.Type"}, {"Ref": "Bucket"}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MEANINGS = {"ACCOUNT_ID": "the number of the account", "ROLE_ARN": "the role that the script runs in"}
+_MOST_VALUES = 200_000  # more than a template of CloudFormation has, which is at most 1 MB long
 _LONGEST = 40  # characters of a variable's name
 
 
@@ -26,6 +28,7 @@ class Unknowns:
     def __init__(self) -> None:
         self._variables: dict[str, tuple[str, str]] = {}
         """Number -> the variable, and what the file has in its place."""
+        self._values = 0
 
     def number(self, reference: str, name: str = "") -> Plain:
         """Return the number of what a file refers to; its variable is `name`, or made of the reference."""
@@ -42,7 +45,15 @@ class Unknowns:
         return Plain(known)
 
     def known(self, value: Any) -> Any:
-        """Return a document's data with a number for each path, expression or reference in it."""
+        """Return a document's data with a number for each path, expression or reference in it.
+
+        Raises InputError if it has too many values: with aliases, nine lines of YAML can stand for a billion.
+        """
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise InputError(
+                f"has more than {_MOST_VALUES:,} values, as aliases repeat them; write out the request alone"
+            )
         if isinstance(value, list):
             return [self.known(item) for item in value]
         if isinstance(value, str):

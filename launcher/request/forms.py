@@ -20,7 +20,6 @@ _DESCRIBED = {"TrainingJobArn", "TrainingJobStatus", "CreationTime"}  # only a r
 # Members for the tool that sends the request: Airflow's uploads, a Kubernetes operator's endpoint.
 _OF_TOOLS = ("S3Operations", "sageMakerEndpoint")
 _WHAT_IS_TRAINED = {"algorithmspecification", "serverlessjobconfig"}  # no other SageMaker request has one
-_OF_TUNING = "statichyperparameters"
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 
 
@@ -88,7 +87,7 @@ def _candidates(value: Any, place: SpecPath, name: str) -> Iterator[tuple[SpecPa
     """Yield every request below `value`, with its place and the name of the object around it."""
     if isinstance(value, dict):
         names = {_normalized(key) for key in value}
-        if names & _WHAT_IS_TRAINED and len(names) > 1 and _OF_TUNING not in names:
+        if names & _WHAT_IS_TRAINED and len(names) > 1:
             yield place, value, name
             return
         metadata = value.get("metadata") if "spec" in value else None

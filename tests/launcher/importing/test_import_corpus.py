@@ -77,7 +77,7 @@ ALGORITHM = '"AlgorithmSpecification": {"TrainingInputMode": "File"}}'
             '{"A": {"RoleArn": "r", ' + ALGORITHM + ', "B": {"RoleArn": "r", ' + ALGORITHM + "}",
             "2 requests: 1 A, 2 B; choose one",
         ),
-        ('{"TrainingJobDefinition": {"StaticHyperParameters": {}, ' + ALGORITHM + "}", "is not a request"),
+        ('{"TrainingJobDefinition": {"TrainingInputMode": "File"}}', "is not a request"),
         ("{'TrainingJobName': name}", "line 1: `name` is not a plain value"),
         ("client.create_training_job(**request)", "is not a plain value"),
         ("client.create_training_job(TrainingJobName=f'a-{now}')", "is not a plain value"),

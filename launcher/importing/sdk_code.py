@@ -1,0 +1,157 @@
+"""The code that SageMaker's SDK has packed for a job -> `code:` of a spec."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import shlex
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from launcher.spec.team import value_at
+from sagemaker_channels.job.hyperparameters import TOOLKIT_PREFIX, decoded
+
+_CHANNELS = {"code", "sm_drivers"}
+_TORCHRUN = "sagemaker_torch_distributed_enabled"
+_TEXT = re.compile(r"""["']([^"'\\\n]{1,200})\\?["']""")  # also within a notebook's JSON
+
+
+class Uploads(NamedTuple):
+    """What a script has uploaded, and where its own files are."""
+
+    folder: Path  # s3://bucket/key is bucket/key
+    start: Path  # the folder in which the script's relative paths begin
+    texts: set[str]  # those that it names: the files that it has sent are some of them, or below
+
+    def at(self, uri: object) -> Path:
+        """Return the file or folder of a URI in S3."""
+        return self.folder / str(uri).removeprefix("s3://")
+
+
+def uploads_of(script: Path, arguments: Sequence[str], folder: Path) -> Uploads:
+    """Return what a script that has run has uploaded to a folder."""
+    start = script.parent if script.suffix == ".ipynb" else Path()
+    texts = {*_TEXT.findall(script.read_text(encoding="utf-8", errors="replace")), *arguments}
+    return Uploads(folder, start, {text for text in texts if len(text) < 200})
+
+
+def packed_code(request: Mapping[str, Any], uploads: Uploads | None = None) -> tuple[dict[str, Any], str]:
+    """Return `code:` for the code that an SDK has packed, empty if it cannot be named, and a note. Other requests have neither."""
+    parameters, entries = request.get("HyperParameters"), request.get("InputDataConfig")
+    settings = {name: decoded(value) for name, value in parameters.items()} if isinstance(parameters, dict) else {}
+    channels = {
+        str(each.get("ChannelName")): value_at(each, ("DataSource", "S3DataSource", "S3Uri"))
+        for each in (entries if isinstance(entries, list) else ())
+        if isinstance(each, dict)
+    }
+    program = str(settings.get("sagemaker_program", "train.py"))
+    if isinstance(place := settings.get("sagemaker_submit_directory"), str):
+        code = _of_toolkit(place, program, settings, uploads)
+        drop, copy = "the hyperparameters sagemaker_*", f"mkdir -p src && aws s3 cp {place} - | tar xz -C src"
+    elif channels.keys() >= _CHANNELS:
+        place = channels["code"]
+        code = _of_drivers(channels["sm_drivers"], uploads, has_settings=bool(settings)) if uploads else {}
+        drop = "the channels code and sm_drivers, container_entrypoint and container_arguments"
+        copy = f"aws s3 cp --recursive {place} src"
+    else:
+        return {}, ""
+    if code:
+        get = "" if uploads else f"Get the code: {copy}. If it has a requirements.txt, name it in `code:`. "
+        return code, f"{get}`code:` takes the place of {drop}"
+    write = f"write code: {{directory: src, entry_point: {program}}} in place of {drop}"
+    if uploads:
+        return {}, f"The script's upload of its code was recorded, not sent; if its folder is src, {write}"
+    return {}, f"The code is {place}; to change it: {copy}, and {write}"
+
+
+def without_packed_code(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request without what an SDK adds for its code. Texts that SDK v2 has written as JSON are plain again."""
+    kept = dict(request)
+    parameters, algorithm = request.get("HyperParameters") or {}, request.get("AlgorithmSpecification")
+    if "sagemaker_submit_directory" in parameters:
+        own = {name: text for name, text in parameters.items() if not name.startswith(TOOLKIT_PREFIX)}
+        kept["HyperParameters"] = {name: _plain(text) for name, text in own.items()}
+    else:
+        entries = request["InputDataConfig"]
+        kept["InputDataConfig"] = [each for each in entries if str(value_at(each, ("ChannelName",))) not in _CHANNELS]
+        if isinstance(algorithm, dict):
+            own = {name: value for name, value in algorithm.items() if not name.startswith("Container")}
+            kept["AlgorithmSpecification"] = own
+    empty = [name for name in ("HyperParameters", "InputDataConfig", "Environment") if kept.get(name) in ({}, [])]
+    return {name: value for name, value in kept.items() if name not in empty}
+
+
+def _plain(text: str) -> str:
+    """Return a hyperparameter's text without JSON's quotes, unless it would then be read as something else."""
+    value = decoded(text)
+    return value if isinstance(value, str) and decoded(value) == value else text
+
+
+def _of_toolkit(place: str, program: str, settings: Mapping[str, Any], uploads: Uploads | None) -> dict[str, Any]:
+    """Return the code of SDK v2, which the image's toolkit starts; empty if it does so by more than python or torchrun."""
+    launchers = {name for name, value in settings.items() if name.startswith(TOOLKIT_PREFIX) and value is True}
+    start = {"command": f"torchrun {program}"} if launchers else {"entry_point": program}
+    if not launchers <= {_TORCHRUN} or "sagemaker_program" not in settings:
+        return {}
+    if uploads is None:
+        return {"directory": "src", **start}
+    try:
+        with tarfile.open(uploads.at(place)) as archive:
+            sent = {posixpath.normpath(each.name) for each in archive if each.isfile()}
+    except (OSError, tarfile.TarError):
+        return {}
+    if "requirements.txt" in sent:
+        start["requirements"] = "requirements.txt"
+    folders, others = [], []
+    for path in sorted((uploads.start / text for text in uploads.texts), key=lambda path: (path.is_file(), path)):
+        if found := _sent_files(path, "", sent):
+            folders.append(os.path.relpath(path))
+        elif found := _sent_files(path, f"{path.name}/", sent):
+            others.append(os.path.relpath(path))
+        sent -= found
+    if sent or len(folders) > 1:
+        return {}
+    return {**({"directory": folders[0]} if folders else {}), **({"dependencies": others} if others else {}), **start}
+
+
+def _sent_files(path: Path, prefix: str, sent: set[str]) -> set[str]:
+    """Return the files of a folder under their names in an archive; none if one of them is not among those sent."""
+    if path.is_file():
+        return {path.name} & sent if prefix else set()
+    found = set()
+    for file in path.rglob("*"):
+        if file.is_file():
+            name = prefix + file.relative_to(path).as_posix()
+            if name not in sent:
+                return set()
+            found.add(name)
+    return found
+
+
+def _of_drivers(place: object, uploads: Uploads, *, has_settings: bool) -> dict[str, Any]:
+    """Return the code of SDK v3, which its own drivers start; empty if they do so by more than a command or torchrun."""
+    drivers = uploads.at(place)
+    try:
+        source, launcher = (
+            json.loads((drivers / name).read_text()) for name in ("sourcecode.json", "distributed.json")
+        )
+        is_torchrun = "torchrun_driver.py" in (drivers / "sm_train.sh").read_text() and not launcher.get("smp")
+    except (OSError, ValueError):
+        return {}
+    folder, program = uploads.start / str(source.get("source_dir")), source.get("entry_script")
+    if not folder.is_dir() or (launcher and not is_torchrun):
+        return {}
+    code = {"directory": os.path.relpath(folder)}
+    if source.get("requirements"):
+        code["requirements"] = source["requirements"]
+    if source.get("command"):
+        words = [source["command"], *(shlex.quote(str(each)) for each in source.get("args") or ())]
+        return {**code, "command": " ".join(words), "arguments": "none"}
+    count = launcher.get("process_count_per_node")
+    torchrun = f"torchrun{f' --nproc-per-node {count}' if count else ''} {program}"
+    code |= {"command": torchrun} if is_torchrun else {"entry_point": program}
+    return {**code, "argument_style": "json"} if has_settings else code

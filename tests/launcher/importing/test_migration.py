@@ -1,0 +1,335 @@
+"""What `launch import` reads of other tools: notebooks, tuning jobs, code that an SDK has packed, accelerate's configuration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from accelerate.commands.config.config_args import SageMakerConfig
+from accelerate.commands.launch import launch_command_parser
+from accelerate.utils.launch import prepare_sagemager_args_inputs
+
+import launcher
+from aws_stand_in import StandIn
+from launcher.errors import InputError, LaunchError
+from launcher.importing.imports import import_file
+from launching import launch
+
+ARN = "arn:aws:iam::123456789012:role/Trainer"
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/x:1"
+DEFINITION: dict[str, Any] = {
+    "AlgorithmSpecification": {"TrainingImage": IMAGE, "TrainingInputMode": "File"},
+    "RoleArn": ARN,
+    "OutputDataConfig": {"S3OutputPath": "s3://bucket/out/"},
+    "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 30},
+    "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+}
+REQUEST = DEFINITION | {"TrainingJobName": "digits"}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+
+
+def notebook(*cells: str) -> Path:
+    made = [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
+    made.insert(0, {"cell_type": "markdown", "source": ["# Train"]})
+    Path("src").mkdir(exist_ok=True)
+    Path("src/train.ipynb").write_text(json.dumps({"cells": made, "nbformat": 4}))
+    return Path("src/train.ipynb")
+
+
+def test_notebook_is_one_script_whose_errors_name_cell_and_line() -> None:
+    Path("src").mkdir()
+    Path("src/request.json").write_text(json.dumps(REQUEST))
+    file = notebook(
+        "%pip install -q \\\n  sagemaker\nimport boto3, json",
+        "%%bash\nls\n echo $(",
+        "%%time\nlisted = !ls\nif True:\n    %matplotlib inline\nboto3.client?",
+        "text = '''\n%s and\n!not a command\n'''\nrequest = json.load(open('request.json'))\n",
+        "display(boto3.client('sagemaker').create_training_job(**request, Environment={'A': text % 1}))",
+        "\n\nundefined",
+    )
+    done = launch("import", str(file))
+    assert (done.returncode, yaml.safe_load(done.stdout)["environment"]) == (0, {"A": "\n1 and\n!not a command\n"})
+
+
+def test_lines_of_a_notebook_that_are_left_out_are_named(capfd: pytest.CaptureFixture[str]) -> None:
+    file = notebook("%pip install -q \\\n  sagemaker\nx = 1", "%%bash\nls", "x\nif x:\n    !ls\nundefined")
+    assert launch("import", str(file)).returncode == 2
+    printed = capfd.readouterr().err
+    left_out = [line for line in printed.splitlines() if line.startswith("launch import: left out ")]
+    assert [line.removeprefix("launch import: left out train.ipynb, ") for line in left_out] == [
+        "cell 1, line 1: %pip install -q \\",
+        "cell 1, line 2: sagemaker",
+        "cell 2, line 1: %%bash",
+        "cell 3, line 3: !ls",
+    ]
+    assert 'File "train.ipynb, cell 3", line 4, in <module>\n    undefined\nNameError' in printed
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"cells": []}', '{"worksheets": [{"cells": []}]}'])
+def test_broken_notebook_is_one_clear_line(text: str) -> None:
+    Path("a.ipynb").write_text(text)
+    done = launch("import", "a.ipynb")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: a.ipynb: is not a notebook of format 4; open it in Jupyter and save it\n",
+    )
+
+
+RANGES = {
+    "ContinuousParameterRanges": [{"Name": "lr", "MinValue": "0.0001", "MaxValue": "0.1"}],
+    "IntegerParameterRanges": [{"Name": "depth", "MinValue": "1", "MaxValue": "5"}],
+    "CategoricalParameterRanges": [{"Name": "optimizer", "Values": ['"adam"', '"sgd"']}],
+}
+STATIC = {"epochs": "3", "sagemaker_program": '"fit.py"', "sagemaker_submit_directory": '"s3://bucket/c.tar.gz"'}
+TUNING: dict[str, Any] = {
+    "HyperParameterTuningJobName": "digits-tuning",
+    "HyperParameterTuningJobConfig": {
+        "Strategy": "Bayesian",
+        "HyperParameterTuningJobObjective": {"Type": "Minimize", "MetricName": "loss"},
+        "ResourceLimits": {"MaxNumberOfTrainingJobs": 20, "MaxParallelTrainingJobs": 2},
+        "ParameterRanges": RANGES,
+    },
+    "TrainingJobDefinition": {**DEFINITION, "StaticHyperParameters": STATIC},
+    "Tags": [{"Key": "team", "Value": "vision"}],
+}
+MATRIX = "launch job.yaml --matrix lr=0.0001,0.1 --matrix depth=1,5 --matrix optimizer=adam,sgd --max-parallel 2"
+
+
+def check_tuned(text: str, **more: Any) -> None:
+    """Check the spec of TUNING, whose job has the static hyperparameters."""
+    Path("src").mkdir(exist_ok=True)
+    Path("src/fit.py").touch()
+    Path("job.yaml").write_text(text)
+    spec = launcher.load("job.yaml")
+    assert (spec.base_name, spec.hyperparameters, spec.code and spec.code.entry_point) == (
+        "digits-tuning",
+        {"epochs": "3"},
+        "fit.py",
+    )
+    planned = launcher.plan(spec.model_copy(update={"code": None})).request
+    assert planned == DEFINITION | more | {
+        "TrainingJobName": planned["TrainingJobName"],
+        "HyperParameters": {"epochs": "3"},
+    }
+    note = "# Left out: the search of the tuning job (Bayesian, at most 20 jobs); similar is "
+    assert note + MATRIX in text.splitlines()
+
+
+@pytest.mark.parametrize("around", [lambda tuning: tuning, lambda tuning: {"States": {"Tune": {"Parameters": tuning}}}])
+def test_tuning_job_becomes_its_training_job(around: Any) -> None:
+    Path("tuning.json").write_text(json.dumps(around(TUNING)))
+    check_tuned(import_file("tuning.json").as_yaml(), Tags=TUNING["Tags"])
+
+
+@pytest.mark.parametrize("prefix", ["", "arn:aws:sagemaker:us-east-1:123456789012:hyper-parameter-tuning-job/"])
+def test_tuning_job_of_the_account_is_imported_by_name_and_arn(prefix: str, aws: StandIn) -> None:
+    aws.client("sagemaker").create_hyper_parameter_tuning_job(**TUNING)
+    done = launch("import", f"{prefix}digits-tuning")
+    assert done.returncode == 0, done.stderr
+    check_tuned(done.stdout, Tags=TUNING["Tags"])
+
+
+def test_job_that_does_not_exist_is_reported_as_before(aws: StandIn) -> None:
+    done = launch("import", "digits")
+    assert (done.returncode, done.stderr.startswith("error: there is no training job 'digits' in us-east-1")) == (
+        3,
+        True,
+    )
+    arn = "arn:aws:sagemaker:eu-west-1:123456789012:hyper-parameter-tuning-job/digits"
+    done = launch("import", arn)
+    assert (done.returncode, "DescribeHyperParameterTuningJob" in done.stderr) == (3, True)
+
+
+def test_one_of_several_definitions_is_picked() -> None:
+    definitions = [
+        DEFINITION
+        | {
+            "DefinitionName": name,
+            "HyperParameterRanges": {"IntegerParameterRanges": [RANGES["IntegerParameterRanges"][0]]},
+        }
+        for name in ("small", "large")
+    ]
+    del definitions[1]["ResourceConfig"]
+    definitions[1]["HyperParameterTuningResourceConfig"] = {
+        "AllocationStrategy": "Prioritized",
+        "InstanceConfigs": [{"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 9}],
+    }
+    tuning = {**TUNING, "TrainingJobDefinitions": definitions}
+    del tuning["TrainingJobDefinition"]
+    Path("tuning.json").write_text(json.dumps(tuning))
+    with pytest.raises(InputError, match=r"has 2 requests: 1 small\.TrainingJob, 2 large\.TrainingJob; choose one"):
+        import_file("tuning.json")
+    found = import_file("tuning.json", "2")
+    assert (found.spec["base_name"], found.spec["resource_config"]) == (
+        "large",
+        {"instance_type": "ml.g5.xlarge", "instance_count": 1, "volume_size_in_gb": 9},
+    )
+    assert [note.partition("launch ")[2] for note in found.notes] == ["job.yaml --matrix depth=1,5 --max-parallel 2"]
+
+
+def places(value: Any) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [(), *((key, *rest) for key, item in items for rest in places(item))]
+
+
+CODE_REQUEST: dict[str, Any] = REQUEST | {
+    "HyperParameters": STATIC,
+    "InputDataConfig": [
+        {"ChannelName": name, "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/x"}}}
+        for name in ("code", "sm_drivers")
+    ],
+}
+
+
+@pytest.mark.parametrize("wrong", ["3", ["x"], {"a": {}}, None], ids=json.dumps)
+@pytest.mark.parametrize("original", [TUNING, CODE_REQUEST], ids=["tuning", "code"])
+def test_wrong_value_anywhere_is_imported_or_one_clear_line(original: dict[str, Any], wrong: Any) -> None:
+    for *above, last in filter(None, places(original)):
+        data = json.loads(json.dumps(original))
+        level = data
+        for key in above:
+            level = level[key]
+        level[last] = wrong
+        Path("request.json").write_text(json.dumps(data))
+        try:
+            text = import_file("request.json").as_yaml()
+        except LaunchError as error:
+            assert "\n" not in str(error)
+        else:
+            launcher.parse_spec(text, environ=dict.fromkeys(("HOME",), ""))
+
+
+def test_malformed_name_of_a_channel_is_one_error() -> None:
+    entry = {
+        "ChannelName": ["x"],
+        "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/x/"}},
+    }
+    Path("request.json").write_text(json.dumps(REQUEST | {"InputDataConfig": [entry]}))
+    Path("job.yaml").write_text(import_file("request.json").as_yaml())
+    done = launch("job.yaml", "--dry-run")
+    assert done.returncode == 2
+    assert [line for line in done.stderr.splitlines() if line.startswith("error")] == [
+        "error: job.yaml:14:5: request.InputDataConfig[0].ChannelName: is ['x'], but a text belongs here [aws-type]"
+    ]
+
+
+def test_template_with_too_many_aliases_is_refused() -> None:
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    Path("template.yaml").write_text(f"a0: &a0 x\nRole: !Ref Role\n{levels}")
+    with pytest.raises(InputError, match=r"template\.yaml: has more than 200,000 values"):
+        import_file("template.yaml")
+
+
+def test_language_of_terraform_is_refused_with_the_remedy() -> None:
+    Path("main.tf").write_text('resource "aws_sagemaker_training_job" "x" {}\n')
+    with pytest.raises(InputError, match="import what `terraform show -json` prints"):
+        import_file("main.tf")
+
+
+# Uploads and creates as SDK v2 does.
+SCRIPT = f"""\
+import boto3, io, sys, tarfile
+SOURCE, REQUEST = "src", {REQUEST!r}
+data = io.BytesIO()
+with tarfile.open(fileobj=data, mode="w:gz") as archive:
+    for name in sys.argv[1:]:
+        if name == "+":
+            archive.addfile(tarfile.TarInfo("made.py"))
+        else:
+            archive.add(name, name.removeprefix(SOURCE + "/"))
+boto3.client("s3").put_object(Bucket="my-bucket", Key="digits/sourcedir.tar.gz", Body=data.getvalue())
+settings = {{"sagemaker_submit_directory": '"s3://my-bucket/digits/sourcedir.tar.gz"', "sagemaker_program": '"fit.py"',
+            "sagemaker_container_log_level": "20", "lr": "0.1", "optimizer": '"adam"', "digits": '"12"'}}
+boto3.client("sagemaker").create_training_job(**REQUEST, HyperParameters=settings)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (
+            ["src/fit.py", "src/requirements.txt", "src/pkg/a.py"],
+            {"directory": "src", "requirements": "requirements.txt"},
+        ),
+        (["src/fit.py", "src/requirements.txt", "src/pkg/a.py", "lib"], {"directory": "src", "dependencies": ["lib"]}),
+        (["src/fit.py"], {"dependencies": ["src/fit.py"]}),
+        (["src/fit.py", "+"], None),
+    ],
+    ids=["folder", "with-dependency", "one-file", "unknown"],
+)
+def test_code_of_a_script_in_local_files_becomes_code(sent: list[str], code: dict[str, Any] | None) -> None:
+    for name in ("src/fit.py", "src/requirements.txt", "src/pkg/a.py", "lib/b.py", "train.py"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(name)
+    Path("train_job.py").write_text(SCRIPT)
+    done = launch("import", "train_job.py", "--", *sent)
+    assert done.returncode == 0, done.stderr
+    spec = yaml.safe_load(done.stdout)
+    if code is None:
+        assert "if its folder is src, write code: {directory: src, entry_point: fit.py}" in done.stdout
+        assert "sagemaker_program" in spec["hyperparameters"]
+        return
+    assert spec["code"] == {**spec["code"], **code, "entry_point": "fit.py"}
+    assert spec["hyperparameters"] == {"lr": "0.1", "optimizer": "adam", "digits": '"12"'}
+
+
+CONFIG = {
+    "base_job_name": "digits",
+    "compute_environment": "AMAZON_SAGEMAKER",
+    "debug": False,
+    "distributed_type": "NO",
+    "dynamo_config": {"dynamo_backend": "INDUCTOR", "dynamo_mode": "default"},
+    "ec2_instance_type": "ml.g5.xlarge",
+    "iam_role_name": "Trainer",
+    "image_uri": IMAGE,
+    "mixed_precision": "bf16",
+    "num_machines": 2,
+    "profile": "team",
+    "region": "us-east-1",
+    "sagemaker_inputs_file": "inputs.tsv",
+    "sagemaker_metrics_file": "metrics.tsv",
+    "use_cpu": False,
+}
+
+
+def test_configuration_of_accelerate_becomes_the_job_that_it_creates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """accelerate itself says with what arguments it calls SDK v2."""
+    Path("inputs.tsv").write_text("channel_name\tdata_location\ntrain\ts3://bucket/train/\n")
+    Path("metrics.tsv").write_text("metric_name\tmetric_regex\nloss\tloss=(.*)\n")
+    Path("sagemaker.yaml").write_text(yaml.safe_dump(CONFIG))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_PROFILE", "any")
+    precision = ["--mixed_precision", "bf16", "--dynamo_backend", "inductor", "train.py", "--epochs", "3"]
+    parsed = launch_command_parser().parse_args(precision)
+    expected, inputs = prepare_sagemager_args_inputs(SageMakerConfig(**CONFIG), parsed)
+    Path("train.py").touch()
+    Path("job.yaml").write_text(import_file("sagemaker.yaml").as_yaml())
+    spec = launcher.load("job.yaml", sets=["hyperparameters.epochs=3"], environ={"ACCOUNT_ID": "123456789012"})
+    assert expected["hyperparameters"] == {"epochs": 3}
+    planned = launcher.plan(spec).request
+    assert (spec.region, spec.profile, spec.base_name) == ("us-east-1", "team", expected["base_job_name"])
+    assert planned["Environment"].items() <= expected["environment"].items()
+    assert planned["HyperParameters"] == {"epochs": "3"}
+    assert planned["AlgorithmSpecification"]["MetricDefinitions"] == expected["metric_definitions"]
+    assert planned["AlgorithmSpecification"]["TrainingImage"] == expected["image_uri"]
+    assert planned["ResourceConfig"]["InstanceType"] == expected["instance_type"]
+    assert planned["ResourceConfig"]["InstanceCount"] == expected["instance_count"]
+    assert planned["RoleArn"] == f"arn:aws:iam::123456789012:role/{expected['role']}"
+    uris = {entry["ChannelName"]: entry["DataSource"]["S3DataSource"]["S3Uri"] for entry in planned["InputDataConfig"]}
+    assert uris.items() >= inputs.items()
+    assert spec.code
+    assert (spec.code.directory, spec.code.entry_point) == (expected["source_dir"], expected["entry_point"])
+
+
+def test_unreadable_file_of_accelerate_is_one_clear_line() -> None:
+    Path("sagemaker.yaml").write_text(yaml.safe_dump(CONFIG))
+    with pytest.raises(InputError, match=r"sagemaker\.yaml: inputs\.tsv cannot be read: No such file or directory"):
+        import_file("sagemaker.yaml")
