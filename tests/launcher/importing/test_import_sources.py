@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -282,38 +281,3 @@ def test_wrong_shorthand_is_refused(tmp_path: Path, tags: str) -> None:
     (tmp_path / "train.sh").write_text(f"aws sagemaker create-training-job --tags '{tags}'\n")
     with pytest.raises(InputError, match=r"--tags: cannot be read at .*; write it as JSON"):
         import_file(tmp_path / "train.sh")
-
-
-V2 = """\
-from sagemaker.pytorch import PyTorch
-
-trainer = PyTorch(entry_point="fit.py", source_dir="src", role="Trainer", framework_version="2.2", py_version="py310",
-                  instance_type="ml.m5.large", instance_count=1, base_job_name="digits")
-trainer.fit({"train": "s3://bucket/train/"})
-"""
-V3 = """\
-from sagemaker.train import ModelTrainer
-from sagemaker.train.configs import Compute, InputData, SourceCode
-
-trainer = ModelTrainer(training_image="123456789012.dkr.ecr.eu-west-1.amazonaws.com/x:1", role="Trainer", base_job_name="digits",
-                       source_code=SourceCode(source_dir="src", entry_script="fit.py"),
-                       compute=Compute(instance_type="ml.m5.large", instance_count=1))
-trainer.train(input_data_config=[InputData(channel_name="train", data_source="s3://bucket/train/")])
-"""
-
-
-@pytest.mark.sdk
-@pytest.mark.parametrize(("major", "text"), [(2, V2), (3, V3)])
-def test_script_of_an_sdk_is_imported_and_says_how_to_get_code(major: int, text: str, script: Path) -> None:
-    if (python := os.environ.get(f"LAUNCHER_SDK_V{major}_PYTHON")) is None:
-        pytest.skip(f"make sdk-test makes SDK v{major}'s environment")
-    (script.parent / "src").mkdir()
-    (script.parent / "src/fit.py").touch()
-    script.write_text(text)
-    done = launch("import", "train.py", "--python", python)
-    assert (done.returncode, "ended with exit code" in done.stderr) == (0, False), done.stderr
-    assert {"base_name: digits", "region: eu-west-1", "role_arn: 'arn:aws:iam::${ACCOUNT_ID}:role/Trainer'"} <= {
-        *done.stdout.splitlines()
-    }
-    Path("job.yaml").write_text(done.stdout)
-    assert launcher.plan(launcher.load("job.yaml", environ={"ACCOUNT_ID": "123456789012"})).request["InputDataConfig"]
