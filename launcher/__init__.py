@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from launcher.parsing.parser import load, parse_spec
     from launcher.planning import Plan, make_plan
     from launcher.spec.job import JobSpec
+    from launcher.sweeps import sweep
 
 _MODULE_OF = {
     **dict.fromkeys(("check", "follow", "plan", "run_local", "status", "submit", "upload_code"), "launcher.api"),
@@ -48,8 +49,10 @@ _MODULE_OF = {
     "Outcome": "launcher.jobs.outcome",
     "Report": "launcher.account.run",
     "Submitted": "launcher.jobs.submission",
+    "sweep": "launcher.sweeps",
 }
-__all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "status", "submit", "upload_code"]
+__all__ = ["check", "follow", "load", "make_plan", "parse_spec", "plan", "run_local", "status", "submit", "sweep"]
+__all__ += ["upload_code"]
 __all__ += ["JobSpec", "LocalOptions", "Outcome", "Plan", "Report", "Submitted"]
 __all__ += [
     "AccountError",

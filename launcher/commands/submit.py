@@ -20,6 +20,7 @@ from launcher.request.serialization import as_yaml
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
+    from launcher.sweeps import Member
 
 _FOLLOWED = ("stop_on_exit", "on_end")
 
@@ -131,7 +132,7 @@ def show_code(plan: launcher.Plan) -> None:
         say(f"code      {described}")
 
 
-def _sweep(jobs: Sequence[sweep.Member], reading: options.SpecOptions, matrix: sweep.Matrix, doing: Submission) -> int:
+def _sweep(jobs: Sequence[Member], reading: options.SpecOptions, matrix: sweep.Matrix, doing: Submission) -> int:
     """Print, check or submit the jobs of a sweep, and return the exit code of the worst."""
     if doing.dry_run:
         for number, member in enumerate(jobs):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stdout
-from io import StringIO
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -13,18 +11,17 @@ import click
 import launcher
 from launcher.columns import print_table
 from launcher.commands import options
-from launcher.console import Console, counted, duration, print_line, say, show_problems
-from launcher.cost.limit import attempts_of, refuse_above_limit
-from launcher.errors import InputError, LaunchError, RefusedError, StoppedError
+from launcher.console import Console, duration, print_line, show_problems
+from launcher.errors import InputError
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
-    from launcher.jobs.sweep import Values
+    from launcher.parsing.layers import Assignment
+    from launcher.sweeps import Member
 
 _COLOURS = {"Completed": "green", "Failed": "red", "Stopped": "yellow", "not created": "red"}
 _WORST_FIRST = (130, 4, 3, 5)  # exit codes
 _MOST_METRICS = 4
-_MOST_JOBS = 1000
 
 
 class Matrix(NamedTuple):
@@ -51,41 +48,22 @@ def is_one(matrix: Matrix) -> bool:
     return bool(matrix.axes)
 
 
-class Member(NamedTuple):
-    """One job of a sweep."""
-
-    values: Values
-    plan: launcher.Plan
-
-
 def members(spec: str, name: str | None, reading: options.SpecOptions, matrix: Matrix) -> list[Member]:
     """Plan a job for each combination of values; warnings are printed once."""
-    from launcher.jobs.sweep import TAG, assignments, combinations, member_name, sweep_name
-    from launcher.parsing.layers import Assignment
+    from launcher import sweeps
+    from launcher.jobs.sweep import combinations
 
     if spec == "-":
         raise InputError(
             "--matrix reads the spec once for each job, so it cannot be standard input; write it to a file"
         )
-    found: dict[str, Member] = {}
-    asked = combinations(matrix.axes)
-    if len(asked) > _MOST_JOBS:
-        raise InputError(f"--matrix: {len(asked):,} combinations, but at most {_MOST_JOBS:,} jobs; write fewer values")
-    for values in asked:
-        loaded = launcher.load(spec, sets=[*reading.sets, *assignments(values)])
-        sweep = sweep_name(loaded, name)
-        member = member_name(sweep, values)
-        tag = Assignment(f"tags.{TAG}={sweep}", "--matrix")
-        loaded = launcher.load(spec, sets=[*reading.sets, *assignments(values), tag])
-        plan = launcher.plan(loaded, name=member, ignore=reading.ignore, strict=reading.strict)
-        if member in found:
-            raise InputError(
-                f"--matrix: two jobs would be named {member}; write values that differ in letters or digits"
-            )
-        if not found:
-            show_problems(plan.warnings)
-        found[member] = Member(values, plan)
-    return list(found.values())
+
+    def read(sets: Sequence[Assignment]) -> launcher.JobSpec:
+        return launcher.load(spec, sets=[*reading.sets, *sets])
+
+    jobs = sweeps.members(read, combinations(matrix.axes), name, ignore=reading.ignore, strict=reading.strict)
+    show_problems(jobs[0].plan.warnings)
+    return jobs
 
 
 def check_new(
@@ -107,74 +85,39 @@ def check_new(
 
 def run(jobs: Sequence[Member], matrix: Matrix, account: Account, *, yes: bool, as_json: bool) -> int:
     """Create the jobs, follow them to their end, print a table, and return the exit code of the worst."""
-    from launcher.jobs.sweep import run_sweep
+    from launcher import sweeps
 
-    if matrix.max_parallel and jobs[0].plan.spec.queue is not None:
-        raise click.UsageError(
-            "--max-parallel and a queue exclude each other, since the queue decides; pass one of them"
-        )
-    for member in jobs:
-        runs = len(jobs) * attempts_of(member.plan.spec)
-        refuse_above_limit(member.plan, account.region, agree="--yes", agreed=yes, runs=runs)
-    say(f"sweep     {counted(len(jobs), 'job')}")
-    results = run_sweep(
-        [each.plan for each in jobs], account, Console(as_json=as_json), matrix.max_parallel or len(jobs)
-    )
+    sweeps.refuse_cost(jobs, account, agree="--yes", agreed=yes)
+    results = sweeps.run_there(jobs, account, Console(as_json=as_json), matrix.max_parallel)
     return show(jobs, results, as_json=as_json)
 
 
 def run_here(jobs: Sequence[Member], local: launcher.LocalOptions) -> int:
-    """Run the jobs on this machine, one after the other; those that have ended here before are not repeated."""
-    from launcher.jobs.outcome import Outcome
-    from launcher.local.runs import local_run, run_names
+    """Run the jobs on this machine, print a table, and return the exit code of the worst."""
+    from launcher import sweeps
 
-    results: dict[str, Any] = {}
-    for member in jobs:
-        name = member.plan.request["TrainingJobName"]
-        if name in run_names() and (result := local_run(name).get("Result")):
-            again = (
-                f"; to repeat it, remove it: launch clean {name}" if result["TrainingJobStatus"] == "Stopped" else ""
-            )
-            say(f"found     the local run {name}, which is not repeated{again}")
-            results[name] = Outcome(result, result.get("Metrics") or {}, local_exit_code=result.get("ExitCode"))
-        else:
-            # Each run prints its result as JSON; all are printed as one list at the end.
-            with redirect_stdout(StringIO()) if local.as_json else nullcontext():
-                results[name] = launcher.run_local(member.plan, options=local)
-            interrupted = f"`launch clean {name}` removes the interrupted run; then the same command resumes with it"
-            if results[name].exit_code == 130:
-                raise KeyboardInterrupt(interrupted)
-            if results[name].description.get("SecondaryStatus") == "Stopped" and local.stop_after is None:
-                raise StoppedError(interrupted)
-    return show(jobs, results, as_json=local.as_json)
+    return show(jobs, sweeps.run_here(jobs, local), as_json=local.as_json)
 
 
-def show(jobs: Sequence[Member], results: dict[str, Any], *, as_json: bool) -> int:
+def show(jobs: Sequence[Member], results: Mapping[str, Any], *, as_json: bool) -> int:
     """Print a row for each job, or JSON, and return the exit code of the worst."""
-    ended = [results.get(each.plan.request["TrainingJobName"], RefusedError("not created")) for each in jobs]
-    codes = {each.exit_code for each in ended}
-    worst = next((code for code in _WORST_FIRST if code in codes), 0)
+    from launcher import sweeps
+
+    rows = sweeps.rows(jobs, results)
+    codes = {each["ExitCode"] for each in rows}
     if as_json:
-        data = [{"error": str(each)} if isinstance(each, LaunchError) else each.as_data() for each in ended]
-        names = [{"TrainingJobName": each.plan.request["TrainingJobName"], "Matrix": each.values} for each in jobs]
-        options.print_json([about | of_job for about, of_job in zip(names, data, strict=True)])
-        return worst
-    metrics = list(dict.fromkeys(name for each in ended for name in _metrics(each)))[:_MOST_METRICS]
-    rows = []
-    for member, result in zip(jobs, ended, strict=True):
-        status = "not created" if isinstance(result, LaunchError) else result.status
-        seconds = None if isinstance(result, LaunchError) else result.description.get("TrainingTimeInSeconds")
-        values = [f"{_metrics(result)[name]:.6g}" if name in _metrics(result) else "-" for name in metrics]
-        took = "-" if seconds is None else duration(seconds)
-        rows.append((member.plan.request["TrainingJobName"], status, took, *member.values.values(), *values))
-    if not sys.stdout.isatty():
-        print_line("  ".join(("name", "status", "trained", *jobs[0].values, *metrics)))
-    print_table(("name", "status", "trained", *jobs[0].values, *metrics), rows, _COLOURS)
-    return worst
+        options.print_json(rows)
+    else:
+        metrics = list(dict.fromkeys(name for each in rows for name in each.get("Metrics", ())))[:_MOST_METRICS]
+        titles = ("name", "status", "trained", *jobs[0].values, *metrics)
+        if not sys.stdout.isatty():
+            print_line("  ".join(titles))
+        print_table(titles, [_row(each, metrics) for each in rows], _COLOURS)
+    return next((code for code in _WORST_FIRST if code in codes), 0)
 
 
-def _metrics(result: Any) -> dict[str, float]:
-    if isinstance(result, LaunchError):
-        return {}
-    final = {each["MetricName"]: each["Value"] for each in result.description.get("FinalMetricDataList") or ()}
-    return {**final, **result.metrics}
+def _row(row: Mapping[str, Any], metrics: Sequence[str]) -> tuple[str, ...]:
+    seconds, status = row.get("TrainingTimeInSeconds"), row.get("TrainingJobStatus", "not created")
+    values = {name: "nan" if value is None else f"{value:.6g}" for name, value in row.get("Metrics", {}).items()}
+    took = "-" if seconds is None else duration(seconds)
+    return row["TrainingJobName"], status, took, *row["Matrix"].values(), *(values.get(name, "-") for name in metrics)

@@ -72,6 +72,22 @@ def test_each_combination_is_one_job_with_tag_values_and_row(completing: StandIn
 
 
 @pytest.mark.usefixtures("quick_sleep")
+def test_sweep_function_creates_each_job_once_and_returns_a_row_for_it(completing: StandIn) -> None:
+    values = {"lr": [1e-5, "1e-3"], "deep": [True]}
+    rows = launcher.sweep("job.yaml", values)
+    sent = [request["HyperParameters"] for request in completing.requests()]
+    assert sent == [{"epochs": "5", "lr": lr, "deep": "true"} for lr in ("1e-05", "1e-3")]
+    assert [row["TrainingJobName"] for row in rows] == created(completing)
+    assert [row["Matrix"] for row in rows] == [{"lr": lr, "deep": True} for lr in values["lr"]]
+    assert [(row["TrainingJobStatus"], row["Metrics"]) for row in rows] == [("Completed", {"loss": 0.25})] * 2
+    launcher.sweep("job.yaml", values)
+    assert len(created(completing)) == 2
+    for wrong in ({}, {"lr": "1e-3"}, {"lr": []}):
+        with pytest.raises(TypeError, match="lists of values"):
+            launcher.sweep("job.yaml", wrong)
+
+
+@pytest.mark.usefixtures("quick_sleep")
 def test_changed_spec_does_not_pass_for_the_same_sweep(completing: StandIn) -> None:
     assert launch(*SWEEP).returncode == 0
     changed = launch(*SWEEP, "--set", "hyperparameters.epochs=6")
@@ -138,8 +154,11 @@ def test_local_sweep_runs_each_once(submittable: None, tmp_path: Path) -> None:
     with Forked(LAUNCHER, ["-m", "launcher", *command]) as process:
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out.count("Completed")) == (0, 2), err
+    (tmp_path / ".launch/digits-1-lr-2/result.json").unlink()  # as if the run had been killed
     again = launch(*command)
-    assert (again.returncode, again.stderr.count("is not repeated")) == (0, 2), again.stderr
+    assert (again.returncode, again.stderr.count("is not repeated")) == (0, 1), again.stderr
+    assert "digits-1-lr-2, which was interrupted" in again.stderr
+    assert "lr:" in launch("compare", "digits-1", "--local").stdout
 
 
 @pytest.mark.parametrize(
