@@ -19,7 +19,7 @@ class Reading:
         block_bytes: Size at which a block ends, too, so that large samples do not fill the memory.
         cache_dir: A folder on a local disk that keeps objects for later epochs.
         shards: Into how many shards an epoch is divided, if not into one for each reader. With a number that these divide, any
-            number of ranks reads the same samples in each step (docs/howto/resume.md).
+            number of ranks reads the same samples in each step.
         skip_damaged: How many damaged or undecodable samples each reader may skip in an epoch (formats/damage.py); each rank, or
             each of its workers, is a reader. 0: the first is an error.
     """
