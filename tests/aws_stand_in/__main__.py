@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
 import threading
@@ -25,6 +26,8 @@ def main() -> None:
         threading.Thread(target=_end_with_stdin, args=(ended,), daemon=True).start()
     server = Server(arguments.port)
     serve(server)
+    gc.freeze()  # Else collections of garbage go through moto's objects.
+    gc.set_threshold(50_000)
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     ended.wait()
     server.shutdown()

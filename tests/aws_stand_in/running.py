@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -25,6 +26,7 @@ class StandIn:
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
+        self.client = functools.cache(self._client)  # Making one takes longer than most calls of it.
 
     @property
     def environ(self) -> dict[str, str]:
@@ -40,7 +42,7 @@ class StandIn:
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
         }
 
-    def client(self, service: str, region: str = REGION) -> Any:
+    def _client(self, service: str, region: str = REGION) -> Any:
         """Return boto3's client for preparing data. Its calls are recorded too: use `clear_calls` afterwards."""
         import boto3
         from botocore.config import Config

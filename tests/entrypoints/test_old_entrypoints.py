@@ -37,10 +37,8 @@ print("hosts", sagemaker_channels.load_environment().hosts, entrypoints.__versio
 """
 
 ARGUMENTS = {
-    "--version": "launch, version",
     "job.yaml --dry-run": "TrainingJobName",
     "job.yaml --local --no-namespaces": "hosts ('algo-1',) 0.4",
-    "job.yaml --local --no-namespaces --set code.entry_point=entrypoints/read_channels.py": "Completed",
 }
 
 

@@ -124,7 +124,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("target", "ways"),
-    [(("./images",), "fast-file,file,pipe"), (("job.yaml", "--local", "--channel", "train=images"), "file")],
+    [(("./images",), "pipe"), (("job.yaml", "--local", "--channel", "train=images"), "file")],
 )
 def test_folder_is_measured_here(target: tuple[str, ...], ways: str, images: Path) -> None:
     options = ("--ways", ways, "--rounds", "1", "--num-workers", "0", "--json")

@@ -32,7 +32,7 @@ pytestmark = [
 REPOSITORY = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(("workers", "start"), [(2, "fork"), (5, "fork"), (2, "spawn")])
+@pytest.mark.parametrize(("workers", "start"), [(5, "fork"), (2, "spawn")])
 def test_workers_together_read_every_sample_once(
     environment: Environment, feed: Feed, workers: int, start: str
 ) -> None:

@@ -56,12 +56,16 @@ def read(environment: Environment, name: str, workers: int) -> Iterable[Sample]:
     return chain.from_iterable(loader)
 
 
+# On one host, all distributions are the same; workers divide what their host reads, whatever that is.
 WAYS = [
     (mode, hosts, distribution, workers)
     for mode in ("File", "FastFile", "Pipe", "S3Connector")
-    for hosts in (1, 2)
-    for distribution in ("FullyReplicated", "ShardedByS3Key")
-    for workers in (0, 2)
+    for hosts, distribution, workers in (
+        (1, "FullyReplicated", 0),
+        (2, "FullyReplicated", 0),
+        (2, "ShardedByS3Key", 0),
+        (2, "FullyReplicated", 2),
+    )
     if not (mode == "Pipe" and workers) and not (mode == "S3Connector" and distribution == "ShardedByS3Key")
 ]
 

@@ -90,35 +90,26 @@ def wheel(folder: Path, name: str, content: str) -> None:
 
 
 def test_requirements_are_installed_in_the_runs_folder(tmp_path: Path) -> None:
+    """Among them PyPI's module `entrypoints`, beside our folder of that name."""
     wheel(tmp_path, "brought", "def command(): print('command ran')")
+    wheel(tmp_path, "entrypoints", "def get_group_all(group): return ['old', group]")
     script = (
-        "import subprocess, brought\n"
+        "import subprocess, brought, entrypoints\n"
         "from sagemaker_channels import load_environment\n"
+        "print(entrypoints.get_group_all('x'))\n"
         "print(brought.__file__, load_environment().root)\n"
         "subprocess.run(['brought-command'], check=True)\n"
     )
     # pytest is there already: nothing may be fetched for it.
-    requirements = f"--no-index\n--find-links {tmp_path}\nbrought\npytest\n"
+    requirements = f"--no-index\n--find-links {tmp_path}\nbrought\nentrypoints\npytest\n"
     container = Container(tmp_path / "ml", {"train.py": script, "needs.txt": requirements})
     finished = container.run("train.py", "--requirements", "needs.txt")
     assert finished.returncode == 0, finished.stderr
-    *_, brought, command = finished.stdout.splitlines()
+    *_, old, brought, command = finished.stdout.splitlines()
     assert brought.startswith(str(container.root / "packages")) and brought.endswith(str(container.root))
-    assert command == "command ran"
+    assert (old, command) == ("['old', 'x']", "command ran")
     probe = subprocess.run([sys.executable, "-c", "import brought"], capture_output=True, text=True)
     assert "No module named 'brought'" in probe.stderr
-
-
-def test_required_entrypoints_module_works_beside_ours(tmp_path: Path) -> None:
-    wheel(tmp_path, "entrypoints", "def get_group_all(group): return ['old', group]")
-    script = (
-        "import entrypoints, sagemaker_channels as ours\n"
-        "print(entrypoints.get_group_all('x'), ours.load_environment().current_host)\n"
-    )
-    requirements = f"--no-index\n--find-links {tmp_path}\nentrypoints\n"
-    container = Container(tmp_path / "ml", {"train.py": script, "needs.txt": requirements})
-    finished = container.run("train.py", "--requirements", "needs.txt")
-    assert finished.stdout.splitlines()[-1] == "['old', 'x'] algo-1", finished.stderr
 
 
 def test_missing_requirement_is_the_failure(tmp_path: Path) -> None:

@@ -105,19 +105,27 @@ def two_hosts(folder: Path, launcher: str, hyperparameters: dict[str, str]) -> l
     return results
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+def sums(results: list[tuple[int, str, str]]) -> list[str]:
+    return sorted(line for _, output, _ in results for line in output.splitlines() if line.startswith("sum"))
+
+
+CONNECTED = [f"sum 3.0 {rank} 2 0 algo-{rank + 1}" for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("launcher", ["accelerate", "deepspeed"])
 def test_launcher_connects_two_hosts(launcher: str, tmp_path: Path) -> None:
     results = two_hosts(tmp_path, launcher, {})
-    lines = sorted(line for _, output, _ in results for line in output.splitlines() if line.startswith("sum"))
-    assert lines == [f"sum 3.0 {rank} 2 0 algo-{rank + 1}" for rank in (0, 1)], results
+    assert sums(results) == CONNECTED, results
     assert [(code, failure(tmp_path / f"algo-{number}")) for number, (code, _, _) in enumerate(results, 1)] == [
         (0, None)
     ] * 2
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "mpirun"])
-def test_failure_of_a_worker_precedes_the_launchers_summary(launcher: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+def test_failure_of_a_connected_worker_precedes_the_launchers_summary(launcher: str, tmp_path: Path) -> None:
+    """accelerate's summary is torchrun's; a local run of two hosts shows that torchrun ends well."""
     results = two_hosts(tmp_path, launcher, {"fail": "1"})
+    assert sums(results) == CONNECTED, results
     number = 1 if launcher == "mpirun" else 2  # which alone has the lines of all ranks
     exit_code, _, errors = results[number - 1]
     text = str(failure(tmp_path / f"algo-{number}"))

@@ -179,22 +179,21 @@ def test_epoch_of_a_shuffled_pipe_restarts_after_a_stop(
     assert [epoch["train_loss"] > 0 for epoch in epochs] == [True] * 3
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 def test_stopped_pipe_training_resumes_from_fifo_0_of_the_next_job(
-    workers: str, make_root: Callable[..., Path], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_root: Callable[..., Path], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shard = (data / "s3/my-bucket/digits/train-tar/train-000.tar").read_bytes()
     whole = make_root("whole", train=TAR)
     threads = [feed(whole, "train", 3, shard)]
-    assert run_as_a_job(tmp_path, workers).returncode == 0
+    assert run_as_a_job(tmp_path, "2").returncode == 0
     root = make_root("ml", train=TAR)
     threads.append(feed(root, "train", 2, shard))
     monkeypatch.setenv("STOP_AT", "train 8")  # the second epoch's second step
-    assert run_as_a_job(tmp_path, workers).returncode == 143
+    assert run_as_a_job(tmp_path, "2").returncode == 143
     threads[-1].join(timeout=PATIENCE)
     monkeypatch.delenv("STOP_AT")
     threads.append(feed(root, "train", 2, shard))  # the second epoch's and the third's
-    assert run_as_a_job(tmp_path, workers).returncode == 0
+    assert run_as_a_job(tmp_path, "2").returncode == 0
     for thread in threads:
         thread.join(timeout=PATIENCE)
         assert not thread.is_alive()

@@ -1,12 +1,10 @@
-"""train.py under torchrun with two ranks of unequal shards: none waits forever, and both train one model."""
+"""train.py on two ranks of unequal shards: none waits forever, and both train one model."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ import pytest
 from launcher import demo
 from launcher.bundled import SCRIPTS
 from local_jobs import EFS
-from patience import PATIENCE
 from sagemaker_channels import Checkpoints, contract
 from torch_ranks import torch_ranks
 from train import main
@@ -24,17 +21,8 @@ SPLIT = (33, 9, 1)  # 17 and 16 images of train: three batches of eight and two;
 PATHS = [str(REPOSITORY / "entrypoints"), str(REPOSITORY / "tests/data")]  # users_model
 
 
-def torchrun(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run two ranks of a script, as one host's torchrun starts them."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "OMP_NUM_THREADS": "1", **variables}
-    return subprocess.run(
-        [*launcher, *command], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
-
-
 def forked(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run them without torchrun, which takes seconds."""
+    """Run two ranks of a script without torchrun, which takes seconds."""
     return torch_ranks(2, *command, cwd=folder, environ={"PYTHONPATH": os.pathsep.join(PATHS), **variables})
 
 
@@ -58,12 +46,11 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-Start = Callable[..., subprocess.CompletedProcess[str]]
 OPTIONS = ["--image-mode", "L", "--batch-size", "8", "--epochs", "3", "--model", "users_model:make"]
 
 
-def train(root: Path, start: Start = torchrun, **variables: str) -> subprocess.CompletedProcess[str]:
-    return start(root.parent, str(SCRIPTS / "train.py"), *OPTIONS, SAGEMAKER_BASE_DIR=str(root), **variables)
+def train(root: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return forked(root.parent, str(SCRIPTS / "train.py"), *OPTIONS, SAGEMAKER_BASE_DIR=str(root), **variables)
 
 
 def test_stop_of_one_rank_stops_all_and_any_number_resumes(
@@ -71,7 +58,7 @@ def test_stop_of_one_rank_stops_all_and_any_number_resumes(
 ) -> None:
     """Two ranks, one, and two again: each epoch sees each image once, or the job would end with an error."""
     # Rank 1's first step of the second epoch, of three: both ranks stop after it.
-    stopped = train(root, forked, STOP_AT="train 4", STOP_RANK="1")
+    stopped = train(root, STOP_AT="train 4", STOP_RANK="1")
     assert stopped.returncode != 0
     assert "stopped in epoch 2, after 16 image(s) of it" in stopped.stdout, stopped.stdout + stopped.stderr
     assert Checkpoints(root / contract.CHECKPOINT_DIR).latest() == 4
@@ -84,7 +71,7 @@ def test_stop_of_one_rank_stops_all_and_any_number_resumes(
     assert "1 epoch(s) and 16 image(s) are done" in printed
     assert "stopped in epoch 3, after 16 image(s) of it" in printed
     monkeypatch.delenv("STOP_AT")
-    done = train(root, forked)
+    done = train(root)
     assert done.returncode == 0, done.stderr
     assert "2 epoch(s) and 16 image(s) are done" in done.stdout
     metrics = json.loads((root / contract.OUTPUT_DATA_DIR / "metrics.json").read_text())

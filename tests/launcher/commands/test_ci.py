@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from aws_stand_in import StandIn
 from followed_job import job
+from forked import LAUNCHER, Forked
 from launching import launch
 from patience import PATIENCE
 from submitted_spec import SPEC
@@ -28,12 +26,13 @@ def completing(submittable: None, aws: StandIn) -> StandIn:
     return aws
 
 
+def stopped_on_exit() -> Forked:
+    return Forked(LAUNCHER, ["-m", "launcher", *SUBMIT, "--stop-on-exit"])
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_the_followed_job(submittable: None, aws: StandIn, number: int) -> None:
-    words = [sys.executable, "-m", "launcher.cli", *SUBMIT, "--stop-on-exit"]
-    # Below nohup, SIGHUP is ignored, and a child would inherit that.
-    heed = partial(signal.signal, number, signal.SIG_DFL)
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as process:
+    with stopped_on_exit() as process:
         assert process.stderr is not None
         while not process.stderr.readline().startswith("created"):
             assert process.poll() is None
@@ -47,8 +46,7 @@ def test_signal_stops_the_followed_job(submittable: None, aws: StandIn, number: 
 
 def test_signal_during_creation_stops_the_job(submittable: None, aws: StandIn) -> None:
     aws.order("faults", kind="hang", operation="sagemaker:CreateTrainingJob", seconds=1)
-    words = [sys.executable, "-m", "launcher.cli", *SUBMIT, "--stop-on-exit"]
-    with subprocess.Popen(words) as process:
+    with stopped_on_exit() as process:
         while "CreateTrainingJob" not in [call["operation"] for call in aws.calls()]:
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
@@ -58,8 +56,7 @@ def test_signal_during_creation_stops_the_job(submittable: None, aws: StandIn) -
 
 def test_job_that_cannot_be_stopped_is_reported(submittable: None, aws: StandIn) -> None:
     aws.deny("sagemaker:StopTrainingJob")
-    words = [sys.executable, "-m", "launcher.cli", *SUBMIT, "--stop-on-exit"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    with stopped_on_exit() as process:
         assert process.stderr is not None
         while not process.stderr.readline().startswith("created"):
             assert process.poll() is None

@@ -15,6 +15,7 @@ import pytest
 import launcher
 import launching
 from aws_stand_in import StandIn
+from forked import LAUNCHER, Forked
 from launcher.account.run import CheckResult
 from launcher.commands.agreement import require_agreement
 from launcher.console import Console
@@ -70,11 +71,9 @@ def launch(*arguments: str, answer: str | None = None, before: str = "") -> tupl
     if answer is None:
         done = launching.launch(*arguments)
         return done.returncode, done.stdout + done.stderr
-    command = [sys.executable, "-m", "launcher.cli", *arguments]
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    streams = (theirs, subprocess.PIPE, subprocess.STDOUT)
+    with Forked(LAUNCHER, ["-m", "launcher", *arguments], streams=streams) as process:
         os.write(ours, before.encode())
         output = ""
         while letter := process.stdout.read(1):
@@ -83,7 +82,7 @@ def launch(*arguments: str, answer: str | None = None, before: str = "") -> tupl
                 os.write(ours, answer.encode())
         os.close(ours)
         os.close(theirs)
-    return process.returncode, output
+    return process.wait(), output
 
 
 def test_terminal_shows_plan_and_creates_nothing_after_no(aws: StandIn) -> None:

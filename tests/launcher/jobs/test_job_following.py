@@ -69,7 +69,7 @@ def test_completed_job_shows_lines_metrics_and_outputs(aws: StandIn, capsys: pyt
 
 
 @pytest.mark.usefixtures("quick_sleep")
-@pytest.mark.parametrize(("hosts", "failing", "place"), [(1, 5, "rank 5"), (16, 37, "rank 37 on algo-5")])
+@pytest.mark.parametrize(("hosts", "failing", "place"), [(1, 5, "rank 5"), (4, 21, "rank 21 on algo-3")])
 def test_every_command_finds_the_same_cause(
     aws: StandIn, capsys: pytest.CaptureFixture[str], hosts: int, failing: int, place: str
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from aws_stand_in import StandIn
 from followed_job import job
+from forked import LAUNCHER, run
 from patience import PATIENCE
 
 PLUGIN = """\
@@ -63,8 +64,7 @@ def called(aws: StandIn) -> list[str]:
 
 
 def execute(*options: str, name: str = "cats-1") -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "launcher.cli", "exec", name, *options]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    return run(LAUNCHER, ["-m", "launcher", "exec", name, *options])
 
 
 def test_command_runs_in_host_after_enabling_remote_debugging(cats: StandIn, tmp_path: Path) -> None:

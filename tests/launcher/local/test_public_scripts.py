@@ -21,7 +21,10 @@ CHANNELS = """channels:
 # Each script is __main__ in a process of its own, forked after the imports that take seconds.
 FORK_EACH = """
 import os, pathlib, runpy, sys
+from contextlib import suppress
 import boto3, torch, webdataset
+with suppress(ImportError):
+    import s3fs
 
 children = []
 for script in sorted(pathlib.Path(__file__).parent.glob("scripts/*.py")):
