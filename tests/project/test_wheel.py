@@ -135,6 +135,31 @@ def test_readme_of_an_unknown_repository_has_no_broken_links(monkeypatch: pytest
     assert absolute(text, None, "1.0") == " c, [f](https://g.h/)\n\n```\n[i](j)\n```\n"
 
 
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("git@example.com:someone/launch.git", "https://example.com/someone/launch"),
+        ("ssh://git@example.com/someone/launch", "https://example.com/someone/launch"),
+        ("https://example.com/someone/launch.git", "https://example.com/someone/launch"),
+        ("https://me:secret@example.com/someone/launch", None),
+        ("/home/me/launch", None),
+    ],
+)
+def test_address_of_the_repository_is_the_remote_without_credentials(
+    remote: str, address: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / ".ci")
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    from packaging_hooks import repository
+
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    (tmp_path / ".git/objects").mkdir()
+    (tmp_path / ".git/refs").mkdir()
+    (tmp_path / ".git/config").write_text(f'[remote "origin"]\n\turl = {remote}\n')
+    assert repository(str(tmp_path)) == address
+
+
 def test_installed_launch_needs_few_packages_and_runs_bundled_scripts(bin_folder: Path, tmp_path: Path) -> None:
     """Away from the checkout; the specs, the script and the library come from the wheel."""
     (site,) = bin_folder.parent.glob("lib/python*/site-packages")
