@@ -51,7 +51,7 @@ def test_distributed_loop_resumes_on_any_number_of_ranks(root: Path, change: tup
 
 @pytest.mark.parametrize(
     ("loader", "change"),
-    [*(("threads", change) for change in CHANGES), ("stateful", (2, 2)), ("stateful", (4, 2))],
+    [("threads", (1, 2)), ("threads", (4, 2)), ("stateful", (2, 2))],
     ids=str,
 )
 def test_lightning_resumes_on_any_number_of_ranks(
@@ -70,7 +70,7 @@ def test_lightning_resumes_on_any_number_of_ranks(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="transformers needs Python 3.11")
-@pytest.mark.parametrize("change", CHANGES, ids=str)
+@pytest.mark.parametrize("change", [(1, 2), (4, 2)], ids=str)
 def test_trainer_resumes_on_any_number_of_ranks(root: Path, tmp_path: Path, change: tuple[int, int]) -> None:
     before, after = change
     batches, stop, output = OBJECTS // framework_data.BATCH, 4 if before < 4 else 2, str(tmp_path)

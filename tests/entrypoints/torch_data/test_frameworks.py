@@ -21,7 +21,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.map import ChannelMapDataset
-from sagemaker_channels.torch_data.ranks import EvenLoader, LightningLoader, gather_state
+from sagemaker_channels.torch_data.ranks import EvenLoader, LightningLoader, even_batches, gather_state
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 SAMPLES = {"objects": [*range(61)], "map": [*range(61)], "lines": [*range(65)], "mixed": [*range(61), *range(65)]}
@@ -58,7 +58,7 @@ def check_once(kind: str, seen: list[dict[int, list[int]]], copies: int = 0, epo
 
 @pytest.mark.parametrize(
     ("count", "kind", "options"),
-    [(2, "lines", options) for options in PREPARED] + [(*case, {}) for case in (*CASES, (4, "map"))],
+    [(2, "lines", options) for options in PREPARED] + [(1, "lines", {}), (4, "mixed", {}), (4, "map", {})],
     ids=str,
 )
 def test_prepared_loader_has_each_sample_and_accelerates_own_copies(
@@ -146,7 +146,7 @@ def test_lightning_takes_a_plain_loader_on_one_rank_and_for_validation(root: Pat
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="transformers needs Python 3.11")
 @pytest.mark.parametrize(
     ("own", "count", "kind"),
-    [*((own, *case) for own in (False, True) for case in CASES), (False, 4, "map")],
+    [(False, 1, "lines"), (False, 2, "lines"), (False, 4, "map"), (True, 2, "lines"), (True, 4, "mixed")],
     ids=lambda value: {True: "loader", False: "dataset"}.get(value) if isinstance(value, bool) else None,
 )
 def test_trainer_has_each_sample(root: Path, tmp_path: Path, own: bool, count: int, kind: str) -> None:
@@ -250,3 +250,21 @@ def test_sampler_of_all_ranks_is_refused_where_each_host_has_its_own_objects(
             DistributedSampler(dataset, num_replicas=count, rank=1)
     else:
         assert len(DistributedSampler(dataset, num_replicas=count, rank=1)) == 31
+
+
+def test_even_batches_of_one_process_all_count() -> None:
+    assert list(even_batches([1, 2, 3])) == [(1, True), (2, True), (3, True)]
+
+
+def test_batches_that_are_left_are_taken_by_the_ranks_that_have_run_out() -> None:
+    first, second, third = ranks(3, "framework_data.by_even_batches", [5, 2, 5])
+    assert first == [("0.0", True), ("0.1", True), ("0.2", True), ("0.4", True)]
+    assert second == [("1.0", True), ("1.1", True), ("0.3", True), ("2.4", True)]
+    assert third == [("2.0", True), ("2.1", True), ("2.2", True), ("2.3", True)]
+
+
+def test_fewer_last_batches_than_ranks_count_once() -> None:
+    first, empty, last = ranks(3, "framework_data.by_even_batches", [2, 0, 2])
+    assert first == [("0.0", True), ("2.1", False)]
+    assert empty == [("0.1", True), ("2.1", False)]
+    assert last == [("2.0", True), ("2.1", True)]

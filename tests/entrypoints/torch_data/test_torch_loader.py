@@ -9,7 +9,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +117,14 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-@pytest.mark.parametrize("then", READERS)
-@pytest.mark.parametrize("first", READERS)
-@pytest.mark.parametrize("is_mixed", [False, True], ids=["", "mixed"])
+@pytest.mark.parametrize(
+    ("first", "then", "is_mixed"),
+    [
+        *((first, then, False) for first in READERS for then in READERS),
+        *((name, name, True) for name in READERS),
+        *((first, then, True) for first, then in pairwise([*READERS, "dataset"])),
+    ],
+)
 def test_state_of_any_reader_loads_into_any_other(
     environment: Environment, first: str, then: str, is_mixed: bool
 ) -> None:

@@ -99,7 +99,7 @@ def test_resumed_after_any_batch_continues_in_the_same_order(
 ) -> None:
     whole_loader = loader_of(environment, how, is_mixed)
     whole, following = list(whole_loader), list(whole_loader)
-    for steps in range(len(whole) + 1) if how == "0" else (0, len(whole) // 2, len(whole) - 1, len(whole)):
+    for steps in range(len(whole) + 1) if how == "0" else (1, len(whole) // 2, len(whole) - 1, len(whole)):
         loader, again = loader_of(environment, how, is_mixed), loader_of(environment, how, is_mixed)
         first = list(islice(loader, steps)) if steps < len(whole) else list(loader)
         again.load_state_dict(json.loads(json.dumps(loader.state_dict())))

@@ -84,6 +84,7 @@ def test_round_that_fails_in_the_middle_loses_and_repeats_no_line(
     aws: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(job_lines, "_PACE", 0.001)
     for number, host in enumerate(HOSTS[:3]):
         aws.log("cats-1", ["x" * 5_000] * 500, host=host, timestamps=[n * 10 + number for n in range(500)])
     for failing in range(1, 12):
