@@ -6,6 +6,7 @@ author = "The sagemaker-launch authors"
 
 extensions = ["myst_parser"]
 myst_heading_anchors = 3  # the addresses that GitHub gives headings
+highlight_language = "text"  # of blocks without a language, which would be taken for Python
 smartquotes = False  # --set is an option
 suppress_warnings = ["misc.highlighting_failure"]  # wrong examples of problem codes
 
