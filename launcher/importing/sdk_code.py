@@ -16,6 +16,14 @@ from launcher.spec.team import value_at
 from sagemaker_channels.job.hyperparameters import TOOLKIT_PREFIX, decoded
 
 _CHANNELS = {"code", "sm_drivers"}
+_IGNORED = {
+    ".env",
+    ".git",
+    "__pycache__",
+    ".DS_Store",
+    ".cache",
+    ".ipynb_checkpoints",
+}  # by SDK v3 if nothing else is written
 _TORCHRUN = "sagemaker_torch_distributed_enabled"
 _TEXT = re.compile(r"""["']([^"'\\\n]{1,200})\\?["']""")  # also within a notebook's JSON
 
@@ -101,13 +109,13 @@ def _of_toolkit(place: str, program: str, settings: Mapping[str, Any], uploads: 
         return {"directory": "src", **start}
     try:
         with tarfile.open(uploads.at(place)) as archive:
-            sent = {posixpath.normpath(each.name) for each in archive if each.isfile()}
+            sent = {posixpath.normpath(each.name) for each in archive if not each.isdir()}
     except (OSError, tarfile.TarError):
         return {}
     if "requirements.txt" in sent:
         start["requirements"] = "requirements.txt"
     folders, others = [], []
-    for path in sorted((uploads.start / text for text in uploads.texts), key=lambda path: (path.is_file(), path)):
+    for path in sorted((uploads.start / text for text in uploads.texts), key=lambda path: (_is_file(path), path)):
         if found := _sent_files(path, "", sent):
             folders.append(os.path.relpath(path))
         elif found := _sent_files(path, f"{path.name}/", sent):
@@ -120,16 +128,20 @@ def _of_toolkit(place: str, program: str, settings: Mapping[str, Any], uploads: 
 
 def _sent_files(path: Path, prefix: str, sent: set[str]) -> set[str]:
     """Return the files of a folder under their names in an archive; none if one of them is not among those sent."""
-    if path.is_file():
+    if _is_file(path):
         return {path.name} & sent if prefix else set()
     found = set()
     for file in path.rglob("*"):
-        if file.is_file():
+        if _is_file(file):
             name = prefix + file.relative_to(path).as_posix()
             if name not in sent:
                 return set()
             found.add(name)
     return found
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - a text of the script may name what this user may not look at
 
 
 def _of_drivers(place: object, uploads: Uploads, *, has_settings: bool) -> dict[str, Any]:
@@ -145,9 +157,11 @@ def _of_drivers(place: object, uploads: Uploads, *, has_settings: bool) -> dict[
     folder, program = uploads.start / str(source.get("source_dir")), source.get("entry_script")
     if not folder.is_dir() or (launcher and not is_torchrun):
         return {}
-    code = {"directory": os.path.relpath(folder)}
+    code: dict[str, Any] = {"directory": os.path.relpath(folder)}
     if source.get("requirements"):
         code["requirements"] = source["requirements"]
+    if ignored := [each for each in source.get("ignore_patterns") or () if each not in _IGNORED]:
+        code["exclude"] = ignored
     if source.get("command"):
         words = [source["command"], *(shlex.quote(str(each)) for each in source.get("args") or ())]
         return {**code, "command": " ".join(words), "arguments": "none"}

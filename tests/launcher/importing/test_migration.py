@@ -281,6 +281,60 @@ def test_code_of_a_script_in_local_files_becomes_code(sent: list[str], code: dic
     assert spec["hyperparameters"] == {"lr": "0.1", "optimizer": "adam", "digits": '"12"'}
 
 
+# Uploads and creates as SDK v3 does.
+SCRIPT_V3 = f"""\
+import boto3, json, sys
+REQUEST, SOURCE = {REQUEST!r}, json.loads(sys.argv[1])
+files = {{"sourcecode.json": json.dumps(SOURCE), "distributed.json": sys.argv[2], "sm_train.sh": sys.argv[3]}}
+for name, text in files.items():
+    boto3.client("s3").put_object(Bucket="my-bucket", Key="digits/sm_drivers/" + name, Body=text.encode())
+uris = {{"train": "s3://my-bucket/train/", "code": "s3://my-bucket/digits/code", "sm_drivers": "s3://my-bucket/digits/sm_drivers"}}
+sources = {{name: {{"S3DataSource": {{"S3DataType": "S3Prefix", "S3Uri": uri}}}} for name, uri in uris.items()}}
+REQUEST["InputDataConfig"] = [{{"ChannelName": name, "DataSource": source}} for name, source in sources.items()]
+REQUEST["AlgorithmSpecification"] |= {{"ContainerEntrypoint": ["/bin/bash"], "ContainerArguments": ["-c", "sm_train.sh"]}}
+boto3.client("sagemaker").create_training_job(**REQUEST, HyperParameters={{"lr": "0.1"}}, Environment={{}})
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "launcher_of_sdk", "started_by", "code"),
+    [
+        (
+            {"command": "python fit.py", "args": ["--name", "a b"], "ignore_patterns": [".git", "*.log"]},
+            "{}",
+            "eval",
+            {"command": "python fit.py --name 'a b'", "arguments": "none", "exclude": ["*.log"]},
+        ),
+        (
+            {"entry_script": "fit.py"},
+            "{}",
+            "basic_script_driver.py",
+            {"entry_point": "fit.py", "argument_style": "json"},
+        ),
+        ({"entry_script": "fit.py"}, '{"process_count_per_node": 2}', "mpi_driver.py", None),
+    ],
+    ids=["command", "script", "mpi"],
+)
+def test_code_of_a_model_trainer_becomes_code(
+    source: dict[str, Any], launcher_of_sdk: str, started_by: str, code: dict[str, Any] | None
+) -> None:
+    Path("src").mkdir()
+    Path("src/fit.py").touch()
+    Path("train_job.py").write_text(SCRIPT_V3)
+    done = launch(
+        "import", "train_job.py", "--", json.dumps({"source_dir": "src", **source}), launcher_of_sdk, started_by
+    )
+    assert done.returncode == 0, done.stderr
+    spec = yaml.safe_load(done.stdout)
+    if code is None:
+        assert {"code", "sm_drivers"} < spec["channels"].keys()
+        return
+    assert spec["code"] == {"directory": "src", **code}
+    assert (list(spec["channels"]), "container_entrypoint" in spec, "environment" in spec) == (["train"], False, False)
+    Path("job.yaml").write_text(done.stdout)
+    launcher.plan("job.yaml")
+
+
 CONFIG = {
     "base_job_name": "digits",
     "compute_environment": "AMAZON_SAGEMAKER",
