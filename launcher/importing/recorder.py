@@ -26,7 +26,7 @@ from launcher.aws.account import Account
 from launcher.console import say
 from launcher.errors import InputError, RefusedError
 from launcher.importing import run_script
-from launcher.importing.sdk_code import packed_code, uploads_of
+from launcher.importing.sdk_code import packed_code, uploaded_data, uploads_of
 from launcher.importing.tuning import named_jobs, training_jobs
 from launcher.local.s3_server import serve
 from launcher.local.s3_server.http_server import Request, Response, listening
@@ -98,7 +98,8 @@ def record(script: Path, arguments: Sequence[str], python: str, account: Account
         uploads = uploads_of(script, arguments, folder / "written")
         for each in recording.requests.values():
             for name, job in named_jobs(training_jobs(each, {})).items():
-                recording.code[name] = packed_code(job, uploads)
+                code, note = packed_code(job, uploads)
+                recording.code[name] = code, ". ".join(filter(None, (note, uploaded_data(job, uploads))))
     if done.returncode and recording.requests:
         say(f"warning: {script} ended with exit code {done.returncode} after it had created the job", "yellow")
     if not recording.requests:

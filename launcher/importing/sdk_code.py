@@ -49,13 +49,8 @@ def uploads_of(script: Path, arguments: Sequence[str], folder: Path) -> Uploads:
 
 def packed_code(request: Mapping[str, Any], uploads: Uploads | None = None) -> tuple[dict[str, Any], str]:
     """Return `code:` for the code that an SDK has packed, empty if it cannot be named, and a note. Other requests have neither."""
-    parameters, entries = request.get("HyperParameters"), request.get("InputDataConfig")
+    parameters, channels = request.get("HyperParameters"), _uris(request)
     settings = {name: decoded(value) for name, value in parameters.items()} if isinstance(parameters, dict) else {}
-    channels = {
-        str(each.get("ChannelName")): value_at(each, ("DataSource", "S3DataSource", "S3Uri"))
-        for each in (entries if isinstance(entries, list) else ())
-        if isinstance(each, dict)
-    }
     program = str(settings.get("sagemaker_program", "train.py"))
     if isinstance(place := settings.get("sagemaker_submit_directory"), str):
         code = _of_toolkit(place, program, settings, uploads)
@@ -74,6 +69,19 @@ def packed_code(request: Mapping[str, Any], uploads: Uploads | None = None) -> t
     if uploads:
         return {}, f"The script's upload of its code was recorded, not sent; if its folder is src, {write}"
     return {}, f"The code is {place}; to change it: {copy}, and {write}"
+
+
+def uploaded_data(request: Mapping[str, Any], uploads: Uploads) -> str:
+    """Return a note on the channels whose data the script has uploaded, for which nothing is in S3; empty without such channels."""
+    names = [name for name, uri in _uris(request).items() if name not in _CHANNELS and uri and uploads.at(uri).exists()]
+    return f"Upload the data of {', '.join(names)}: the script's own upload was recorded, not sent" if names else ""
+
+
+def _uris(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the URI in S3 of each channel."""
+    entries = request.get("InputDataConfig")
+    found = [each for each in (entries if isinstance(entries, list) else ()) if isinstance(each, dict)]
+    return {str(each.get("ChannelName")): value_at(each, ("DataSource", "S3DataSource", "S3Uri")) for each in found}
 
 
 def without_packed_code(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -288,6 +288,7 @@ REQUEST, SOURCE = {REQUEST!r}, json.loads(sys.argv[1])
 files = {{"sourcecode.json": json.dumps(SOURCE), "distributed.json": sys.argv[2], "sm_train.sh": sys.argv[3]}}
 for name, text in files.items():
     boto3.client("s3").put_object(Bucket="my-bucket", Key="digits/sm_drivers/" + name, Body=text.encode())
+boto3.client("s3").put_object(Bucket="my-bucket", Key="train/a.txt", Body=b"a")
 uris = {{"train": "s3://my-bucket/train/", "code": "s3://my-bucket/digits/code", "sm_drivers": "s3://my-bucket/digits/sm_drivers"}}
 sources = {{name: {{"S3DataSource": {{"S3DataType": "S3Prefix", "S3Uri": uri}}}} for name, uri in uris.items()}}
 REQUEST["InputDataConfig"] = [{{"ChannelName": name, "DataSource": source}} for name, source in sources.items()]
@@ -329,6 +330,7 @@ def test_code_of_a_model_trainer_becomes_code(
     if code is None:
         assert {"code", "sm_drivers"} < spec["channels"].keys()
         return
+    assert "Upload the data of train: the script's own upload was recorded, not sent\n" in done.stdout
     assert spec["code"] == {"directory": "src", **code}
     assert (list(spec["channels"]), "container_entrypoint" in spec, "environment" in spec) == (["train"], False, False)
     Path("job.yaml").write_text(done.stdout)
