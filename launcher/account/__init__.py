@@ -38,7 +38,7 @@ CHECKS: tuple[Check, ...] = (
     Check("role", role.role),
     Check("permissions", permissions.permissions),
     Check("keys", needs.keys, needs.named_keys),
-    Check("keys of buckets", needs.keys_of_buckets),
+    Check("keys of data", needs.data_keys),
     Check("image", image.image, image.images),
     Check("image architecture", image.image_architecture),
     Check("quotas", quota.quotas),

@@ -44,10 +44,6 @@ class Named:
         return self.looked_at == self.count and self.refused is None
 
 
-class _FormError(RefusedError):
-    """A manifest is not well-formed."""
-
-
 def with_manifest(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3Location]]]:
     """Yield the channels that name a manifest."""
     for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
@@ -64,8 +60,6 @@ def manifests(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Locatio
             yield from _unreadable(
                 subject, path, named, f"the first lines of {place} name" if is_augmented else f"{place} names"
             )
-    except _FormError as error:
-        yield Problem(path, str(error), "manifest-form")
     except AwsError as error:
         if error.status != 404:
             raise
@@ -73,6 +67,8 @@ def manifests(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Locatio
             _, meant = near(subject, place)
             message = f"there is no object {place}{meant}; correct the URI, or upload the manifest"
             yield Problem(path, message, "manifest-missing")
+    except RefusedError as error:
+        yield Problem(path, str(error), "manifest-form")
 
 
 def _has_bucket(subject: Subject, place: S3Location) -> bool:
@@ -88,7 +84,9 @@ def named_objects(subject: Subject, place: S3Location) -> Named | None:
     """Return what a ManifestFile names; None if it is too large to be read, or not well-formed. Raises AwsError."""
     try:
         return _named_objects(subject, place)
-    except _FormError:
+    except AwsError:
+        raise
+    except RefusedError:
         return None
 
 
@@ -106,11 +104,8 @@ def _read(subject: Subject, place: S3Location) -> Named | None:
     if size > _LARGEST and not subject.full:
         return None
     whole = some_bytes(subject, place, "0-") if size else b""
-    try:
-        (bucket, prefix), entries = read_manifest(lambda _: (each for each in [whole]), str(place))
-        places = [S3Location(bucket, prefix + entry) for entry in entries if not entry.endswith("/")]
-    except RefusedError as error:
-        raise _FormError(str(error)) from error
+    (bucket, prefix), entries = read_manifest(lambda _: (each for each in [whole]), str(place))
+    places = [S3Location(bucket, prefix + entry) for entry in entries if not entry.endswith("/")]
     return _look_at(subject, places, place)
 
 
@@ -146,7 +141,7 @@ def _of_manifest(subject: Subject, path: SpecPath, place: S3Location) -> Named |
         subject.note(path, f"the manifest is larger than {human_bytes(_LARGEST)} and was not read; --full reads it")
         return None
     if named.count == 0:
-        raise _FormError(f"{place} names no objects; list keys after its prefix")
+        raise RefusedError(f"{place} names no objects; list keys after its prefix")
     looked = f"; looked at {named.looked_at:,}, evenly spread"
     known = f", {human_bytes(named.bytes)}" if named.is_complete else looked
     subject.note(path, f"{named.count:,} objects in the manifest{known}")
@@ -159,11 +154,8 @@ def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Named | 
         return None  # reported by a rule
     text = some_bytes(subject, place, f"0-{_BEGINNING - 1}") if size else b""
     text = text if len(text) == size else text[: text.rfind(b"\n") + 1]  # without a line that is cut off
-    try:
-        lines = AugmentedManifest(lambda _: (each for each in [text]), str(place), names, _LOOKED_AT)
-        references = [each for index in range(len(lines)) for each in lines.values(index)]
-    except RefusedError as error:
-        raise _FormError(str(error)) from error
+    lines = AugmentedManifest(lambda _: (each for each in [text]), str(place), names, _LOOKED_AT)
+    references = [each for index in range(len(lines)) for each in lines.values(index)]
     subject.note(entry.path("s3_uri"), f"an augmented manifest of {human_bytes(size)}; looked at {len(lines)} lines")
     return _look_at(subject, [each for each in references if isinstance(each, S3Location)], place)
 

@@ -3,9 +3,9 @@
 Source: developer guide, sagemaker-roles, "CreateTrainingJob API: Execution Role Permissions"; the S3 and KMS developer guides for
 what a multipart upload with a key needs.
 
-Reading an object needs kms:Decrypt on its key, and S3 encrypts with the bucket's default key if a request names none. A role
-without permission for these keys is denied even if it may do everything in S3. A key that is disabled or scheduled for deletion
-makes the data it encrypted unreadable, whatever the role may do. What you may not see of them is skipped.
+Reading an object needs kms:Decrypt on its key: a role without permission for it is denied even if it may do everything in S3. A key
+that is disabled or scheduled for deletion makes the data it encrypted unreadable, whatever the role may do. What you may not see of
+them is skipped.
 """
 
 from __future__ import annotations
@@ -164,12 +164,9 @@ def _partition(subject: Subject) -> str:
 
 
 def key_needs(subject: Subject) -> Iterator[Need]:
-    """Yield what the role needs of KMS keys: of the data, of the buckets written to, and those that the request names."""
+    """Yield what the role needs of KMS keys: those of the data, and those that the request names."""
     for path, arn in keys_of_data(subject):
         yield Need(path, "kms:Decrypt", arn, f"the data's key {arn}", True)
-    for path, arn in default_keys(subject):
-        # A warning only: by the service model SageMaker names S3's own key if the request names none.
-        yield Need(path, "kms:GenerateDataKey", arn, f"the bucket's key {arn}", False)
     for path, key in named_keys(subject):
         its = visible_arn(subject, key)  # without one, `keys` reports why
         if its and path == OUTPUT_KEY:
@@ -231,26 +228,6 @@ def _key_of_object(subject: Subject, place: S3Location) -> str | None:
     return visible_arn(subject, head.get("SSEKMSKeyId")) if head.get("ServerSideEncryption") in _KMS else None
 
 
-def default_keys(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
-    """Yield the ARNs of the default keys of buckets to which the job writes without naming a key."""
-    written: list[tuple[SpecPath, str]] = [(("checkpoint_config", "s3_uri"), "CheckpointConfig.S3Uri")]
-    if OUTPUT_KEY not in dict(named_keys(subject)):
-        written.insert(0, (("output_data_config", "s3_output_path"), "OutputDataConfig.S3OutputPath"))
-    for path, member in written:
-        place = place_of(subject.draft.get(member))
-        if place is not None and (arn := _key_of_bucket(subject, place.bucket)):
-            yield path, arn
-
-
-def _key_of_bucket(subject: Subject, bucket: str) -> str | None:
-    answer = subject.try_to_ask("s3", "get_bucket_encryption", Bucket=bucket)
-    for rule in answer.get("ServerSideEncryptionConfiguration", {}).get("Rules", ()):
-        default = rule.get("ApplyServerSideEncryptionByDefault", {})
-        if default.get("SSEAlgorithm") in _KMS and default.get("KMSMasterKeyID"):
-            return visible_arn(subject, default["KMSMasterKeyID"])
-    return None
-
-
 def visible_arn(subject: Subject, key: str | None) -> str | None:
     """Return the ARN of a key; None if there is no such key, or if you may not see it."""
     known = subject.try_to_ask("kms", "describe_key", KeyId=key) if key else {}
@@ -258,12 +235,8 @@ def visible_arn(subject: Subject, key: str | None) -> str | None:
     return arn
 
 
-def keys_of_buckets(subject: Subject) -> Iterator[Problem]:
-    """Can the KMS keys of the data and of the buckets be used now?"""
-    for code, what, found in (
-        ("data-key-disabled", "the KMS key of the data", keys_of_data(subject)),
-        ("bucket-key-disabled", "the default KMS key of the bucket", default_keys(subject)),
-    ):
-        for path, arn in found:
-            if wrong := _unusable(subject, subject.ask("kms", "describe_key", KeyId=arn)):
-                yield Problem(path, f"{what}, {arn}, {wrong}", code)
+def data_keys(subject: Subject) -> Iterator[Problem]:
+    """Can the KMS keys of the data decrypt now?"""
+    for path, arn in keys_of_data(subject):
+        if wrong := _unusable(subject, subject.ask("kms", "describe_key", KeyId=arn)):
+            yield Problem(path, f"the KMS key of the data, {arn}, {wrong}", "data-key-disabled")

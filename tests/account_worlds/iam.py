@@ -29,17 +29,6 @@ def encrypted_data(world: World) -> dict[str, str]:
     return {"data_key": key, "role": world.role(may)}
 
 
-def encrypted_output(world: World) -> dict[str, str]:
-    """A bucket that encrypts with a key that the role may not use."""
-    key, s3 = world.key(), world.aws.client("s3")
-    s3.create_bucket(Bucket="sealed")
-    default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
-    rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": default}]}
-    s3.put_bucket_encryption(Bucket="sealed", ServerSideEncryptionConfiguration=rules)
-    may = [allow(["s3:*", "logs:*", "ecr:*", "ec2:*"]), allow(["kms:*"], f"arn:aws:kms:*:*:key/{world.ids['key']}")]
-    return {"data_key": key, "role": world.role(may)}
-
-
 def a_disabled_key(world: World) -> dict[str, str]:
     key = world.key()
     world.kms.disable_key(KeyId=key)
@@ -56,16 +45,6 @@ def data_of_a_key_to_be_deleted(world: World) -> dict[str, str]:
     key, s3 = world.key(), world.aws.client("s3")
     s3.put_object(Bucket="data", Key="going/1.tar", Body=b"data", ServerSideEncryption="aws:kms", SSEKMSKeyId=key)
     world.kms.schedule_key_deletion(KeyId=key)
-    return {"data_key": key, "role": world.role([allow(["*"])])}
-
-
-def output_of_a_disabled_key(world: World) -> dict[str, str]:
-    key, s3 = world.key(), world.aws.client("s3")
-    s3.create_bucket(Bucket="locked")
-    default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
-    rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": default}]}
-    s3.put_bucket_encryption(Bucket="locked", ServerSideEncryptionConfiguration=rules)
-    world.kms.disable_key(KeyId=key)
     return {"data_key": key, "role": world.role([allow(["*"])])}
 
 
@@ -172,12 +151,6 @@ BROKEN = {
         [("role-denied", "channels.train.s3_uri")],
         ("kms:Decrypt on the data's key", "{data_key}"),
     ),
-    "an output bucket whose key the role may not use": Broken(
-        encrypted_output,
-        "output_data_config: {{s3_output_path: s3://sealed/}}",
-        [("role-lacks", "output_data_config.s3_output_path")],
-        ("kms:GenerateDataKey on the bucket's key", "{data_key}"),
-    ),
     "a role that may not read a secret": Broken(
         nothing,
         "code: {{entry_point: entrypoints/train.py}}\nenvironment: {{HF_TOKEN: '${{secretsmanager:prod/hf}}', B: '${{ssm:/b}}'}}",
@@ -231,11 +204,5 @@ BROKEN = {
         "channels: {{train: s3://data/going/}}",
         [("data-key-disabled", "channels.train.s3_uri")],
         ("{data_key}", "scheduled for deletion", "cancel-key-deletion"),
-    ),
-    "an output bucket of a disabled key": Broken(
-        output_of_a_disabled_key,
-        "output_data_config: {{s3_output_path: s3://locked/}}",
-        [("bucket-key-disabled", "output_data_config.s3_output_path")],
-        ("{data_key}", "enable-key"),
     ),
 }
