@@ -43,6 +43,7 @@ CHECKS: tuple[Check, ...] = (
     Check("image architecture", image.image_architecture),
     Check("quotas", quota.quotas),
     Check("quotas in use", quota.quotas_in_use),
+    Check("training plans", quota.training_plans, quota.plans_named),
     Check("subnets", network.subnets),
     Check("zones", network.zones),
     Check("security groups", network.security_groups),

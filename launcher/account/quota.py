@@ -1,4 +1,4 @@
-"""The machines that a job asks for, and whether the account's quotas suffice for them.
+"""The machines that a job asks for, and whether the account's quotas and training plans suffice for them.
 
 Service Quotas cannot look up a quota by name, and SageMaker has two thousand, 100 per page. So quota codes, which are the same
 everywhere, come from a table (launcher/data/quota_codes.json), and each is asked about alone. Quotas that the table lacks, or
@@ -11,12 +11,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject
 from launcher.aws.threads import concurrently
+from launcher.console import duration
 from launcher.errors import Problem, SpecPath
 from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import RULE_LISTS, Draft
@@ -45,7 +47,7 @@ class Machines(NamedTuple):
     path: SpecPath
     instance_type: str
     instances: int
-    is_reserved: bool = False  # by a training plan: its machines count towards no quota
+    plans: tuple[str, ...] = ()  # the ARNs of the training plans that reserve them; they count towards no quota then
 
     @property
     def has_efa(self) -> bool:
@@ -78,8 +80,8 @@ def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
     name, count = resources.get("InstanceType"), resources.get("InstanceCount")
     if not isinstance(name, str) or not isinstance(count, int):
         return None
-    is_reserved = bool(resources.get("TrainingPlanArns") or resources.get("TrainingPlanArn"))
-    return Machines((*path, "instance_type"), name, count, is_reserved)
+    plans = resources.get("TrainingPlanArns") or [arn for arn in (resources.get("TrainingPlanArn"),) if arn]
+    return Machines((*path, "instance_type"), name, count, tuple(plans))
 
 
 def _kind(draft: Draft) -> str:
@@ -104,7 +106,7 @@ def _wanted(draft: Draft) -> list[_Wanted]:
     of a warm pool the job runs, but its machines are not kept (developer guide, train-warm-pools-resource-limits).
     """
     kind, choices = _kind(draft), alternatives(draft)
-    machines = [each for choice in choices for each in choice if not each.is_reserved]
+    machines = [each for choice in choices for each in choice if not each.plans]
     found = [_Wanted(each.path, f"{each.instance_type} for {kind} usage", each.instances) for each in machines]
     # Rules that name an instance type run as processing jobs, others on AWS's machines.
     rules = draft.each(*(f"{rules}.InstanceType" for rules in RULE_LISTS))
@@ -119,7 +121,7 @@ def _wanted(draft: Draft) -> list[_Wanted]:
     if has_volume and (size := draft.get("ResourceConfig.VolumeSizeInGB")):
         path = ("resource_config", "volume_size_in_gb")
         found.append(_Wanted(path, "Size of EBS volume for a training job instance", size, " GB", "ask for less"))
-    sizes = (sum(each.instances for each in choice if not each.is_reserved) for choice in choices)
+    sizes = (sum(each.instances for each in choice if not each.plans) for choice in choices)
     if instances := max(sizes, default=0):
         has_count = draft.get("ResourceConfig.InstanceCount") is not None
         path = ("resource_config", "instance_count") if has_count else ("resource_config",)
@@ -200,3 +202,30 @@ def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
         found |= {quota["QuotaName"]: quota for quota in page["Quotas"] if quota["QuotaName"] in wanted}
         wanted -= found.keys()
     return {name: int(quota["Value"]) for name, quota in found.items() if "Value" in quota}
+
+
+def plans_named(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
+    """Yield the ARN of each training plan that the spec names."""
+    for machines in [each for choice in alternatives(subject.draft) for each in choice]:
+        above = machines.path[:-1]
+        is_own = "instance_preferences" in above
+        path = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
+        yield from ((path, arn) for arn in machines.plans)
+
+
+def training_plans(subject: Subject, path: SpecPath, arn: str) -> Iterator[Problem]:
+    """Do the training plans last as long as the job may run?
+
+    CreateTrainingJob itself refuses a plan that is missing, has ended or reserves other instances, at once and at no cost.
+    """
+    plan = subject.find("sagemaker", "describe_training_plan", TrainingPlanName=arn.rpartition("/")[2]) or {}
+    longest, now = subject.draft.get("StoppingCondition.MaxRuntimeInSeconds"), datetime.now(timezone.utc)
+    if longest is None or "EndTime" not in plan:
+        return
+    left = int((plan["EndTime"] - max(now, plan.get("StartTime", now))).total_seconds())
+    if left < longest:
+        message = (
+            f"the plan leaves the job {duration(max(left, 0))}, and the job may run for {duration(longest)};"
+            " lower stopping_condition.max_runtime_in_seconds, write checkpoints, or name another plan"
+        )
+        yield Problem(path, message, "training-plan-ends")

@@ -1,4 +1,4 @@
-"""SageMaker's training jobs: create, describe, list, search, stop, delete, tags. moto answers the rest.
+"""SageMaker's training jobs: create, describe, list, search, stop, delete, tags; and training plans. moto answers the rest.
 
 A job stays `Starting` until a test advances it, by hand (`sagemaker/jobs/NAME`) or by a script that was set before or after its
 creation (`sagemaker/script`). Its name is free again once it is deleted, as at AWS. Calls find a job in its own region, orders
@@ -33,6 +33,7 @@ _OWN = (
     "AddTags",
     "ListTags",
     "DeleteTags",
+    "DescribeTrainingPlan",
 )
 
 
@@ -46,6 +47,7 @@ class TrainingJobs:
     def clear(self) -> None:
         """Remove all jobs and scripts."""
         self._jobs: dict[tuple[str, str], Job] = {}  # by region and name
+        self._plans: dict[str, dict[str, Any]] = {}
         self._scripts: list[tuple[str, list[Step], list[Step]]] = []
 
     def answer(self, call: Call) -> dict[str, Any] | Answer | None:
@@ -66,6 +68,10 @@ class TrainingJobs:
             return self._list(parameters, call.region)
         if call.operation == "Search":
             return self._search(parameters, call.region)
+        if call.operation == "DescribeTrainingPlan":
+            if parameters["TrainingPlanName"] not in self._plans:
+                raise Refusal("ResourceNotFound", "Requested resource not found.")
+            return self._plans[parameters["TrainingPlanName"]]
         if "Tags" in call.operation:
             return self._tags(call.operation, parameters)
         job = self._find(parameters["TrainingJobName"], call.region)
@@ -82,8 +88,14 @@ class TrainingJobs:
         return {}
 
     def control(self, name: str, parameters: dict[str, Any]) -> Any:
-        """`jobs/NAME` advances a job, `jobs/NAME/step` runs a step of its script; `script` is for all jobs that match a pattern."""
+        """`jobs/NAME` advances a job, `jobs/NAME/step` runs a step of its script; `script` is for all jobs that match a pattern.
+
+        `plan` adds a training plan with the members of DescribeTrainingPlan's answer.
+        """
         kind, _, rest = name.partition("/")
+        if kind == "plan":
+            self._plans[parameters["TrainingPlanName"]] = parameters
+            return {}
         if kind == "script":
             steps = [Step(**step) for step in parameters.get("steps", [])]
             on_stop = [Step(**step) for step in parameters.get("on_stop", [])]
