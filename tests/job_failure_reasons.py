@@ -109,6 +109,14 @@ REASONS: list[tuple[str, str, str]] = [
         "cats:1",
     ),
     ("container-start", "AlgorithmError: , exit code: 127", "command"),
+    *(
+        ("program-not-found", f"AlgorithmError: {reason}, exit code: {code}", "acclerate")
+        for reason, code in (
+            ("acclerate launch ended with exit code 127\nsh: line 1: acclerate: command not found", 127),
+            ("./run.sh ended with exit code 126\n./run.sh: line 3: acclerate: Permission denied", 126),
+            ("acclerate cannot be started: No such file or directory", 1),
+        )
+    ),
     ("crashed", "AlgorithmError: Exit Code: 139", "segmentation"),
     ("terminated", "AlgorithmError: , exit code: 143", "SIGTERM"),
     ("internal-error", "InternalServerError: We encountered an internal error. Please try again.", "AWS"),

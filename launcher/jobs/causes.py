@@ -25,7 +25,7 @@ _KILLED = re.compile(
     r"Root Cause \(first observed failure\):(?P<report>(?:\n.*){1,6}?)exitcode *: *(?P<signal>-9|-11|-4)\b"
 )
 _RANK = re.compile(r"\brank *: *(?P<rank>\d{1,6})")
-_EXIT = re.compile(r"exit code:? (?P<code>-?\d+)|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
+_EXIT = re.compile(r"exit code:? (?P<code>-?\d+)(?:\s+\S*sh: .*)?|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
 # A traceback, perhaps cut, below its exception as our boot.py writes it, or below a sentence of the script.
 _DETAILS = re.compile(
     r"\n\n(?=Traceback \(most recent call last\)|\.\.\.\n|  File \")|(?<![: ])\n(?=Traceback \(most recent call last\))"
