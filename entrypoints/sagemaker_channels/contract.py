@@ -70,7 +70,7 @@ CONNECTOR_CONTENT_TYPE = "content_type"  # absent if the spec has none
 CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read N of the objects, evenly spaced
 
 # A setting's value that names a secret, which the container reads: ${secretsmanager:ID}, ${secretsmanager:ID#KEY}, ${ssm:NAME}.
-SECRET_REFERENCE = r"\$\{(?:secretsmanager|ssm):[^{}$\s]+\}"
+SECRET_REFERENCE = r"\$\{(?:secretsmanager:[^{}$\s#]+(?:#[^{}$\s]+)?|ssm:[^{}$\s#]+)\}"
 # Set by local runs only: JSON {reference: value}, which the entry point does not get.
 SECRETS_VARIABLE = "LAUNCHER_SECRETS"
 

@@ -14,6 +14,8 @@ from sagemaker_channels import contract
 
 _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-((?:[^}$]|\$(?!\{))*))?\})?)")
 _SECRET = re.compile(rf"((?<!\$){contract.SECRET_REFERENCE})")  # which the container reads: no variable of this machine
+_NAMES_SECRET = re.compile(r"(?<!\$)\$\{(?:secretsmanager|ssm):[^}]*\}?")
+_FORMS = "${secretsmanager:ID}, ${secretsmanager:ID#KEY} or ${ssm:NAME}"
 # Mappings of settings: each is one text, as which it is shown.
 _SETTINGS: tuple[SpecPath, ...] = (
     *(("environment",), ("hyperparameters",)),
@@ -48,8 +50,10 @@ def resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str])
     parts = _SECRET.split(value) if path[:-1] in _SETTINGS else [value]  # odd ones are references to secrets
     if any(found[2] is None and found[1] != "$" for part in parts[::2] for found in _VARIABLE.finditer(part)):
         message = "has a ${ that begins neither ${NAME} nor ${NAME:-text}; write $${ for the characters ${"
-        if "${secretsmanager:" in value or "${ssm:" in value:
+        if named := next((found for part in parts[::2] if (found := _NAMES_SECRET.search(part))), None):
             message = "names a secret, which only values of environment and hyperparameters can; write it there"
+            if path[:-1] in _SETTINGS:
+                message = f"has {named[0]}, but a secret is {_FORMS}, without spaces; correct it"
         tree.problems.append(Problem(path, message, "invalid-value", location=tree.locate(path)))
         return value
 

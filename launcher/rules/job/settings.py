@@ -133,7 +133,7 @@ def secrets_can_be_read(draft: Draft) -> Iterator[Mistake]:
         if code is None:
             yield (
                 path,
-                f"{name} is read only by jobs with code: whose start is ours; let the program of the image read it",
+                f"{name} is read only by jobs with code:, at its start; let the program of the image read it",
             )
         elif code.delivery == "submit_directory" or (code.delivery == "auto" and len(entries or ()) >= MAX_CHANNELS):
             yield (
