@@ -26,7 +26,15 @@ from launcher.jobs.queue import service_jobs
 _TITLES = ("name", "status", "created", "took", "instances", "cost")
 _MEMBERS = (
     *("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "SecondaryStatus", "CreationTime", "TrainingStartTime"),
-    *("TrainingEndTime", "LastModifiedTime", "BillableTimeInSeconds", "ResourceConfig", "WarmPoolStatus", "Tags"),
+    *(
+        "TrainingEndTime",
+        "LastModifiedTime",
+        "BillableTimeInSeconds",
+        "ResourceConfig",
+        "WarmPoolStatus",
+        "Tags",
+        "ServiceJob",
+    ),
 )
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting")
 
@@ -221,12 +229,15 @@ def print_jobs(found: Sequence[Mapping[str, Any]], region: str | None) -> None:
 
 def _row(job: Mapping[str, Any], region: str | None) -> tuple[str, ...]:
     now, status = datetime.now(timezone.utc), job["TrainingJobStatus"]
+    if status == "InProgress" and job.get("SecondaryStatus") == "Queued":
+        status = "Queued"
     ended = job.get("TrainingEndTime") or (job.get("LastModifiedTime") if status in ENDED else now)
     took = str(ended - job["CreationTime"]).partition(".")[0] if ended else "-"
     cluster, cost = cluster_of(job.get("ResourceConfig") or {}, region), estimate_of_job(job, region, now=now)
     dollar = "-" if cost is None else "unknown" if cost.usd is None else dollars(cost.usd)
     known = (machines_of(cluster) if cluster else "-", dollar) if "ResourceConfig" in job else ()
-    return job["TrainingJobName"], status, timestamp(job["CreationTime"]), took, *known
+    name = job.get("ServiceJob", job).get("Name", job["TrainingJobName"])
+    return name, status, timestamp(job["CreationTime"]), took, *known
 
 
 def as_data(job: Mapping[str, Any], region: str | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from launcher.aws.threads import concurrently
 from launcher.console import Console
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.jobs.outcome import ENDED
-from launcher.jobs.queue import as_training_job, find_service_job
+from launcher.jobs.queue import as_training_job, find_service_job, with_service_jobs
 from launcher.masking import is_secret, settings_to_hide
 
 _Answer = TypeVar("_Answer")
@@ -106,6 +106,10 @@ def jobs_with_settings(
     most = limit if names is None else _MOST_LISTED
     listed = _searched(account, most, tags, **filters) if tags else jobs(account, most, **filters)
     found = list(islice((job for job in listed if names is None or job["TrainingJobName"] in names), limit))
+    try:
+        found = with_service_jobs(account, found)
+    except AwsError as error:
+        warn(f"jobs of queues have the names that Batch gave them: {error}")
     if tags or not found:
         return found
     known: dict[str, dict[str, Any]] = {}
@@ -177,6 +181,8 @@ def stop(account: Account, name: str) -> tuple[str, str]:
                 raise
     if status != "Stopping":
         return status, f"{name}: already {status}"
+    if job["SecondaryStatus"] == "Queued":
+        return status, f"{name}: removed from its queue; no script was running"
     end = f"`launch logs {name}{account.options} --follow` shows the end"
     return status, f"{name}: {already}stopping; its script has 120 s to save. {end}"
 

@@ -31,7 +31,9 @@ def test_reference_elsewhere_is_refused(text: str) -> None:
         launcher.parse_spec(laid_over_base(CODE + text))
 
 
-@pytest.mark.parametrize("wrong", ["${secretsmanager:}", "${secretsmanager:a#}", "${ssm:a b}", "${ssm:/a#b}", "${ssm:/a"])
+@pytest.mark.parametrize(
+    "wrong", ["${secretsmanager:}", "${secretsmanager:a#}", "${ssm:a b}", "${ssm:/a#b}", "${ssm:/a"]
+)
 def test_wrong_reference_is_refused_with_the_right_forms(wrong: str) -> None:
     for text in (wrong, f"${{ssm:/x}}-{wrong}"):
         with pytest.raises(SpecError) as raised:

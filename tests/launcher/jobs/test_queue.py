@@ -185,14 +185,24 @@ def test_status_list_logs_and_stop_know_queued_job(queue: StandIn) -> None:
     queue.log(name, ["hello"])
     assert "algo-1 | hello" in launch("logs", "digits-1").stdout
     assert json.loads(launch("status", "digits-1", "--json").stdout)["TrainingJobName"] == name
-    assert launch("stop", "digits-1").returncode == 0
+    assert launch("list").stdout.startswith("digits-1  InProgress ")
+    assert json.loads(launch("list", "--json").stdout)[0]["ServiceJob"]["Name"] == "digits-1"
+    queue.deny("batch:*")
+    denied = launch("list")
+    assert denied.stdout.startswith(f"{name}  InProgress ")
+    assert "is not authorized to perform: batch:DescribeJobQueues" in denied.stderr
+    queue.clear_faults()
+    assert launch("stop", "digits-1").stderr.startswith("digits-1: stopping; its script has 120 s")
     assert queue.service_job("digits-1", "FAILED")["isTerminated"] is True
     assert launch("stop", "other-1").returncode == 3
 
 
 def test_job_stopped_in_the_queue_ends_as_stopped(queue: StandIn) -> None:
     assert launch("job.yaml", "--no-check", "--queue", "gpu").returncode == 0
-    assert launch("stop", "digits-1").returncode == 0
+    assert launch("job.yaml", "--no-check", "--queue", "gpu", "--name", "digits-2").returncode == 0
+    rows = launch("compare", "digits-1", "digits-2").stdout.splitlines()
+    assert [row.split()[:2] for row in rows] == [["digits-1", "Queued"], ["digits-2", "Queued"]]
+    assert launch("stop", "digits-1").stderr == "digits-1: removed from its queue; no script was running\n"
     assert "digits-1: Stopped" in launch("status", "digits-1").stdout
     rerun = launch("rerun", "digits-1", "--dry-run", "--json")
     assert json.loads(rerun.stdout)["ResourceConfig"]["InstanceType"] == "ml.m5.large", rerun.stderr
