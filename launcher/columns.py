@@ -12,16 +12,19 @@ import click
 from launcher.console import plain, print_line
 
 
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], colours: Mapping[str, str]) -> None:
+def print_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], colours: Mapping[str, str], *, has_titles: bool = False
+) -> None:
     """Print rows to stdout in columns; `colours` are those of cells with these texts.
 
-    On a terminal, they have titles, and if it is too narrow for all columns, it gets the first ones.
+    On a terminal, and elsewhere with `has_titles`, they have titles. A terminal that is too narrow gets the first columns.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if sys.stdout.isatty():
+    is_terminal = sys.stdout.isatty()
+    if is_terminal or has_titles:
         widths = [max(width, len(title)) for width, title in zip(widths, titles, strict=True)]
         room = shutil.get_terminal_size().columns
-        while len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > room:
+        while is_terminal and len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > room:
             widths.pop()
         print_line(_columns(titles, widths, {}), dim=True)
     for row in rows:

@@ -48,6 +48,7 @@ class Submission(NamedTuple):
 
 
 def _submission(**values: Any) -> Submission:
+    options.refuse_together("axes", "follow", *_FOLLOWED)
     options.refuse_together("dry_run", "check", "full", "no_check", "follow", "wait", *_FOLLOWED)
     options.refuse_together("check", "no_check", "follow", "wait", *_FOLLOWED)
     options.refuse_together("full", "no_check")
@@ -102,7 +103,6 @@ def submit(
     """
     reading = reading.in_queue(queue)
     if sweep.is_one(matrix):
-        options.refuse_together("axes", "follow", "stop_on_exit", "on_end")
         return _sweep(sweep.members(spec, name, reading, matrix), reading, matrix, doing)
     return carry_out(reading.plan(spec, name), reading, doing)
 

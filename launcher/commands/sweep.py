@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +10,7 @@ import click
 import launcher
 from launcher.columns import print_table
 from launcher.commands import options
-from launcher.console import Console, duration, print_line, show_problems
+from launcher.console import Console, duration, show_problems
 from launcher.errors import InputError
 
 if TYPE_CHECKING:
@@ -110,9 +109,7 @@ def show(jobs: Sequence[Member], results: Mapping[str, Any], *, as_json: bool) -
     else:
         metrics = list(dict.fromkeys(name for each in rows for name in each.get("Metrics", ())))[:_MOST_METRICS]
         titles = ("name", "status", "trained", *jobs[0].values, *metrics)
-        if not sys.stdout.isatty():
-            print_line("  ".join(titles))
-        print_table(titles, [_row(each, metrics) for each in rows], _COLOURS)
+        print_table(titles, [_row(each, metrics) for each in rows], _COLOURS, has_titles=True)
     return next((code for code in _WORST_FIRST if code in codes), 0)
 
 

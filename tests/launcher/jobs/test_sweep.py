@@ -63,8 +63,10 @@ def test_each_combination_is_one_job_with_tag_values_and_row(completing: StandIn
     for request, (lr, batch) in zip(completing.requests(), product(("1e-3", "1e-4"), ("32", "64")), strict=True):
         assert request["HyperParameters"] == {"epochs": "5", "lr": lr, "batch": batch}
         assert {"Key": "launch:sweep", "Value": "digits-1"} in request["Tags"]
-    assert done.stdout.splitlines()[0].split() == ["name", "status", "trained", "lr", "batch", "loss"]
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == NAMES
+    titles, *rows = done.stdout.splitlines()
+    assert titles.split() == ["name", "status", "trained", "lr", "batch", "loss"]
+    assert [row.split()[0] for row in rows] == NAMES
+    assert {row.index("Completed") for row in rows} == {titles.index("status")}
     again = launch(*SWEEP, "--json")
     assert [each["Matrix"]["lr"] for each in json.loads(again.stdout)] == ["1e-3", "1e-3", "1e-4", "1e-4"]
     assert len(completing.calls("CreateTrainingJob")) == 4  # the second command has created none
@@ -127,7 +129,8 @@ def test_sweep_counts_all_jobs_against_max_cost_and_refuses_what_it_cannot_do(co
     assert (done.returncode, created(completing)) == (3, [])
     assert "in each of 4 runs" in done.stderr
     assert launch("job.yaml", "--max-parallel", "2").returncode == 2
-    assert launch(*SWEEP, "--follow").returncode == 2
+    for option in ("--follow", "--stop-on-exit", "--on-end=true"):
+        assert f"--matrix and {option.partition('=')[0]} exclude each other" in launch(*SWEEP, option).stderr
     assert launch("-", "--matrix", "lr=1").returncode == 2
 
 
