@@ -110,9 +110,9 @@ def _look(
 
 
 def channels_asked(
-    asked: SimpleNamespace, reading: options.SpecOptions, where: options.AccountOptions
+    asked: SimpleNamespace, reading: options.SpecOptions, where: options.AccountOptions, *, augmented: bool = False
 ) -> tuple[Account, Subject | None, list[Channel]]:
-    """Return the account, the job of the spec if there is one, and the channels to look at.
+    """Return the account, the job of the spec if there is one, and the channels to look at, `augmented` manifests if wanted.
 
     `asked` has a `spec`, the `chosen` channels, `data` and `channels`. Raises InputError.
     """
@@ -135,7 +135,7 @@ def channels_asked(
     subject = subject_of(plan, account)
     paths = dict(map(_name_and_folder, asked.channels))
     only = asked.chosen or (() if asked.data else tuple(paths))
-    channels, left_out = channels_of(subject, tuple(dict.fromkeys((*only, *paths))))
+    channels, left_out = channels_of(subject, tuple(dict.fromkeys((*only, *paths))), augmented=augmented)
     for why in left_out:
         say(why)
     return account, subject, [replace(each, folder=paths.get(each.name)) for each in channels]

@@ -58,13 +58,16 @@ def peek(asked: SimpleNamespace, reading: options.SpecOptions, where: options.Ac
 
     if asked.sheet:
         check_sheet(asked.sheet)
-    account, _, channels = channels_asked(asked, reading, where)
+    account, _, channels = channels_asked(asked, reading, where, augmented=True)
     console, found, samples = Console(as_json=asked.as_json), {}, []
     for each in channels:
         channel = replace(each, content_type=asked.form or each.content_type)
         if channel.storage != "S3" and asked.data is None and channel.folder is None:
             remedy = f"mount it here, and pass --channel {channel.name}=PATH"
             raise InputError(f"channels.{channel.name}: {channel.shown} cannot be read from here; {remedy}")
+        if channel.attributes and channel.folder is not None:
+            remedy = "leave out --channel, or pass --data DIR"
+            raise InputError(f"channels.{channel.name}: its augmented manifest names objects in S3; {remedy}")
         reading_it = console.progress(f"reading {channel.shown}", counted=False)
         with objects_of(channel, account, asked.data) as (objects, place), reading_it:
             read = first_samples(channel, objects, place, asked.count)

@@ -37,6 +37,7 @@ class Channel:
     content_type: str | None = None
     is_wrapped: bool = False  # in RecordIO, by a Pipe
     is_gzip: bool = False  # undone by a Pipe
+    attributes: tuple[str, ...] = ()  # of each line, if the manifest is an augmented one
 
     @property
     def shown(self) -> str:
@@ -48,8 +49,10 @@ class Channel:
         return f"{self.storage} {self.place.bucket}:{self.place.key}"
 
 
-def channels_of(subject: Subject, wanted: Collection[str] = ()) -> tuple[list[Channel], list[str]]:
-    """Return the channels of a job, or only those that are `wanted`; and why others are left out.
+def channels_of(
+    subject: Subject, wanted: Collection[str] = (), *, augmented: bool = False
+) -> tuple[list[Channel], list[str]]:
+    """Return the channels of a job, or only those that are `wanted`, those of augmented manifests if asked; and why others are not.
 
     Raises:
         InputError: There is none.
@@ -65,6 +68,9 @@ def channels_of(subject: Subject, wanted: Collection[str] = ()) -> tuple[list[Ch
         style = getattr(written, "style", None)
         kind = written.content_type
         found[name] = Channel(name, place, present=written.WAYS[0], instances=hosts, style=style, content_type=kind)
+    for name, each in found.items():
+        if not augmented and isinstance(each, Channel) and each.attributes:
+            found[name] = "an augmented manifest is read by Pipe only, so there is nothing to choose"
     if not found:
         raise InputError("the spec has no channels; add one: `channels: {train: s3://bucket/prefix/}`")
     for name in wanted:
@@ -91,9 +97,8 @@ def _channel(subject: Subject, entry: Entry) -> Channel | str:
         return (
             "SageMaker reads it in its own way, so there is nothing to choose; advice is for S3, EFS and FSx channels"
         )
-    if data_type == "AugmentedManifestFile":
-        return "an augmented manifest is read by Pipe only, so there is nothing to choose"
-    manifest = str(uri) if data_type == "ManifestFile" else None
+    manifest = str(uri) if data_type in ("ManifestFile", "AugmentedManifestFile") else None
+    attributes = tuple(entry.get("AttributeNames") or ()) if data_type == "AugmentedManifestFile" else ()
     is_sharded = hosts_that_share(subject, entry) > 1
     return Channel(
         entry.name,
@@ -106,6 +111,7 @@ def _channel(subject: Subject, entry: Entry) -> Channel | str:
         content_type=entry.get("ContentType"),
         is_wrapped=entry.get("RecordWrapperType") == "RecordIO",
         is_gzip=entry.get("CompressionType") == "Gzip",
+        attributes=attributes,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from launcher.console import human_bytes
 from launcher.errors import InputError, RefusedError
 from launcher.local.channels.objects import Objects
+from launcher.s3.manifests import AugmentedManifest
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, named_keys
 from launcher.survey.inventory import format_of as known_format
@@ -86,6 +87,8 @@ def first_samples(channel: Channel, objects: Objects, place: S3Location, count: 
     Raises:
         RefusedError: The objects at `place` cannot be listed or read, or not in the channel's format.
     """
+    if channel.attributes:
+        return _of_manifest(channel, objects, count)
     is_pipe, peek = channel.present == "Pipe", Peek("")
     wrapper = "RecordIO" if channel.is_wrapped else "None"
     place, named = named_keys(channel, objects) or (place, None)
@@ -125,6 +128,26 @@ def _read(form: Format, stream: Any, key: str | None, count: int, peek: Peek) ->
     except CorruptError as error:
         if str(error) not in peek.damaged:
             peek.damaged.append(str(error))
+
+
+def _of_manifest(channel: Channel, objects: Objects, count: int) -> Peek:
+    """Return the first lines of an augmented manifest with the values and contents that a Pipe sends. Raises RefusedError."""
+    peek = Peek(f"augmented, with {', '.join(channel.attributes)}")
+    manifest = AugmentedManifest(objects.read, str(channel.manifest), channel.attributes)
+    for index in range(min(count, len(manifest))):
+        sample: Sample = {}
+        for name, value in zip(channel.attributes, manifest.values(index), strict=True):
+            if isinstance(value, bytes):
+                sample[name] = value
+                continue
+            try:
+                (size,) = objects.sizes([value])
+                sample[name] = io.BufferedReader(_Object(objects, value, size, peek)).read()
+                peek.objects += 1
+            except RefusedError as error:
+                peek.damaged.append(str(error))
+        peek.samples.append(sample)
+    return peek
 
 
 def _entries(objects: Objects, place: S3Location, named: set[str] | None) -> Iterator[tuple[str, int]]:

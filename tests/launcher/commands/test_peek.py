@@ -34,6 +34,16 @@ vpc_config: {security_group_ids: [sg-0123456789abcdef0], subnets: [subnet-012345
 """
 
 
+AUGMENTED = """\
+  train:
+    s3_uri: s3://mine/labels.jsonl
+    s3_data_type: AugmentedManifestFile
+    attribute_names: [source-ref, class]
+    input_mode: Pipe
+    record_wrapper_type: RecordIO
+"""
+
+
 def tar(count: int, first: int = 0) -> bytes:
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w") as archive:
@@ -156,3 +166,22 @@ def test_missing_prefix_is_one_error(account: StandIn) -> None:
     done = launch("peek", "s3://mine/tain/")
     assert done.returncode == 2
     assert "did you mean train/?" in done.stderr
+
+
+def test_lines_of_an_augmented_manifest_are_shown_with_their_attributes(aws: StandIn, here: Path) -> None:
+    Path("job.yaml").write_text(SPEC.partition("  train:")[0] + AUGMENTED)
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket="mine")
+    for number in (0, 1):
+        s3.put_object(Bucket="mine", Key=f"{number}.png", Body=image(number))
+    lines = [{"source-ref": f"s3://mine/{number}.png", "class": number, "x": 1} for number in range(3)]
+    s3.put_object(Bucket="mine", Key="labels.jsonl", Body="\n".join(map(json.dumps, lines)))
+    done = launch("peek", "job.yaml", "train", "--count", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)["train"]
+    assert [[field.get("size", field.get("text")) for field in each["fields"]] for each in shown["samples"]] == [
+        [[8, 8], "0"],
+        [[9, 8], "1"],
+    ]
+    missing = launch("peek", "job.yaml", "train")
+    assert (missing.returncode, "damaged: s3://mine/2.png" in missing.stdout) == (3, True)
