@@ -173,7 +173,6 @@ def test_keys_are_a_list_of_strings(keys: list[str]) -> None:
         assert found[-1] == keys[-1]
 
 
-@pytest.mark.linux
 def test_keys_that_are_not_unicode_are_kept() -> None:
     name = os.fsdecode(b"\xff.bin")
     assert Keys([name])[0] == name
