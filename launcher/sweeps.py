@@ -72,20 +72,19 @@ def sweep(
     combinations = [dict(zip(values, each, strict=True)) for each in product(*values.values())]
     if isinstance(spec, JobSpec) or are_texts or combinations in ([], [{}]):
         raise TypeError('a sweep needs a spec that is not loaded, and lists of values such as {"lr": [1e-3, 1e-4]}')
-    read = (
-        partial(parse_spec, spec, "<spec>", environ=os.environ)
-        if isinstance(spec, Mapping)
-        else partial(load, str(spec))
-    )
-    # JSON is YAML, so a text stays one: "1e-3".
-    jobs = members(lambda sets: read(sets=sets), combinations, name, as_set=partial(json.dumps, default=str))
+
+    def read(sets: Sequence[Assignment]) -> JobSpec:
+        if isinstance(spec, Mapping):
+            return parse_spec(spec, "<spec>", sets=sets, environ=os.environ)
+        return load(str(spec), sets=sets)
+
+    jobs = members(read, combinations, name, as_set=partial(json.dumps, default=str))  # JSON is YAML: "no" stays a text
     if local is not None:
         return rows(jobs, run_here(jobs, local))
     from launcher.aws.account import Account
 
     account = Account(region=jobs[0].plan.spec.region, profile=jobs[0].plan.spec.profile)
-    refuse_cost(jobs, account, agree="sweep(..., yes=True)", agreed=yes)
-    return rows(jobs, run_there(jobs, account, Console(), max_parallel))
+    return rows(jobs, run_there(jobs, account, Console(), max_parallel, agree="sweep(..., yes=True)", agreed=yes))
 
 
 def members(
@@ -96,51 +95,37 @@ def members(
     as_set: Callable[[Any], str] = str,
     **plan_options: Any,
 ) -> list[Member]:
-    """Plan a job for each combination of values.
-
-    Args:
-        read: Returns the spec with these assignments, which are as after `--set`.
-        combinations: The values of each job, by key.
-        name: The sweep's name, if it is not that of the spec.
-        as_set: Writes a value as after `--set`.
-        plan_options: Those of `launcher.plan`.
-
-    Raises:
-        InputError: There are too many combinations, or two of one name.
-    """
+    """Plan a job for each combination of values; `read` returns the spec with assignments, and `as_set` writes a value into one."""
     if len(combinations) > _MOST_JOBS:
-        count = f"{len(combinations):,} combinations, but at most {_MOST_JOBS:,} jobs"
-        raise InputError(f"--matrix: {count}; write fewer values")
+        raise InputError(
+            f"--matrix: {len(combinations):,} combinations, but at most {_MOST_JOBS:,} jobs; write fewer values"
+        )
     found: dict[str, Member] = {}
     for values in combinations:
         sets = assignments({key: as_set(value) for key, value in values.items()})
         sweep = sweep_name(read(sets), name)
         tag = Assignment(f"tags.{TAG}={sweep}", "--matrix")
-        texts = {
-            key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in values.items()
-        }
-        member = member_name(sweep, texts)
+        texts = [value if isinstance(value, str) else json.dumps(value, default=str) for value in values.values()]
+        member = member_name(sweep, dict(zip(values, texts, strict=True)))
         if member in found:
-            raise InputError(
-                f"--matrix: two jobs would be named {member}; write values that differ in letters or digits"
-            )
+            remedy = "write values that differ in letters or digits"
+            raise InputError(f"--matrix: two jobs would be named {member}; {remedy}")
         found[member] = Member(values, api.plan(read([*sets, tag]), name=member, **plan_options))
     return list(found.values())
 
 
-def refuse_cost(jobs: Sequence[Member], account: Account, *, agree: str, agreed: bool) -> None:
-    """Raise RefusedError if all jobs together may cost more than is allowed."""
+def run_there(
+    jobs: Sequence[Member], account: Account, console: Console, max_parallel: int | None, *, agree: str, agreed: bool
+) -> dict[str, Outcome | LaunchError]:
+    """Create the jobs in the account, follow them to their end, and return how each ended, by name.
+
+    Raises RefusedError if all together may cost too much, unless that is `agreed`; `agree` is how to.
+    """
+    if max_parallel and jobs[0].plan.spec.queue is not None:
+        raise InputError("--max-parallel and a queue exclude each other, since the queue decides; pass one of them")
     for member in jobs:
         runs = len(jobs) * attempts_of(member.plan.spec)
         refuse_above_limit(member.plan, account.region, agree=agree, agreed=agreed, runs=runs)
-
-
-def run_there(
-    jobs: Sequence[Member], account: Account, console: Console, max_parallel: int | None
-) -> dict[str, Outcome | LaunchError]:
-    """Create the jobs in the account, follow them to their end, and return how each ended, by name."""
-    if max_parallel and jobs[0].plan.spec.queue is not None:
-        raise InputError("--max-parallel and a queue exclude each other, since the queue decides; pass one of them")
     console.say(f"sweep     {counted(len(jobs), 'job')}")
     return run_sweep([each.plan for each in jobs], account, console, max_parallel or len(jobs))
 
@@ -163,7 +148,7 @@ def run_here(jobs: Sequence[Member], options: LocalOptions) -> dict[str, Outcome
             remove_run(Path(earlier["Folder"]), console.warn)
         elif result := earlier.get("Result"):
             console.say(f"found     the local run {name}, which is not repeated; `launch clean {name}` removes it")
-            results[name] = Outcome(result, result.get("Metrics") or {}, local_exit_code=result.get("ExitCode"))
+            results[name] = Outcome(result, result["Metrics"])
             continue
         # Each run prints its result as JSON; all are returned as one list at the end.
         with redirect_stdout(StringIO()) if options.as_json else nullcontext():

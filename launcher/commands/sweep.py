@@ -86,8 +86,8 @@ def run(jobs: Sequence[Member], matrix: Matrix, account: Account, *, yes: bool, 
     """Create the jobs, follow them to their end, print a table, and return the exit code of the worst."""
     from launcher import sweeps
 
-    sweeps.refuse_cost(jobs, account, agree="--yes", agreed=yes)
-    results = sweeps.run_there(jobs, account, Console(as_json=as_json), matrix.max_parallel)
+    console = Console(as_json=as_json)
+    results = sweeps.run_there(jobs, account, console, matrix.max_parallel, agree="--yes", agreed=yes)
     return show(jobs, results, as_json=as_json)
 
 

@@ -62,10 +62,9 @@ def execute(run: Mapping[str, Any], host: str, command: str, *, to_stderr: bool 
         mark, terminal = f"TRAINING_JOB_NAME={name}", ["--tty"] if sys.stdin.isatty() else []
         options = ("--interactive", *terminal, f"launch-{name}-{run['Process']}-{host}")
         words = [Engine(runner).program, "exec", *options, "python3"]
-    program = ("/bin/sh", "-c", command) if command else BEST_SHELL
-    command_line, stdout = [*words, "-c", _BESIDE, mark, *program], sys.stderr if to_stderr else None
+    words += ["-c", _BESIDE, mark, *(("/bin/sh", "-c", command) if command else BEST_SHELL)]
     with noting_ctrl_c(lambda number: None):
-        return shell_code(subprocess.run(command_line, stdout=stdout, check=False).returncode)
+        return shell_code(subprocess.run(words, stdout=sys.stderr if to_stderr else None, check=False).returncode)
 
 
 def _into_namespaces(mark: bytes) -> list[str]:
