@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import click
@@ -88,7 +87,7 @@ def is_local(name: str, *, local: bool, where: options.AccountOptions) -> bool:
     """Return whether a name is that of a local run: with `--local`, or if one has it and AWS, as is said, shows no such job."""
     from launcher.local.runs import RUNS_FOLDER
 
-    is_here = Path(RUNS_FOLDER, "" if name == "latest" else name).is_dir()
+    is_here = options.is_folder(f"{RUNS_FOLDER}/{'' if name == 'latest' else name}")  # not if it is another user's
     if local or where != options.AccountOptions(None, None) or not is_here:
         return local
     try:
