@@ -132,7 +132,8 @@ def init(
             f"-o {target}: there is no folder {target.parent}{near or '; create it, or name another file'}"
         )
     below, team = values_below(str(target), os.environ)
-    region = _region(where.region or below.get("region"), profile := where.profile or below.get("profile"), team)
+    profile = where.profile or below.get("profile")
+    region = _region(where.region or below.get("region"), profile, team)
     account = options.open_account(region, profile)
     given = {name for name, paths in _KEYS.items() if any(value_at(below, path) is not None for path in paths)}
     missing = [f"--{name.replace('_', '-')}" for name in _KEYS if not answers[name] and name not in given]

@@ -45,6 +45,9 @@ def test_allowed_account_and_region_submit(aws: StandIn, monkeypatch: pytest.Mon
     demand("accounts: ['123456789012']\nregions: [us-east-1]", monkeypatch)
     assert launch("job.yaml", "--no-check", "--yes").returncode == 0
     assert len(aws.requests()) == 1
+    assert len(aws.calls("GetCallerIdentity")) == 1
+    launcher.submit(launcher.plan("job.yaml", name="digits-2"))  # which asks before the upload and before the job
+    assert len(aws.calls("GetCallerIdentity")) == 2
 
 
 def test_locked_max_cost_is_not_lifted(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
