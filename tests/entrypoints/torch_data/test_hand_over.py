@@ -27,6 +27,9 @@ def sample(index: int, step: int = 3000) -> dict[str, Any]:
     return {"__key__": str(index), "jpg": jpg, "n": index, "txt": b"", "z": b"z"}
 
 
+FROZEN = [0]  # how many objects the tests hide from the collector
+
+
 class Numbered(IterableDataset[Any]):
     """As a ChannelDataset gives samples in a worker."""
 
@@ -155,13 +158,14 @@ def changes(samples: list[Any]) -> list[str]:
     found = {
         "torch's reducer": hand_over.ForkingPickler._extra_reducers[torch.Tensor] is reductions.reduce_tensor,
         "torch's collate": default_collate_fn_map[torch.Tensor] is collate_tensor_fn,
-        "the collector": gc.isenabled() and gc.get_freeze_count() == 0,
+        "the collector": gc.isenabled() and gc.get_freeze_count() <= FROZEN[-1],
     }
     return [name for name, as_before in found.items() if not as_before]
 
 
 def test_neither_process_is_changed() -> None:
     """A script's own loaders send and collate as without this library."""
+    FROZEN.append(gc.get_freeze_count())  # by conftest.py
     assert batches(Numbered(16), changes, multiprocessing_context="fork") == [[]] * 4
     list(DataLoader(Numbered(16), 4, collate_fn=collate, num_workers=1))
     assert changes([]) == []
