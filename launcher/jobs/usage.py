@@ -47,7 +47,8 @@ def usage_of(account: Account, description: Mapping[str, Any], now: datetime) ->
         else _query(f"m{number}", title, "TrainingJobName", name)
         for number, (host, title) in enumerate(places)
     ]
-    end = min(now, description.get("TrainingEndTime") or now) + timedelta(minutes=1)
+    # Whole minutes, as the period: the same value then has the same time in each answer.
+    end = (min(now, description.get("TrainingEndTime") or now) + timedelta(minutes=1)).replace(second=0, microsecond=0)
     found: dict[int, tuple[datetime, float]] = {}
     for start in range(0, len(queries), _MOST_QUERIES):
         asked = {
