@@ -53,13 +53,9 @@ def with_manifest(subject: Subject) -> Iterator[tuple[SpecPath, tuple[Entry, S3L
 def manifests(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Location]) -> Iterator[Problem]:
     """Does each manifest exist, is it well-formed, and do the objects it names exist?"""
     entry, place = manifest
-    is_augmented = entry.get("S3DataType") == "AugmentedManifestFile"
+    look = _of_augmented if entry.get("S3DataType") == "AugmentedManifestFile" else _of_manifest
     try:
-        named = _of_augmented(subject, entry, place) if is_augmented else _of_manifest(subject, path, place)
-        if named is not None:
-            yield from _unreadable(
-                subject, path, named, f"the first lines of {place} name" if is_augmented else f"{place} names"
-            )
+        yield from look(subject, entry, place)
     except AwsError as error:
         if error.status != 404:
             raise
@@ -135,29 +131,37 @@ def _look_at(subject: Subject, places: Sequence[S3Location], manifest: S3Locatio
     return named
 
 
-def _of_manifest(subject: Subject, path: SpecPath, place: S3Location) -> Named | None:
-    named = _named_objects(subject, place)
+def _of_manifest(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Problem]:
+    path, named = entry.path("s3_uri"), _named_objects(subject, place)
     if named is None:
         subject.note(path, f"the manifest is larger than {human_bytes(_LARGEST)} and was not read; --full reads it")
-        return None
+        return
     if named.count == 0:
         raise RefusedError(f"{place} names no objects; list keys after its prefix")
     looked = f"; looked at {named.looked_at:,}, evenly spread"
     known = f", {human_bytes(named.bytes)}" if named.is_complete else looked
     subject.note(path, f"{named.count:,} objects in the manifest{known}")
-    return named
+    yield from _unreadable(subject, path, named, f"{place} names")
 
 
-def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Named | None:
+def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Problem]:
+    path, gaps = entry.path("s3_uri"), dict[str, dict[int, RefusedError]]()
     size, names = _size(subject, place), entry.get("AttributeNames") or ()
     if not names:
-        return None  # reported by a rule
+        return  # reported by a rule
     text = some_bytes(subject, place, f"0-{_BEGINNING - 1}") if size else b""
     text = text if len(text) == size else text[: text.rfind(b"\n") + 1]  # without a line that is cut off
-    lines = AugmentedManifest(lambda _: (each for each in [text]), str(place), names, _LOOKED_AT)
+    lines = AugmentedManifest(lambda _: (each for each in [text]), str(place), names, _LOOKED_AT, gaps)
+    for name, errors in gaps.items():
+        first = next(iter(errors.values()))
+        if len(errors) == len(lines):
+            raise first
+        message = f"{len(errors)} of {len(lines)} lines looked at lack {name!r}: {first}"
+        yield Problem(entry.path("attribute_names"), message, "manifest-attribute-gaps")
     references = [each for index in range(len(lines)) for each in lines.values(index)]
-    subject.note(entry.path("s3_uri"), f"an augmented manifest of {human_bytes(size)}; looked at {len(lines)} lines")
-    return _look_at(subject, [each for each in references if isinstance(each, S3Location)], place)
+    subject.note(path, f"an augmented manifest of {human_bytes(size)}; looked at {len(lines)} lines")
+    named = _look_at(subject, [each for each in references if isinstance(each, S3Location)], place)
+    yield from _unreadable(subject, path, named, f"the first lines of {place} name")
 
 
 def _unreadable(subject: Subject, path: SpecPath, named: Named, what: str) -> Iterator[Problem]:

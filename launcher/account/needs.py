@@ -45,6 +45,7 @@ _OUTPUTS = (
     ("tensor_board_output_config", "TensorBoardOutputConfig", False),
     ("profiler_config", "ProfilerConfig", False),
 )  # key in the spec; member of the request; whether the job surely fails if it cannot write there
+MADE_UP = "object"  # the name of an object that stands for all that the job will write or read there
 _SPECIAL = re.compile(r"arn:|.*(-s3alias|--x-s3)$")  # access points and directory buckets
 OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
 _KMS = ("aws:kms", "aws:kms:dsse")
@@ -146,7 +147,7 @@ def s3_needs(subject: Subject) -> Iterator[Need]:
     arn = f"arn:{_partition(subject)}:s3:::"
     for path, place, is_real in read:
         if not _SPECIAL.match(place.bucket):
-            keys = first_keys(subject.try_to_ask, place) if is_real else [f"{as_folder(place.key)}object"]
+            keys = first_keys(subject.try_to_ask, place) if is_real else [as_folder(place.key) + MADE_UP]
             for key in keys[:1]:  # other checks report an empty prefix
                 yield Need(path, "s3:GetObject", f"{arn}{place.bucket}/{key}", f"{place}*", True)
             prefix: Context = (("s3:prefix", "string", (as_folder(place.key),)),)
@@ -156,7 +157,7 @@ def s3_needs(subject: Subject) -> Iterator[Need]:
             yield Need(path, "s3:GetObject", f"{arn}{place.bucket}/{place.key}", str(place), True)
     for path, place, shown, is_vital in written:
         if not _SPECIAL.match(place.bucket):
-            yield Need(path, "s3:PutObject", f"{arn}{place.bucket}/{as_folder(place.key)}object", shown, is_vital)
+            yield Need(path, "s3:PutObject", f"{arn}{place.bucket}/{as_folder(place.key)}{MADE_UP}", shown, is_vital)
 
 
 def _partition(subject: Subject) -> str:

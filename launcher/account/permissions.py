@@ -99,8 +99,7 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
             policy = subject.ask("s3", "get_bucket_policy", Bucket=bucket)["Policy"]
         elif service == "kms":
             policy = subject.ask("kms", "get_key_policy", KeyId=need.resource, PolicyName="default")["Policy"]
-            grants = subject.ask("kms", "list_grants", KeyId=need.resource).get("Grants", ())
-            if any(is_role(str(grant.get("GranteePrincipal", "")), role) for grant in grants):
+            if is_granted(subject, need.resource, role):
                 return True
         elif service == "ecr" and need.resource != "*":
             registry, repository = need.resource.split(":")[4], name.removeprefix("repository/")
@@ -117,6 +116,12 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
     return may_name(statements(policy), role)
 
 
+def is_granted(subject: Subject, key: str, role: str) -> bool:
+    """Return whether a grant of a KMS key is for the role of this name. Raises AwsError."""
+    grants = subject.ask("kms", "list_grants", KeyId=key).get("Grants", ())
+    return any(is_role(str(grant.get("GranteePrincipal", "")), role) for grant in grants)
+
+
 def statements(policy: str | Mapping[str, Any] | None) -> list[Statement]:
     """Return the statements of a policy, as JSON or parsed; none if there is no policy."""
     document = json.loads(policy) if isinstance(policy, str) else policy or {}
@@ -130,13 +135,15 @@ def as_list(value: Any) -> list[Any]:
 
 def may_name(known: Iterable[Statement], role: str) -> bool:
     """Return whether any statement of a resource's policy allows something to the role of this name, or to everyone."""
-    for statement in known:
-        principal = statement.get("Principal", "*")
-        named = principal.values() if isinstance(principal, dict) else [principal]
-        names = [str(name) for each in named for name in as_list(each)]
-        if statement.get("Effect") == "Allow" and any(name == "*" or is_role(name, role) for name in names):
-            return True
-    return False
+    allowing = (name for each in known if each.get("Effect") == "Allow" for name in principals(each))
+    return any(name == "*" or is_role(name, role) for name in allowing)
+
+
+def principals(statement: Statement) -> list[str]:
+    """Return whom a statement of a resource's policy names, whatever their kind; `*` is everyone."""
+    principal = statement.get("Principal", "*")
+    named = principal.values() if isinstance(principal, dict) else [principal]
+    return [str(name) for each in named for name in as_list(each)]
 
 
 def is_role(principal: str, role: str) -> bool:

@@ -8,7 +8,7 @@ counts as a route.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from launcher.account.check import Subject, joined
 from launcher.account.network import (
@@ -32,8 +32,7 @@ _OTHER_INDEX = ("PIP_", "UV_", "HTTPS_PROXY", "ALL_PROXY")  # beginnings of vari
 
 def way_to_s3(subject: Subject) -> Iterator[Problem]:
     """Can the job reach S3 from its subnets?"""
-    vpc = vpc_id(subject)
-    endpoints = [each for each in _endpoints(subject) if str(each.get("ServiceName", "")).endswith(".s3")]
+    vpc, endpoints = vpc_id(subject), s3_endpoints(subject)
     if vpc is None or any(each.get("VpcEndpointType") == "Interface" for each in endpoints):
         return  # an interface endpoint is reachable inside the VPC, whatever the routes
     own, known = group_ids(subject), known_groups(subject)
@@ -73,6 +72,15 @@ def _leads_out(table: Described) -> bool:
         if not (is_dead or is_endpoint or _is_private(cidr)):
             return True
     return False
+
+
+def s3_endpoints(subject: Subject) -> Sequence[Described]:
+    """Return the endpoints through which the job's subnets reach S3. Raises AwsError."""
+    own = {table["RouteTableId"] for table in _tables(subject).values()}
+    found = [each for each in _endpoints(subject) if str(each.get("ServiceName", "")).endswith(".s3")]
+    return [
+        each for each in found if each.get("VpcEndpointType") == "Interface" or own & {*each.get("RouteTableIds", ())}
+    ]
 
 
 def _endpoints(subject: Subject) -> list[Described]:

@@ -86,6 +86,14 @@ BROKEN = {
         [("manifest-form", TRAIN)],
         ("line 1 has no attribute 'class' (it has source-ref, klass)",),
     ),
+    "augmented manifest, attribute missing in a line": Broken(
+        lambda s3: put_lines(
+            s3, {"source-ref": "s3://data/train/1.tar", "class": 1}, {"source-ref": "s3://data/train/2.tar"}
+        ),
+        AUGMENTED,
+        [("manifest-attribute-gaps", "channels.train.attribute_names")],
+        ("1 of 2 lines looked at lack 'class'", "line 2 has no attribute"),
+    ),
     "augmented manifest, reference to a missing object": Broken(
         lambda s3: put_lines(s3, {"source-ref": "s3://data/train/9.tar", "class": 1}),
         AUGMENTED,

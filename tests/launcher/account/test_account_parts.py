@@ -13,7 +13,9 @@ from account_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
 from account_worlds.quota import a_running_job
 from launcher.account import quota
 from launcher.account.check import Subject
+from launcher.account.needs import MADE_UP
 from launcher.account.permissions import may_name, statements
+from launcher.account.policies import surely_denies
 from launcher.account.quota import Machines
 from launcher.account.role import may_assume
 from launcher.account.run import check_account, subject_of
@@ -109,6 +111,50 @@ SAGEMAKER = TRUST["Statement"][0]
 )
 def test_trust_policy_decides_whether_sagemaker_may_assume(listed: Any, may: bool) -> None:
     assert may_assume(statements({"Statement": listed})) is may
+
+
+DENY: dict[str, Any] = {
+    "Effect": "Deny",
+    "Principal": "*",
+    "Action": "s3:GetObject",
+    "Resource": "arn:aws:s3:::data/train/*",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "denies"),
+    [
+        ({}, True),
+        ({"Principal": {"AWS": [ROLE % "other", ROLE % "training"]}}, True),
+        ({"Principal": {"AWS": "123456789012"}}, True),
+        ({"Principal": {"AWS": ROLE % "other"}}, False),
+        ({"Principal": {"Service": "sagemaker.amazonaws.com"}}, False),
+        ({"Principal": {"AWS": "arn:aws:iam::210987654321:root"}}, False),
+        ({"Effect": "Allow"}, False),
+        ({"Action": ["s3:put*", "s3:get*"]}, True),
+        ({"Action": "s3:GetObjectTagging"}, False),
+        ({"Resource": "arn:aws:s3:::data/[t]rain/*"}, False),
+        ({"Resource": "arn:aws:s3:::data/${aws:username}/*"}, False),
+        ({"Condition": {"Bool": {"aws:SecureTransport": "false"}}}, False),
+    ],
+)
+def test_only_a_sure_deny_counts(changed: dict[str, Any], denies: bool) -> None:
+    assert surely_denies(DENY | changed, "s3:GetObject", "arn:aws:s3:::data/train/1.tar", ROLE % "training") is denies
+
+
+def test_deny_does_not_apply_to_its_exclusions() -> None:
+    role, key = ROLE % "training", "arn:aws:s3:::data/train/1.tar"
+    rest = {name: DENY[name] for name in ("Effect", "Principal")}
+    all_but = rest | {"NotAction": "s3:List*", "NotResource": ["arn:aws:s3:::data/open/*", "arn:aws:s3:::data"]}
+    assert surely_denies(all_but, "s3:GetObject", key, role)
+    assert not surely_denies(all_but, "s3:ListBucket", key, role)
+    assert not surely_denies(all_but, "s3:GetObject", "arn:aws:s3:::data/open/1", role)
+    some = rest | {"Action": "s3:*", "NotResource": "arn:aws:s3:::data/*.gz"}
+    assert surely_denies(some, "s3:GetObject", key, role)
+    assert not surely_denies(some, "s3:PutObject", f"arn:aws:s3:::data/digits-1/{MADE_UP}", role)
+    someone = {**DENY, "NotPrincipal": {"AWS": ROLE % "other"}}
+    del someone["Principal"]
+    assert not surely_denies(someone, "s3:GetObject", key, role)
 
 
 @pytest.mark.parametrize(

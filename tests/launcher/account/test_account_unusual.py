@@ -222,7 +222,7 @@ def test_image_in_a_registry_that_does_not_answer_is_not_asked(world: World) -> 
         ("service-quotas:*", {"quotas"}),
         ("sagemaker:Search", {"quotas in use"}),
         ("sagemaker:DescribeTrainingJob", {"job name"}),
-        ("ec2:DescribeRouteTables", {"way to S3"}),
+        ("ec2:DescribeRouteTables", {"way to S3", "endpoint policies"}),
         ("ec2:DescribeInstanceTypeOfferings", {"zones"}),
         (
             "ec2:*",
@@ -231,6 +231,7 @@ def test_image_in_a_registry_that_does_not_answer_is_not_asked(world: World) -> 
                 "zones",
                 "security groups",
                 "way to S3",
+                "endpoint policies",
                 "EFS mount targets",
                 "FSx network",
             },
@@ -260,7 +261,7 @@ def test_unreadable_bucket_policy_leaves_the_role_unknown(world: World) -> None:
     world.aws.deny("s3:GetBucketPolicy")
     report = world.checked("channels: {{train: s3://lent/train/}}")
     assert found(report) == []
-    assert {check for check, _ in report.not_asked} == {"permissions"}
+    assert {check for check, _ in report.not_asked} == {"permissions", "bucket policies"}
 
 
 def test_endpoint_with_only_s3_blocks_nothing(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
