@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -95,7 +96,7 @@ class Meter:
             self.publish()
             if isinstance(iterator, Generator):
                 iterator.close()
-            if self._finish is not None:
+            if self._finish is not None and not sys.is_finalizing():  # Then modules are missing, such as the log's.
                 self._finish()
 
     def _run(self) -> int:

@@ -133,7 +133,7 @@ class MixedDataset(StreamDataset):
         seed: Seed of the draws.
 
     Raises:
-        TypeError: `parts` are not ChannelDatasets.
+        TypeError: `parts` are not ChannelDatasets, or have filters or generator functions as transforms.
         ValueError: The weights are not one finite number above 0 for each.
     """
 

@@ -32,7 +32,6 @@ from torch.utils.data._utils.pin_memory import pin_memory as pinned
 from sagemaker_channels.epoch.samples import Mark, Samples, place_of
 from sagemaker_channels.epoch.transformed import NOTHING
 from sagemaker_channels.errors import whole_number
-from sagemaker_channels.sources.background import exit_deadline
 from sagemaker_channels.sources.prefetch import end_all
 from sagemaker_channels.torch_data.shared_memory import keep_memory
 from sagemaker_channels.torch_data.shared_tensors import collating
@@ -42,7 +41,7 @@ from sagemaker_channels.waits import are_recorded, timed_transform
 
 _AHEAD = 2  # batches that each thread makes in advance
 _STEP = 16  # samples that are read before the next look at whether the loop was left
-_LEAVE_SECONDS = 3.0  # for the threads to end; one that waits for a silent FIFO is left behind
+_LEAVE_SECONDS = 6.0  # for the threads to end; one that waits for a silent FIFO is left behind
 
 
 class ThreadLoader(PositionedLoader):
@@ -143,10 +142,12 @@ class _Threads:
         ahead = max(1, _AHEAD * self._makers // len(samples))
         self._rooms = [threading.Semaphore(ahead + 1) for _ in samples]
         cores = torch.get_num_threads()
+        self.threads: list[threading.Thread] = []
+        _loops.add(self)
         for number in range(len(samples) + self._makers):
             target = partial(self._read, number) if number < len(samples) else partial(self._make, number, cores)
             thread = threading.Thread(target=target, name="loader", daemon=True)
-            _threads.add(thread)
+            self.threads.append(thread)
             thread.start()
 
     def results(self, turn: int) -> Iterator[tuple[int, Mark, Future[Any]]]:
@@ -261,14 +262,20 @@ def _use_one_core(others: int) -> None:
     restoring.join()
 
 
-_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_loops: weakref.WeakSet[_Threads] = weakref.WeakSet()
 
 
 @atexit.register
-def _join_threads() -> None:
-    """Wait a moment for threads to end: one that returns from torch while Python exits would abort the process."""
+def _leave_loops() -> None:
+    """Wait a moment for threads to end: one that returns from torch while Python exits would abort the process.
+
+    Python may collect garbage in one of them, such as a DataLoader's loop, whose workers torch gives 5 s to end.
+    """
+    alive = [loop for loop in _loops if any(thread.is_alive() for thread in loop.threads)]
+    for loop in alive:
+        loop.stop()
     end_all()  # else those that wait for a silent store would end only after the wait
-    deadline = min(time.monotonic() + _LEAVE_SECONDS, exit_deadline())
-    for thread in list(_threads):
+    deadline = time.monotonic() + _LEAVE_SECONDS
+    for thread in (thread for loop in alive for thread in loop.threads):
         if thread.is_alive():  # A Ctrl-C may have come before it was started.
             thread.join(max(0.0, deadline - time.monotonic()))

@@ -51,3 +51,28 @@ def test_ctrl_c_with_a_silent_store_ends_the_process(store: Store, tmp_path: Pat
     assert "KeyboardInterrupt" in errors
     assert output.splitlines()[-1] == f"left: {left}"
     assert process.returncode == -signal.SIGINT
+
+
+# The second sample's thread is at work for as long as torch may take to end workers, of which Python disposes in any thread.
+HELD = """
+import time
+from sagemaker_channels.torch_data.dataset import ChannelDataset
+from sagemaker_channels.torch_data.loader import ThreadLoader
+def transform(sample):
+    if sample["data"] == b"b":
+        time.sleep(4)
+        print("done", flush=True)
+    return sample["data"]
+batches = iter(ThreadLoader(ChannelDataset("./data", transform=transform), num_workers=1, collate_fn=list))
+print(next(batches), flush=True)
+"""
+
+
+def test_exit_waits_for_the_threads_of_a_loop_that_is_held(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in "abcdef":
+        (tmp_path / "data" / name).write_text(name)
+    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY / "entrypoints")}
+    with Forked(TORCH, ["-c", HELD], environ=environ, cwd=tmp_path) as process:
+        output, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, output.split(), errors) == (0, ["[b'a']", "done"], "")
