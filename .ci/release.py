@@ -45,8 +45,10 @@ if __name__ == "__main__":
     here = Path(__file__).parents[1]
     if sys.argv[1:2] == ["--check"]:
         check(here, *sys.argv[2:])
+    elif len(sys.argv) != 2:
+        sys.exit("name the version: make release VERSION=0.2.0")
     else:
-        release(here, *sys.argv[1:])
+        release(here, sys.argv[1])
         print(
             f"commit CHANGELOG.md and launcher/__init__.py; once they are on main: git tag v{sys.argv[1]} && git push --tags"
         )

@@ -83,7 +83,7 @@ def compare(
             _print(metric, {name: _in_words(job.metrics.get(metric)) for name, job in jobs.items()})
         for path, values in settings.items():
             _print(path, values)
-        console.say(f"{len(settings)} settings differ" if settings else "no settings differ")
+        console.say(f"different settings: {len(settings)}" if settings else "no settings differ")
     if plot is not None:
         _plot(jobs, plot, console, is_timed=not here)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -16,7 +17,7 @@ from launcher.commands import options
 from launcher.console import Console, say, timestamp
 from launcher.cost.estimate import cluster_of
 from launcher.cost.show import dollars, estimate_of_job, machines_of
-from launcher.errors import LaunchError
+from launcher.errors import LaunchError, RefusedError
 from launcher.jobs.lookup import describe, jobs_with_settings, names_created_by_caller
 from launcher.jobs.lookup import stop as stop_job
 from launcher.jobs.outcome import ENDED, Statuses
@@ -208,10 +209,12 @@ def stop(names: tuple[str, ...], where: options.AccountOptions, as_json: bool) -
     The script of each training job NAME gets SIGTERM and 120 s; its checkpoints and model are uploaded. It is no error if a job is
     stopping or has ended already. With --json, several names make a list.
     """
-    account = where.open()
+    account = cache(where.open)
 
     def stop_one(name: str) -> dict[str, str]:
-        status, line = stop_job(account, name)
+        if is_local(name, local=False, where=where):
+            raise RefusedError(f"{name} is a local run, which Ctrl-C ends where it was started")
+        status, line = stop_job(account(), name)
         if not as_json:
             say(line)
         return {"TrainingJobName": name, "TrainingJobStatus": status}

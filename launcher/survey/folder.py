@@ -74,7 +74,8 @@ def look_at_folder(root: Path) -> Folder:
     code = above[0] if above and script else code
     lists = [folder / each for folder, found in files.items() for each in found if each.endswith(".lst")]
     requirements = code / "requirements.txt" if above and script else None
-    return Folder(script, code, requirements, lists, _channels(files, has_script=script is not None), links)
+    text = (root / script).read_text("utf-8", "replace") if script else None
+    return Folder(script, code, requirements, lists, _channels(files, text), links)
 
 
 def _script(files: Files) -> PurePosixPath | None:
@@ -93,8 +94,16 @@ def _script(files: Files) -> PurePosixPath | None:
     return first if first and (rank(first) < 3 or len(found) == 1) else None
 
 
-def _channels(files: Files, *, has_script: bool) -> dict[str, PurePosixPath]:
-    """Return the folders of data: those named like a split, else the first below the root, which hold no Python files."""
+def _channels(files: Files, script: str | None) -> dict[str, PurePosixPath]:
+    """Return the folders of data: those named like a split, else the first below the root, which hold no Python files.
+
+    The split's usual name is the channel's, unless the script's text has only the folder's own name.
+    """
+
+    def name_of(folder: str) -> str:
+        usual, texts = _SPLITS[folder.lower()], {*re.findall(r"""["']([\w-]+)["']""", script or "")}
+        return folder if folder in texts and usual not in texts else usual
+
     with_code = {
         above for folder, names in files.items() if any(map(_is_python, names)) for above in (folder, *folder.parents)
     }
@@ -104,8 +113,8 @@ def _channels(files: Files, *, has_script: bool) -> dict[str, PurePosixPath]:
             split = next((number for number, part in enumerate(folder.parts) if part.lower() in _SPLITS), None)
             top = PurePosixPath(*folder.parts[: 1 if split is None else split + 1])
             if top not in with_code:
-                folders[top] = None if split is None else _SPLITS[top.name.lower()]
-    if len(folders) == 1 or (folders and not has_script and not any(folders.values())):
+                folders[top] = None if split is None else name_of(top.name)
+    if len(folders) == 1 or (folders and script is None and not any(folders.values())):
         return {"train": next(iter(folders)) if len(folders) == 1 else PurePosixPath()}
     channels: dict[str, PurePosixPath] = {}
     for folder, name in folders.items():

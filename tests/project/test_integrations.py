@@ -78,6 +78,10 @@ def test_action_checks_every_spec_and_fails_if_one_is_wrong(specs: Path) -> None
     done = action(specs, specs="*t*.yaml\n", options="--set=hyperparameters.text=a b; touch hacked\n")
     assert (done.returncode, done.stdout.count("a b; touch hacked")) == (0, 3), done.stderr
     assert not (specs / "hacked").exists()
+    (specs / "a/b").mkdir(parents=True)
+    (specs / "a/b/deep.yaml").write_text(BASE)
+    done = action(specs, specs="  a/**/*.yaml \r\n", options=" --name=deep \r\n")
+    assert (done.returncode, done.stdout.count("TrainingJobName")) == (0, 1), done.stderr
 
 
 @pytest.mark.parametrize("inputs", [{"specs": " \n"}, {"specs": "right.yaml", "mode": "x;y"}])

@@ -91,6 +91,13 @@ def test_channels_are_the_folders_of_data(names: list[str], channels: dict[str, 
     assert not Path("more/job.yaml").exists()
 
 
+def test_channel_has_the_name_by_which_the_script_reads_it(pets: Path) -> None:
+    files(pets / "more", "train/1.png", "val/1.png", "dev/1.png", "test/1.png")
+    files(pets / "more", "train.py", content=b"ChannelDataset('val'); ChannelDataset(\"test\")\n")
+    text = json.loads(launch("init", "more", "--yes", "--json", "--dry-run").stdout)["text"]
+    assert yaml.safe_load(text)["channels"].keys() == {"train", "val", "validation", "test"}
+
+
 def test_linked_data_are_a_channel_and_are_not_sent(pets: Path) -> None:
     files(pets.parent, "elsewhere/cat/1.png", "notes.md")
     (pets / "src/data").symlink_to(pets.parent / "elsewhere")
