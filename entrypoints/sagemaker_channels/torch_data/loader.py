@@ -269,7 +269,8 @@ _loops: weakref.WeakSet[_Threads] = weakref.WeakSet()
 def _leave_loops() -> None:
     """Wait a moment for threads to end: one that returns from torch while Python exits would abort the process.
 
-    Python may collect garbage in one of them, such as a DataLoader's loop, whose workers torch gives 5 s to end.
+    Python may collect garbage in one of them, such as a DataLoader's failed loop, and torch gives each of its workers 5 s to end:
+    with several workers that can be too long.
     """
     alive = [loop for loop in _loops if any(thread.is_alive() for thread in loop.threads)]
     for loop in alive:

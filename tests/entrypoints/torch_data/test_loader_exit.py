@@ -55,16 +55,19 @@ def test_ctrl_c_with_a_silent_store_ends_the_process(store: Store, tmp_path: Pat
 
 # The second sample's thread is at work for as long as torch may take to end workers, of which Python disposes in any thread.
 HELD = """
-import time
+import threading, time
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
+begun = threading.Event()
 def transform(sample):
     if sample["data"] == b"b":
+        begun.set()
         time.sleep(4)
         print("done", flush=True)
     return sample["data"]
 batches = iter(ThreadLoader(ChannelDataset("./data", transform=transform), num_workers=1, collate_fn=list))
 print(next(batches), flush=True)
+begun.wait()
 """
 
 
