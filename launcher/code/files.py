@@ -23,22 +23,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher import errors
+from launcher.bundled import SCHEMA_FILE
 from launcher.code.secrets import is_secret_path
 
 _CACHES = (
-    *(
-        "__pycache__",
-        "*.pyc",
-        ".git",
-        ".hg",
-        ".svn",
-        ".venv",
-        "venv",
-        "node_modules",
-        ".launch",
-        ".launch.schema.json",
-        ".#*",
-    ),
+    *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch", SCHEMA_FILE, ".#*"),
     *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info", ".env*"),
 )
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -26,15 +25,8 @@ from launcher.jobs.queue import service_jobs
 _TITLES = ("name", "status", "created", "took", "instances", "cost")
 _MEMBERS = (
     *("TrainingJobName", "TrainingJobArn", "TrainingJobStatus", "SecondaryStatus", "CreationTime", "TrainingStartTime"),
-    *(
-        "TrainingEndTime",
-        "LastModifiedTime",
-        "BillableTimeInSeconds",
-        "ResourceConfig",
-        "WarmPoolStatus",
-        "Tags",
-        "ServiceJob",
-    ),
+    *("TrainingEndTime", "LastModifiedTime", "BillableTimeInSeconds", "ResourceConfig", "WarmPoolStatus"),
+    *("Tags", "ServiceJob"),
 )
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting")
 
@@ -209,12 +201,12 @@ def stop(names: tuple[str, ...], where: options.AccountOptions, as_json: bool) -
     The script of each training job NAME gets SIGTERM and 120 s; its checkpoints and model are uploaded. It is no error if a job is
     stopping or has ended already. With --json, several names make a list.
     """
-    account = cache(where.open)
+    account = where.open()
 
     def stop_one(name: str) -> dict[str, str]:
         if is_local(name, local=False, where=where):
             raise RefusedError(f"{name} is a local run, which Ctrl-C ends where it was started")
-        status, line = stop_job(account(), name)
+        status, line = stop_job(account, name)
         if not as_json:
             say(line)
         return {"TrainingJobName": name, "TrainingJobStatus": status}

@@ -21,7 +21,7 @@ from launcher.commands.local import check_local, here_option, local_options
 from launcher.commands.submit import Submission, carry_out, submit_options
 from launcher.console import print_line, say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean, dotted
-from launcher.parsing.layers import Assignment
+from launcher.parsing.layers import Assignment, Sets
 from launcher.parsing.team import values_below
 from launcher.plot import new_figure, save
 from launcher.s3.uri import S3Location, parse_s3_uri
@@ -134,9 +134,7 @@ def _is_data(target: str) -> bool:
     return "://" in target or options.is_folder(target)
 
 
-def _spec(
-    target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sequence[str | Assignment]
-) -> launcher.JobSpec:
+def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sets) -> launcher.JobSpec:
     if loop.step is not None:
         with _refused():
             step_seconds(loop.step)
@@ -195,9 +193,7 @@ def _refused(option: str = "") -> Iterator[None]:
         raise InputError(f"{option}{error}") from None
 
 
-def _channels_here(
-    target: str, plan: launcher.Plan, channels: Sequence[str], sets: Sequence[str | Assignment]
-) -> tuple[str, ...]:
+def _channels_here(target: str, plan: launcher.Plan, channels: Sequence[str], sets: Sets) -> tuple[str, ...]:
     """Return the folders of the plan's channels, by which the data of a folder, or of the spec's channels, arrive."""
     folders = dict.fromkeys(plan.spec.all_channels, target) if options.is_folder(target) else {}
     if not _is_data(target):

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
@@ -63,10 +63,11 @@ def with_service_jobs(account: Account, jobs: Sequence[Mapping[str, Any]]) -> li
     """Return training jobs, the latest attempts of queued ones with their `ServiceJob`. Raises AwsError."""
     unknown = {job["TrainingJobArn"] for job in jobs if job["TrainingJobName"].startswith("AWSBatch")}
     known: dict[str, dict[str, Any]] = {}
-    for queue in _queues(account) if unknown else ():
-        for each in islice(_listed(account, queue, "AFTER_CREATED_AT", "0"), _MOST_LISTED):
-            if (arn := _arn(each)) in unknown:
-                known[arn] = _facts(each)
+    queues = _queues(account) if unknown else ()
+    listed = (islice(_listed(account, queue, "AFTER_CREATED_AT", "0"), _MOST_LISTED) for queue in queues)
+    for each in chain.from_iterable(listed):
+        if (arn := _arn(each)) in unknown:
+            known[arn] = _facts(each)
             if known.keys() == unknown:
                 break
     return [{**job, **known.get(job["TrainingJobArn"], {})} for job in jobs]

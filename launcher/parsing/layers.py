@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from launcher.bundled import is_template
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
@@ -46,10 +46,13 @@ class Assignment(NamedTuple):
         return cls(f"{path}={json.dumps(value, ensure_ascii=False)}", source)
 
 
+Sets: TypeAlias = Sequence[str | Assignment]  # of which a text is what follows `--set`
+
+
 def read_layers(
     spec: str | bytes | Mapping[str, Any],
     file: str,
-    sets: Sequence[str | Assignment],
+    sets: Sets,
     values: Mapping[str, Any],
     environ: Mapping[str, str],
     team: Tree | None = None,
@@ -198,7 +201,7 @@ def is_within(path: SpecPath, places: set[SpecPath]) -> bool:
     return any(path[:length] in places for length in range(len(path) + 1))
 
 
-def assign(tree: Tree, sets: Sequence[str | Assignment]) -> None:
+def assign(tree: Tree, sets: Sets) -> None:
     """Set the keys of `path=value` texts, each of which can be one of `--set`. Raises SpecError."""
     for each in sets:
         assignment, source = (each, "") if isinstance(each, str) else each

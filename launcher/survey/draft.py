@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 from pathlib import Path
 from textwrap import indent
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from launcher import bundled
 from launcher.console import counted, human_bytes, plain
-from launcher.parsing.layers import Assignment, assign
+from launcher.parsing.layers import Sets, assign
 from launcher.parsing.tree import read_tree
 from launcher.request.image_support import versions_of_framework
 from launcher.request.instance_types import instance_type
@@ -121,7 +121,7 @@ def _channel(uri: str, inventory: Inventory | None) -> tuple[dict[str, Any], str
     return channel, f"{least}{counted(inventory.objects, 'object')}, {human_bytes(inventory.bytes)}, {usual or 'empty'}"
 
 
-def draft_text(values: dict[str, Any], comments: Mapping[str, str], sets: Sequence[str | Assignment]) -> str:
+def draft_text(values: dict[str, Any], comments: Mapping[str, str], sets: Sets) -> str:
     """Return the spec as YAML, with the keys of `--set`. Raises SpecError if one of these is wrong."""
     tree = read_tree(as_yaml(values).replace("${", "$${"), "job.yaml")
     assign(tree, sets)

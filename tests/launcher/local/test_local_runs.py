@@ -184,6 +184,9 @@ def test_name_of_a_local_run_alone_shows_it(ended: Path, aws: StandIn, monkeypat
     shown = called("logs", "job", "--follow")
     assert "this is the local run ./.launch/job: no AWS region is configured\n" in shown.stderr
     assert (shown.returncode, "error" in shown.stderr) == (0, False)
+    refused = called("stop", "job")
+    assert refused.returncode == 3
+    assert "job is a local run, which Ctrl-C ends where it was started" in refused.stderr
 
 
 def test_local_run_is_compared_with_a_job(ended: Path, aws: StandIn) -> None:
