@@ -144,7 +144,7 @@ def _prints(text_of: Callable[[Any], str]) -> dict[str, Any]:
 def _explain(code: str) -> str:
     from launcher.reference.problem_codes import all_codes, explanation
 
-    text = explanation(code)
+    text = explanation(code) if code else "\n".join(all_codes())
     if text is None:
         raise click.UsageError(f"{code!r} is not a problem code{did_you_mean(code, all_codes())}")
     return text
@@ -160,32 +160,39 @@ def _example(name: str) -> str:
     from launcher import bundled
 
     names = bundled.spec_names()
+    if not name:
+        return "\n".join(names)
     if name not in names:
         near = did_you_mean(name, names)
         raise click.UsageError(f"there is no example {name!r}{near}; expected one of {', '.join(names)}")
     return f"{bundled.SCHEMA_LINE}\n{bundled.spec_path(name).read_text(encoding='utf-8')}"
 
 
+_lists: dict[str, Any] = {"is_flag": False, "flag_value": ""}  # the value may be left out
+
+
 @click.group(
     cls=_SpecOrCommand,
     help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     no_args_is_help=True,
 )
 @click.version_option(__version__, prog_name="launch")
 @click.option(
     "--explain",
-    metavar="CODE",
+    metavar="[CODE]",
     shell_complete=one_of("launcher.reference.problem_codes:all_codes"),
-    help="Explain a problem code, with a wrong and a right example.",
+    help="Explain a problem code, with a wrong and a right example; without CODE, list the codes.",
+    **_lists,
     **_prints(_explain),
 )
 @click.option("--schema", is_flag=True, help="Print the spec's JSON Schema, for editors.", **_prints(_schema))
 @click.option(
     "--example",
-    metavar="NAME",
+    metavar="[NAME]",
     shell_complete=one_of("launcher.bundled:spec_names"),
-    help="Print a commented spec to start from.",
+    help="Print a commented spec to start from; without NAME, list the names.",
+    **_lists,
     **_prints(_example),
 )
 def cli() -> None:

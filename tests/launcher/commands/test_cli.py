@@ -326,6 +326,16 @@ def test_explain_schema_and_example_print_and_suggest(folder: Path) -> None:
     assert json.loads(launch("--schema").stdout)["title"]
     assert launch("--example", "s3-file").stdout == f"{bundled.SCHEMA_LINE}\n{bundled.spec_path('s3-file').read_text()}"
     assert "did you mean s3-file?" in launch("--example", "s3-fil").stderr
+    assert launch("--example").stdout.split() == list(bundled.spec_names())
+    assert launch("--explain").stdout.split() == list(all_codes())
+
+
+def test_help_uses_a_wider_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = []
+    for columns in ("80", "110", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        widths.append(max(map(len, launch("advise", "--help").stdout.splitlines())))
+    assert 70 < widths[0] <= 80 < 100 < widths[1] <= 110 < widths[2] <= 120
 
 
 def test_secrets_are_shown_only_when_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
