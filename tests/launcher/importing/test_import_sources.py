@@ -114,6 +114,15 @@ def test_script_without_a_job_is_refused_with_its_exit_code(script: Path) -> Non
     done = launch("import", "train.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert "train.py: created no training job, and ended with exit code 7; " in done.stderr
+    assert "--region" not in done.stderr
+
+
+def test_script_without_a_region_is_answered_by_the_option_for_it(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_REGION")
+    script.write_text("import boto3\nboto3.client('sagemaker')\n")
+    assert "no region is configured for it, and --region sets one" in launch("import", "train.py").stderr
 
 
 def test_job_of_the_account_is_imported_under_a_base_name(aws: StandIn, tmp_path: Path) -> None:
