@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import isfinite
 
 from launcher.request.view import Draft
 from launcher.rules.channels.entries import MAX_CHANNELS
@@ -132,7 +133,13 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
         arrives = argument(value, code.argument_style)
         if arrives == text or isinstance(value, bool):
             continue
-        if {("hyperparameters", name), ("request", "HyperParameters", name)} & draft.spec.variables.written.keys():
+        is_written = {
+            ("hyperparameters", name),
+            ("request", "HyperParameters", name),
+        } & draft.spec.variables.written.keys()
+        if isinstance(value, float) and isfinite(value) and not is_written:
+            continue  # the same number
+        if is_written:
             message = "changes on its way to the script; set the variable to plain text, or to JSON in its usual form"
         elif code.argument_style == "toolkit" and isinstance(value, dict | list):
             as_json = shown(argument(value, "json"))
