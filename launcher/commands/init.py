@@ -212,7 +212,7 @@ def _look_at_account(account: Account, team: Team, *, ask: bool) -> tuple[str, l
             own = account.caller["Account"]
             for row in team.accounts:
                 if own not in row.names:
-                    raise RefusedError(not_allowed(own, "account", row))
+                    raise RefusedError(not_allowed(f"account {own}", row))
             return own, roles_for_sagemaker(account)
         except RefusedError as error:
             say(f"no role or bucket is proposed from the account: {error}")

@@ -111,7 +111,7 @@ def require_allowed(plan: Plan, account: Account) -> None:
     if team.accounts:
         caller = account.caller["Account"]
     problems = [
-        Problem((), not_allowed(name, what, row), f"team-{what}", location=row.at)
+        Problem((), not_allowed(f"{what} {name}", row), f"team-{what}", location=row.at)
         for what, name, rows in (("account", caller, team.accounts), ("region", account.region, team.regions))
         for row in rows
         if name not in row.names

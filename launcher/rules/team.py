@@ -51,9 +51,9 @@ def team_problems(spec: JobSpec) -> Iterator[Problem]:
         yield Problem((), message, "sdk-config-unread", "warning", variable)
 
 
-def not_allowed(name: str, what: str, allowed: Allowed) -> str:
-    """Return why a job may not run in an account or a region."""
-    return f"{what} {name} is not one of those that the team's file allows ({_line(allowed.at)}): {', '.join(allowed.names)}"
+def not_allowed(name: str, allowed: Allowed) -> str:
+    """Return why a job may not run in a region, or in `account 123456789012`."""
+    return f"{name} is not one of those that the team's file allows ({_line(allowed.at)}): {', '.join(allowed.names)}"
 
 
 def _not_allowed(
@@ -61,7 +61,8 @@ def _not_allowed(
 ) -> Iterator[Problem]:
     for row in rows:
         if name is not None and name not in row.names:
-            yield _problem(spec, path, not_allowed(name, what, row), f"team-{what}")
+            shown = name if path == (what,) else f"{what} {name}"
+            yield _problem(spec, path, not_allowed(shown, row), f"team-{what}")
 
 
 def _set_by_request(spec: JobSpec, path: SpecPath) -> SpecPath | None:

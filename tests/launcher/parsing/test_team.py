@@ -113,6 +113,13 @@ def test_demands_are_not_lifted(project: Path, values: dict[str, Any], place: st
     assert found == {place}
 
 
+def test_region_that_is_not_allowed_is_named_once(project: Path) -> None:
+    file = write(project / ".launch.yaml", TEAM)
+    write(project / "jobs/job.yaml", SPEC + "tags: {team: vision}\n")
+    done = launch("jobs/job.yaml", "--dry-run", "--set", "region=eu-west-1")
+    assert f"--set region: eu-west-1 is not one of those that the team's file allows ({file}:" in done.stderr
+
+
 def test_violation_names_both_lines_on_the_command_line_and_whatever_the_option(project: Path) -> None:
     file = write(project / ".launch.yaml", TEAM)
     write(project / "jobs/job.yaml", SPEC + "tags: {team: vision}\nvpc_config: null\n")
