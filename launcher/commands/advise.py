@@ -49,7 +49,6 @@ folders_option = options.many(
         help="A measure.json of `launch measure` of these data.",
     ),
     options.flag("--full", help="List every prefix to its end, however long that takes."),
-    options.flag("--local", help="Look at folders of this machine by --data or --channel, and ask AWS nothing."),
     data_option,
     folders_option,
     options.json_option,
@@ -64,7 +63,6 @@ def advise(asked: SimpleNamespace, reading: options.SpecOptions, where: options.
     what each way would take (start, first batch, epoch, whole job, disk, requests, price), also after resharding; and
     recommends one, with reasons. Times and prices are estimates, and nothing is changed.
     """
-    _check(asked, reading)
     found, errors = _look(asked, reading, where)
     if asked.as_json:
         data = {each.channel.name: each.as_data() for each in found}
@@ -81,8 +79,9 @@ def _look(
     """Return what was found out about each channel, after printing its section, and the errors of the others."""
     from launcher.survey.findings import Question, look_at
     from launcher.survey.observed import read_measured
-    from launcher.survey.use import recent_jobs
+    from launcher.survey.use import recent_jobs, with_answers
 
+    with_answers(Use(), asked.use)  # refuses unknown ones before anything is asked
     console = Console(as_json=asked.as_json)
     measured = read_measured(asked.measured) if asked.measured else Observed()
     account, subject, channels = channels_asked(asked, reading, where)
@@ -127,6 +126,8 @@ def channels_asked(
         if reading.sets or asked.chosen or asked.channels:
             raise click.UsageError("--set, CHANNEL and --channel need a spec; pass job.yaml instead")
         folder = Path(asked.spec) if options.is_folder(asked.spec) else None
+        if folder and asked.data is not None:
+            raise click.UsageError(f"{folder} is a folder of this machine; leave out --data")
         place = S3Location("folder", "") if folder else parse_s3_uri(asked.spec)
         return where.open(), None, [Channel("data", place, folder=folder)]
     plan = reading.plan(asked.spec)
@@ -139,16 +140,6 @@ def channels_asked(
     for why in left_out:
         say(why)
     return account, subject, [replace(each, folder=paths.get(each.name)) for each in channels]
-
-
-def _check(asked: SimpleNamespace, reading: options.SpecOptions) -> None:
-    from launcher.survey.use import with_answers
-
-    if asked.local != (asked.data is not None or bool(asked.channels)):
-        raise click.UsageError("--local needs --data DIR or --channel NAME=PATH, and these need --local")
-    if options.is_folder(asked.spec) and asked.local:
-        raise click.UsageError(f"{asked.spec} is a folder of this machine; leave out --local, --data and --channel")
-    with_answers(Use(), asked.use)
 
 
 def _name_and_folder(text: str) -> tuple[str, Path]:

@@ -122,7 +122,7 @@ def look_at(
         found = replace(found, use=use, notes=(note,))
     if channel.storage != "S3" and not is_here:
         folder = f"DIR/{KINDS[channel.storage].data_folder()}/{channel.place.bucket}"
-        note = f"unknown: its files; mount it on a machine as {folder} and run this there with --local --data DIR"
+        note = f"unknown: its files; mount it on a machine as {folder} and run this there with --data DIR"
         return replace(found, notes=(*found.notes, note))
     with (
         objects_of(channel, account, question.data) as (objects, place),

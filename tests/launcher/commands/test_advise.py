@@ -152,7 +152,7 @@ def test_other_channels_are_advised_on_if_one_cannot_be_listed(account: StandIn,
 def test_every_channel_that_cannot_be_listed_has_an_error(folder: Path) -> None:
     lines = "  one: s3://mine/one/\n  two: s3://mine/two/\n"
     (folder / "job.yaml").write_text(SPEC.partition("  # shards")[0] + lines)
-    done = launch("job.yaml", "--local", "--data", "data")
+    done = launch("job.yaml", "--data", "data")
     assert done.return_value == 3
     assert done.stderr.count("error: job.yaml:11:3: s3://mine/one/: there is no data/s3/mine/one/") == 1
     assert done.stderr.count("error: job.yaml:12:3: s3://mine/two/: there is no data/s3/mine/two/") == 1
@@ -170,15 +170,15 @@ def test_folder_stands_for_the_prefix(folder: Path) -> None:
     (folder / f"data/efs/{name}/images").mkdir(parents=True)
     (folder / f"data/efs/{name}/images/1.png").write_bytes(b"\x89PNG")
     (folder / "job.yaml").write_text(SPEC + EFS % name)
-    data = advised("job.yaml", "--local", "--data", "data")
+    data = advised("job.yaml", "--data", "data")
     assert (data["train"]["inventory"]["objects"], data["train"]["inventory"]["formats"]) == (30, {"png": 24})
     assert (data["shared"]["inventory"]["place"], data["shared"]["advice"]["best"]["name"]) == ("EFS", "EFS")
     assert data["train"]["jobs"] is None
-    missing = launch("s3://mine/none/", "--local", "--data", "data")
+    missing = launch("s3://mine/none/", "--data", "data")
     assert (missing.return_value, "s3://mine/none/: there is no data/s3/mine/none/" in missing.stderr) == (3, True)
 
 
-@pytest.mark.parametrize("arguments", [("data/s3/mine",), ("job.yaml", "--local", "--channel", "train=data/s3/mine")])
+@pytest.mark.parametrize("arguments", [("data/s3/mine",), ("job.yaml", "--channel", "train=data/s3/mine")])
 def test_folder_of_this_machine_is_looked_at_without_an_account(
     folder: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,15 +195,10 @@ def test_folder_of_this_machine_is_looked_at_without_an_account(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("job.yaml --local", "--local needs --data DIR or --channel NAME=PATH, and these need --local"),
-        ("job.yaml --channel train=data", "--local needs --data DIR or --channel NAME=PATH"),
-        (
-            "job.yaml --local --channel train",
-            "--channel train: write NAME=PATH, such as train=./images; to advise on one",
-        ),
-        ("job.yaml --local --channel train=none", "--channel train=none: there is no folder none"),
-        ("data --local --data data", "data is a folder of this machine; leave out --local"),
-        ("job.yaml --local --data none", "there is no directory none"),
+        ("job.yaml --channel train", "--channel train: write NAME=PATH, such as train=./images; to advise on one"),
+        ("job.yaml --channel train=none", "--channel train=none: there is no folder none"),
+        ("data --data data", "data is a folder of this machine; leave out --data"),
+        ("job.yaml --data none", "there is no directory none"),
         ("s3://mine/train/ train", "--set, CHANNEL and --channel need a spec; pass job.yaml instead"),
         ("job.yaml --use epochs=many", "--use epochs=many: expected a whole number above 0"),
         ("none.yaml", "none.yaml: cannot be read"),
@@ -227,8 +222,8 @@ def test_examples_of_the_documentation_run(folder: Path) -> None:
     (folder / "images").symlink_to(folder / "data/s3/my-bucket/train")
     for line in block.splitlines():
         arguments = shlex.split(line)[2:]
-        if not {"--local", "./images"} & set(arguments):
-            arguments += ["--local", "--data", "data"]
+        if not {"--data", "--channel", "./images"} & set(arguments):
+            arguments += ["--data", "data"]
         done = launch(*arguments)
         assert "advice: " in done.stdout
 
@@ -242,7 +237,7 @@ def test_spec_without_channels_is_refused(folder: Path) -> None:
 def test_connector_that_streams_is_not_good_enough_for_access_by_index(folder: Path) -> None:
     short = "train: s3://mine/train/ "
     (folder / "job.yaml").write_text(SPEC.replace(short, "train: {s3_uri: s3://mine/train/, source: S3Connector} "))
-    options = ("--local", "--data", "data", "--use", "random_access=yes")
+    options = ("--data", "data", "--use", "random_access=yes")
     section = launch("job.yaml", *options).stdout
     assert "style: iterable, which does not read samples by index" in section
     assert "the present way is good enough" not in section
