@@ -31,9 +31,6 @@ _MEMBERS = (
 _STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting")
 
 
-_COLOURS = dict.fromkeys(_STATUSES, "yellow") | {"Completed": "green", "Failed": "red", "InProgress": "cyan"}
-
-
 def _tag(text: str) -> tuple[str, str]:
     """Return the key and value of `KEY=VALUE`. Raises click.BadParameter for anything else."""
     key, equals, value = text.partition("=")
@@ -218,7 +215,7 @@ def print_jobs(found: Sequence[Mapping[str, Any]], region: str | None) -> None:
     """Print a row for each job."""
     rows = [_row(job, region) for job in found]
     width = max(map(len, rows))
-    print_table(_TITLES[:width], [(*row, *["-"] * (width - len(row))) for row in rows], _COLOURS)
+    print_table(_TITLES[:width], [(*row, *["-"] * (width - len(row))) for row in rows])
 
 
 def _row(job: Mapping[str, Any], region: str | None) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from launcher.parsing.layers import Assignment
     from launcher.sweeps import Member
 
-_COLOURS = {"Completed": "green", "Failed": "red", "Stopped": "yellow", "not created": "red"}
 _WORST_FIRST = (130, 4, 3, 5)  # exit codes
 _MOST_METRICS = 4
 
@@ -109,7 +108,7 @@ def show(jobs: Sequence[Member], results: Mapping[str, Any], *, as_json: bool) -
     else:
         metrics = list(dict.fromkeys(name for each in rows for name in each.get("Metrics", ())))[:_MOST_METRICS]
         titles = ("name", "status", "trained", *jobs[0].values, *metrics)
-        print_table(titles, [_row(each, metrics) for each in rows], _COLOURS, has_titles=True)
+        print_table(titles, [_row(each, metrics) for each in rows], has_titles=True)
     return next((code for code in _WORST_FIRST if code in codes), 0)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.code.git import commit_of
+from launcher.columns import STATUS_COLOURS
 from launcher.console import Console, counted, duration, json_timestamp, timestamp
 from launcher.cost.show import JobCost, billed_seconds, estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
@@ -20,7 +21,6 @@ from sagemaker_channels.start.failure import own_frame
 
 # Values of TrainingJobStatus; the others are InProgress, Stopping and Deleting.
 ENDED = ("Completed", "Failed", "Stopped")
-_COLOURS = {"Completed": "green", "Failed": "red"}
 _INTERRUPTED = 130  # Ctrl-C ended the following, not the job
 _EXIT_CODES = {"Completed": 0, "Failed": TrainingFailedError.exit_code, "Stopped": StoppedError.exit_code}
 _SHOWN = (
@@ -157,7 +157,7 @@ class Outcome:
     def show(self, console: Console, more: Iterable[tuple[str, str]] = ()) -> None:
         """Print how the job ended: duration, cost, outputs, `more`, and the likely cause of a failure just above the prompt."""
         console.say()
-        console.say(f"{self.name}: {self.status}", _COLOURS.get(self.status, "yellow"))
+        console.say(f"{self.name}: {self.status}", STATUS_COLOURS[self.status])
         for title, text in self.rows(more):
             console.say(f"  {title:10} {text}")
 
