@@ -46,7 +46,7 @@ def test_bundled_spec_yields_its_golden_request(name: str, request: pytest.Fixtu
     planned = json.loads(json.dumps(plan.request).replace(digest, "<digest of the code>"))
     file = GOLDEN / f"{name}.json"
     if request.config.getoption("--rewrite-golden"):
-        file.write_text(json.dumps(planned, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(planned, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
     assert file.is_file(), f"{file} is missing: pytest {Path(__file__).name} --rewrite-golden"
     assert planned == json.loads(file.read_text(encoding="utf-8"))
     assert [problem.code for problem in plan.warnings] == WARNINGS.get(name, [])
