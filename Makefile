@@ -111,7 +111,7 @@ lock:  ## Pin the packages again, in requirements.lock.
 	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/python -m pip install --quiet uv
 	.venv/lock/bin/uv pip compile pyproject.toml --group dev --group bench --group torch-needs --extra torch --extra s3 --extra formats --universal \
 		--python-version 3.10 --generate-hashes --no-emit-package torch --no-annotate --no-header --quiet --output-file requirements.lock
-	.venv/lock/bin/uv pip compile --group docs --universal --python-version 3.11 --generate-hashes --no-annotate \
+	.venv/lock/bin/uv pip compile pyproject.toml --group docs --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-header --quiet --output-file docs/requirements.txt
 
 # Installs the wheel from the index's packages, which no test does.

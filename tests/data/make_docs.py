@@ -1,7 +1,8 @@
 """The generated parts of the documentation.
 
 `python tests/data/make_docs.py` updates them in every page, or in the files of its arguments.
-A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A test checks that they are current.
+A part begins with `<!-- NAME: generated -->` and ends with `<!-- end -->`. A test checks that they are current. Parts of
+`SITE_PARTS` are not kept in the repository: docs/conf.py writes them into the site in place of `<!-- NAME: on the site -->`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,7 @@ from launcher.account import CHECKS
 from launcher.api import plan
 from launcher.commands import COMMANDS
 from launcher.commands.options import EXIT_CODES
-from launcher.cost.prices import regions_with
 from launcher.request.serialization import as_yaml
-from launcher.spec.aws_model import shapes
 from make_keys import table
 from sagemaker_channels.formats import FORMATS
 from sagemaker_channels.tools.ways import REMOVED, WAYS
@@ -167,17 +166,6 @@ def _ways() -> str:
     return table(("way", "what it is", "channel", "only for", "needs"), [*rows, *gone])
 
 
-def _unpriced() -> str:
-    """Return a sentence with the instance types without a price, by family."""
-    sizes: dict[str, list[str]] = {}
-    unpriced = [name for name in shapes()["TrainingInstanceType"]["enum"] if not regions_with(name)]
-    for name in unpriced:
-        _, family, size = name.split(".")
-        sizes.setdefault(family, []).append(size)
-    families = "; ".join(f"{family} ({', '.join(each)})" for family, each in sizes.items())
-    return f"The bundled table has no price, in any region, for {len(unpriced)} instance types: {families}."
-
-
 PARTS: dict[str, Callable[[], str]] = {
     "rooms": _rooms,
     "request": _request,
@@ -189,15 +177,20 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "commands": _commands,
     "exit_codes": lambda: table(("code", "meaning"), [(str(code), text) for code, text in EXIT_CODES.items()]),
-    "account_checks": _account_checks,
-    "codes": make_reference.codes,
     "launcher_api": make_reference.launcher_api,
     "library_api": make_reference.library_api,
-    "unpriced": _unpriced,
     "formats": _formats,
     "damage": _damage,
     "ways": _ways,
 }
+
+# `launch --explain CODE` prints the same.
+SITE_PARTS = {"codes": make_reference.codes, "account_checks": _account_checks, "causes": make_reference.causes}
+
+
+def with_site_parts(text: str) -> str:
+    """Return the text of a page with the parts that only the site has."""
+    return re.sub(r"<!-- (\w+): on the site -->", lambda found: SITE_PARTS[found[1]](), text)
 
 
 def updated(text: str) -> str:

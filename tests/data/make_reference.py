@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 import launcher
 import sagemaker_channels
+from launcher.jobs.causes import SCRIPT_FAILED, explained, rows
 from launcher.reference.problem_codes import distinct_lines
 from launcher.rules import RULES
 from launcher.rules.codes import other_codes
@@ -34,6 +35,16 @@ def _code(code: str, severity: str, why: str) -> str:
     shown = "\n".join(["```yaml", *lines, "```"]) if lines else ""
     reason = f"{severity.capitalize()}. {_escaped(inspect.cleandoc(why))}"
     return "\n\n".join(filter(None, (f"## `{code}`", reason, _escaped(details(code).strip()), shown)))
+
+
+def causes() -> str:
+    """Return a section for each likely cause of a failed job, with its remedies."""
+    parts = []
+    for code in dict.fromkeys([*(row.code for row in rows()), SCRIPT_FAILED]):
+        _, *texts = (explained(code) or "").strip().split("\n\n")
+        pairs = (text.split("\n") for text in texts)
+        parts += [f"## `{code}`", *(f"*Cause:* {_escaped(cause)}.\n\n*Remedy:* {_escaped(do)}." for cause, do in pairs)]
+    return "\n\n".join(parts)
 
 
 def launcher_api() -> str:
