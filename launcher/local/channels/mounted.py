@@ -28,8 +28,9 @@ from launcher.s3.uri import S3Location, parse_s3_uri
 _FUSE = Path("/dev/fuse")
 _LIVE_SECONDS = 30.0  # from rclone's start to its mount
 _LOOK_SECONDS = 0.02  # between two checks
-# Detached even while files are open: the job that is being killed may still have some.
-_UNMOUNT = 'fusermount3 -uz "$1" || fusermount -uz "$1" || umount -l "$1"; kill -9 "$2"'
+# The program and its helpers first, which may be about to mount. Then detached even while files are open: the job that is being
+# killed may still have some.
+_UNMOUNT = 'kill -9 -"$2"; fusermount3 -uz "$1" || fusermount -uz "$1" || umount -l "$1"'
 
 
 class MountFailedError(Exception):

@@ -116,7 +116,7 @@ def test_failing_rclone_is_replaced_by_a_copy_and_quoted(
 ) -> None:
     broken = tmp_path / "bin/rclone"
     broken.parent.mkdir()
-    broken.write_text("#!/bin/sh\necho 'no such luck' >&2\nexit 7\n")
+    broken.write_text("#!/bin/sh\nsleep 600 &\necho $! > $0.helper\necho 'no such luck' >&2\nexit 7\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
     warnings: list[str] = []
@@ -125,6 +125,8 @@ def test_failing_rclone_is_replaced_by_a_copy_and_quoted(
         assert read_files(delivery.directory) == FILES
     assert "rclone ended with exit code 7 (no such luck" in warnings[0]
     assert leftovers(delivery) == []
+    helper = Path("/proc", Path(f"{broken}.helper").read_text().strip(), "exe")
+    assert wait_for(lambda: not helper.exists())  # it could mount later
 
 
 @pytest.mark.usefixtures("fuse")
