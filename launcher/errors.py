@@ -6,12 +6,15 @@ everything that is wrong with a file. Only the command line prints them. A name 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 MAX_REPORTED = 100  # problems; no user reads more at a time
+_PLAIN = re.compile(r"[^\s.\[\]\"=]+")  # a key that `--set` takes without quotes
 SpecPath = tuple[str | int, ...]  # a place in a spec: ("channels", "train", "s3_uri")
 
 
@@ -61,13 +64,13 @@ class Problem(NamedTuple):
 
 
 def dotted(path: SpecPath) -> str:
-    """Return the path as text: `channels.train.s3_uri`, `tags[2]`."""
+    """Return the path as text, in the form that `--set` takes: `channels.train.s3_uri`, `tags[2]`, `tags."cost.center"`."""
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{part}" if text else part
+            text += "." * bool(text) + (part if _PLAIN.fullmatch(part) else json.dumps(part, ensure_ascii=False))
     return text
 
 

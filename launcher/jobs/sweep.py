@@ -20,7 +20,7 @@ from launcher.jobs.follow import look_at
 from launcher.jobs.lookup import describe, tried
 from launcher.jobs.outcome import ENDED, Outcome
 from launcher.jobs.submission import submit
-from launcher.parsing.layers import Assignment
+from launcher.parsing.layers import Assignment, partition, steps_of
 from launcher.planning import Plan
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MAX_LENGTH, beginning
@@ -40,7 +40,7 @@ def combinations(matrix: Sequence[str]) -> list[Values]:
     """
     axes: dict[str, list[str]] = {}
     for text in matrix:
-        key, _, listed = text.partition("=")
+        key, _, listed = partition(text)
         values = [value.strip() for value in listed.split(",")]
         if not key or not all(values):
             raise InputError(f"--matrix {text}: expected KEY=VALUE,VALUE, such as lr=1e-3,1e-4")
@@ -56,8 +56,9 @@ def assignments(values: Values) -> list[Assignment]:
     Raises:
         InputError: Two keys are one setting.
     """
-    paths = {key: key if "." in key or key in JobSpec.model_fields else f"hyperparameters.{key}" for key in values}
-    if len(set(paths.values())) < len(paths):
+    are_paths = {key: len(steps_of(key)) > 1 or key in JobSpec.model_fields for key in values}
+    paths = {key: key if is_path else f"hyperparameters.{key}" for key, is_path in are_paths.items()}
+    if len({steps_of(path) or path for path in paths.values()}) < len(paths):
         raise InputError(f"--matrix: {', '.join(paths)} name one setting twice; write each once")
     return [Assignment(f"{paths[key]}={value}", f"--matrix {key}") for key, value in values.items()]
 

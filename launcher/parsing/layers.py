@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from launcher.bundled import is_template
-from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path
+from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path, dotted
 from launcher.parsing.environment import resolved, variables_in
 from launcher.parsing.spec_text import MAX_BYTES, are_of_a_spec, checked_text, first_keys
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, as_written, read_tree, tree_of
@@ -27,9 +27,10 @@ from launcher.spec.variables import Variables
 _EXTENDS = "extends"
 _MAX_NAME = 1000  # characters
 _MAX_FILES = 50  # of one spec; a file counts as often as it is extended
-_NAME = r"(?:\"[^\"]+\"|[^.\[\]\"=]+)"
+_QUOTED = r"\"(?:[^\"\\]|\\[\"\\/bfnrt]|\\u[0-9a-fA-F]{4})+\""  # as JSON quotes a text
+_NAME = rf"(?:{_QUOTED}|[^.\[\]\"=]+)"
 _STEPS = rf"{_NAME}(?:\.{_NAME}|\[[0-9]{{1,6}}\])*"
-_STEP = r"\"([^\"]+)\"|\[([0-9]+)\]|([^.\[\]\"=]+)"
+_STEP = rf"({_QUOTED})|\[([0-9]+)\]|([^.\[\]\"=]+)"
 # Mappings whose keys the user chooses: null in an upper layer deletes a key of the lower one.
 _OF_USERS: tuple[SpecPath, ...] = (("channels",), ("hyperparameters",), ("environment",), ("tags",), ("bucket_owners",))
 
@@ -205,17 +206,27 @@ def assign(tree: Tree, sets: Sets) -> None:
     """Set the keys of `path=value` texts, each of which can be one of `--set`. Raises SpecError."""
     for each in sets:
         assignment, source = (each, "") if isinstance(each, str) else each
-        name, equals, text = assignment.partition("=")
-        place = Location(source, 0, 0) if source else Location(f"--set {name}", 1, 1, assignment)
+        name, equals, text = partition(assignment)
+        shown = dotted(steps_of(name)) or name
+        place = Location(source, 0, 0) if source else Location(f"--set {shown}", 1, 1, assignment)
         steps = _steps(name if equals else "", place)
         given = _parse_set_value(text, steps, place)
         _assign(tree, steps, given.value, place)
         tree.problems += given.problems
 
 
+def partition(assignment: str) -> tuple[str, str, str]:
+    """Return path, `=` and value of `path=value`, whose path can have quoted keys with `=` in them."""
+    path = re.match(rf"{_STEPS}(?==)", assignment)
+    return (path[0], "=", assignment[path.end() + 1 :]) if path else assignment.partition("=")
+
+
 def steps_of(name: str) -> SpecPath:
-    """Return the path that `hyperparameters.epochs` means; an empty one for a text that is no path."""
-    steps: SpecPath = tuple(quoted or (int(index) if index else key) for quoted, index, key in re.findall(_STEP, name))
+    """Return the path that `hyperparameters.epochs` means, as `dotted` writes it; an empty one for a text that is no path."""
+    steps: SpecPath = tuple(
+        json.loads(quoted, strict=False) if quoted else int(index) if index else key
+        for quoted, index, key in re.findall(_STEP, name)
+    )
     return steps if re.fullmatch(_STEPS, name) and len(steps) <= MAX_DEPTH else ()
 
 

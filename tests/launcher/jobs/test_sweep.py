@@ -43,8 +43,12 @@ def test_names_are_valid_stable_and_differ_by_value(value: str) -> None:
 
 
 def test_keys_are_hyperparameters_unless_they_are_keys_of_the_spec() -> None:
-    values = {"lr": "1e-3", "resource_config.instance_type": "ml.g5.xlarge", "base_name": "b"}
-    paths = ["hyperparameters.lr=1e-3", "resource_config.instance_type=ml.g5.xlarge", "base_name=b"]
+    values = {"lr": "1e-3", "resource_config.instance_type": "ml.g5.xlarge", "base_name": "b", '"a.b=c"': "1"}
+    paths = [
+        *("hyperparameters.lr=1e-3", "resource_config.instance_type=ml.g5.xlarge", "base_name=b"),
+        'hyperparameters."a.b=c"=1',
+    ]
+    assert combinations([f"{key}={value}" for key, value in values.items()]) == [values]
     assert [each.text for each in assignments(values)] == paths
     with pytest.raises(SpecError, match=r"^--matrix epochs\[\]: is not path=value"):  # not --set, which no one wrote
         launcher.parse_spec({"base_name": "b"}, sets=assignments({"epochs[]": "1"}))

@@ -9,6 +9,8 @@ import pytest
 
 import launcher
 from launcher import SpecError, parse_spec
+from launcher.errors import dotted
+from launcher.parsing.layers import steps_of
 from launcher.request import serialization
 from launcher.rules.examples import BASE, laid_over_base
 
@@ -166,6 +168,19 @@ def test_set_is_typed_and_its_problems_name_the_option(folder: Path) -> None:
     assert "did you mean instance_count?" in line
     assert "is not path=value" in problems(job, "nothing")[0]
     assert "not items of a list" in problems(job, "metric_definitions[3].name=x")[0]
+
+
+@pytest.mark.parametrize("key", ["a.b", "a=b", "a b", "a[0]", 'a"b', "a\\b", "ä\n", "0", "a=b.c=d", "[0]"])
+def test_set_takes_each_key_as_messages_write_it(key: str) -> None:
+    path = ("hyperparameters", key, "x")
+    assert steps_of(dotted(path)) == path
+    spec = launcher.parse_spec({"base_name": "b"}, sets=[f"{dotted(path[:2])}=c=d"])
+    assert spec.hyperparameters == {key: "c=d"}
+
+
+def test_problem_at_a_quoted_key_names_it_once(folder: Path) -> None:
+    (line,) = problems(folder / "team/base.yaml", "a b=3")
+    assert line.startswith('--set "a b": is not a key of a spec')
 
 
 @pytest.mark.parametrize(
