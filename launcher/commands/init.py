@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -21,7 +20,7 @@ from launcher.commands import options
 from launcher.commands.local import yes_option
 from launcher.console import print_line, say, show_problems, shown_path
 from launcher.errors import InputError, RefusedError, SpecError, SpecPath, did_you_mean_path, dotted
-from launcher.parsing.layers import Assignment, steps_of
+from launcher.parsing.layers import Assignment
 from launcher.parsing.team import values_below
 from launcher.request.instance_types import instance_type
 from launcher.rules.team import REQUIRED, not_allowed
@@ -42,6 +41,12 @@ _KEYS: dict[str, list[SpecPath]] = {
     "instance_type": [("resource_config", key) for key in _HARDWARE],
     "role": [("role_arn",)],
     "bucket": [OUTPUT],
+}
+_OPTIONS: dict[SpecPath, str] = {
+    ("region",): "--region",
+    ("role_arn",): "--role",
+    ("resource_config", "instance_type"): "--instance-type",
+    OUTPUT: "--bucket",
 }
 
 
@@ -67,8 +72,8 @@ def _prefix(value: str) -> str:
 
 
 def _bucket(value: str) -> str:
-    """Return `s3://bucket/prefix` of a bucket's name, or of a URI."""
-    return _prefix(value if "://" in value else f"s3://{value}").rstrip("/")
+    """Return `s3://bucket/prefix`."""
+    return _prefix(value).rstrip("/")
 
 
 @options.command("init", "init --role arn:aws:iam::123456789012:role/training --bucket s3://mine/pets --yes --dry-run")
@@ -119,18 +124,12 @@ def init(
     nor written, and what it requires is asked, too. Without a terminal, pass the options and --set, or --yes for the defaults. The
     spec passes `launch --dry-run` at once.
     """
-    from launcher.survey.draft import READS_ALL, Answers, draft, draft_text
+    from launcher.survey.draft import Answers, draft, draft_text, notes_on
     from launcher.survey.folder import look_at_folder
 
-    target = output or folder / "job.yaml"
-    if not dry_run and os.path.lexists(target):
-        raise InputError(f"{target}: exists already, and is not replaced; write to another file by -o, or delete it")
     found = look_at_folder(folder)
-    if not target.parent.is_dir():
-        near = did_you_mean_path(target.parent, Path.is_dir)
-        raise InputError(
-            f"-o {target}: there is no folder {target.parent}{near or '; create it, or name another file'}"
-        )
+    target = output or folder / "job.yaml"
+    _check_target(target, dry_run=dry_run)
     below, team = values_below(str(target), os.environ)
     profile = where.profile or below.get("profile")
     region = _region(where.region or below.get("region"), profile, team)
@@ -145,24 +144,20 @@ def init(
     number, roles = _look_at_account(account, team, ask=bool({"--role", "--bucket"} & {*missing}))
     if roles[1:] and "--role" in missing and not yes:
         say(f"roles that SageMaker may assume: {', '.join(roles[:_MOST_ROLES])}")
-    uses_gpu = found.script is not None and "cuda" in (folder / found.script).read_text("utf-8", "replace")
     own = "my-bucket" if number == _NO_ACCOUNT else f"sagemaker-{region}-{number}"
     defaults = {
-        "instance_type": "ml.g5.xlarge" if uses_gpu else "ml.m5.xlarge",
+        "instance_type": "ml.g5.xlarge" if found.uses_gpu else "ml.m5.xlarge",
         "role": roles[0] if roles else f"arn:aws:iam::{number}{_EXAMPLE}",
         "bucket": f"s3://{parse_s3_uri(data).bucket if data else own}",
     }
     asked = Answers(None if region == below.get("region") else region, **_asked(answers, defaults, given, yes=yes))
     values, comments = draft(found, folder, target, asked, places, below)
-    options_of = {"region": "--region", "role_arn": "--role", "resource_config.instance_type": "--instance-type"}
-    options_of |= {dotted(OUTPUT): "--bucket"}
     placed = [
-        Assignment.of(path, value, option)
-        for path, option in options_of.items()
-        if (value := value_at(values, steps_of(path))) is not None
+        Assignment.of(dotted(path), value, option)
+        for path, option in _OPTIONS.items()
+        if (value := value_at(values, path)) is not None
     ]
-    may_ask = sys.stdin.isatty() and not yes
-    chosen: list[str | Assignment] = list(sets)
+    may_ask, chosen = sys.stdin.isatty() and not yes, list[str | Assignment](sets)
     text, plan = _planned(target, lambda: draft_text(values, comments, chosen), chosen, placed, may_ask=may_ask)
     if dry_run:
         if not as_json:
@@ -170,9 +165,7 @@ def init(
     else:
         _write(target, text)
     show_problems(plan.warnings)
-    notes = [f"no training script was found in {folder}: the job runs {READS_ALL}"] if found.script is None else []
-    if found.lists:
-        notes.insert(0, f"lists of images: {', '.join(map(str, found.lists))}; `launch lst check` checks them")
+    notes = notes_on(folder, found)
     if str(asked.role).endswith(_EXAMPLE) and asked.role not in roles:
         notes.append("no role was found: replace role_arn by yours")
     steps = _next_steps(target, plan.spec, local)
@@ -185,6 +178,15 @@ def init(
     say(f"{shown_path(target)}: {done}; next:")
     for step in steps:
         say(f"  {step}")
+
+
+def _check_target(target: Path, *, dry_run: bool) -> None:
+    """Raise InputError if the spec cannot be written there."""
+    if not dry_run and os.path.lexists(target):
+        raise InputError(f"{target}: exists already, and is not replaced; write to another file by -o, or delete it")
+    if not target.parent.is_dir():
+        near = did_you_mean_path(target.parent, Path.is_dir) or "; create it, or name another file"
+        raise InputError(f"-o {target}: there is no folder {target.parent}{near}")
 
 
 def _places(folder: Path, found: Folder, data: str | None, account: Account) -> tuple[Places, dict[str, Path]]:
@@ -256,22 +258,21 @@ def _planned(
             return text, launcher.plan(spec)
         except SpecError as error:
             wanted = {
-                ".".join(json.dumps(part) if "." in str(part) else str(part) for part in each.path): each
+                dotted(each.path): each
                 for each in error.problems
                 if (each.code == REQUIRED and (may_ask or not str(each.location).startswith("--")))
                 or str(each.location) in asked
             }
             if not wanted:
                 raise
+            texts = {name: f"{name} {each.message.partition(';')[0]}" for name, each in wanted.items()}
             if not may_ask:
-                lines = [
-                    f"{name} {each.message.partition(';')[0]}; pass --set {name}=VALUE" for name, each in wanted.items()
-                ]
+                lines = [f"{text}; pass {shlex.quote(f'--set={name}=VALUE')}" for name, text in texts.items()]
                 raise RefusedError("\n".join(lines)) from None
-            for name, each in wanted.items():
-                answer = click.prompt(f"{name} {each.message.partition(';')[0]}", err=True)
-                asked.add(f"--set {name}")
-                sets.append(f"{name}={answer}")
+            # One at a time, so that a wrong answer is asked again before the next one.
+            name = max(wanted, key=lambda each: f"--set {each}" in asked)
+            asked.add(f"--set {name}")
+            sets.append(f"{name}={click.prompt(texts[name], err=True)}")
 
 
 def _write(target: Path, text: str) -> None:

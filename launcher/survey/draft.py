@@ -42,6 +42,13 @@ class Answers(NamedTuple):
     bucket: str | None  # or a prefix, of data and outputs
 
 
+def notes_on(folder: Path, found: Folder) -> list[str]:
+    """Return what the user should know of a folder beside its spec."""
+    lists = f"lists of images: {', '.join(map(str, found.lists))}; `launch lst check` checks them"
+    no_script = f"no training script was found in {folder}: the job runs {READS_ALL}"
+    return [lists] * bool(found.lists) + [no_script] * (found.script is None)
+
+
 def draft(
     found: Folder, folder: Path, target: Path, answers: Answers, places: Places, below: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:

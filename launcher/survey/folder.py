@@ -45,6 +45,7 @@ class Folder(NamedTuple):
     lists: list[PurePosixPath]  # .lst files
     channels: dict[str, PurePosixPath]
     outside: list[PurePosixPath]  # links out of the folder
+    uses_gpu: bool  # as far as the script's text shows
 
 
 def look_at_folder(root: Path) -> Folder:
@@ -75,7 +76,7 @@ def look_at_folder(root: Path) -> Folder:
     lists = [folder / each for folder, found in files.items() for each in found if each.endswith(".lst")]
     requirements = code / "requirements.txt" if above and script else None
     text = (root / script).read_text("utf-8", "replace") if script else None
-    return Folder(script, code, requirements, lists, _channels(files, text), links)
+    return Folder(script, code, requirements, lists, _channels(files, text), links, "cuda" in (text or ""))
 
 
 def _script(files: Files) -> PurePosixPath | None:

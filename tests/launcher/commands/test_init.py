@@ -46,7 +46,7 @@ def spec(file: str = "job.yaml") -> dict[str, Any]:
 
 
 def test_spec_of_a_folder_passes_a_strict_dry_run(pets: Path) -> None:
-    done = launch("init", "--yes", "--role", ROLE, "--bucket", "mine")
+    done = launch("init", "--yes", "--role", ROLE, "--bucket", "s3://mine")
     assert done.returncode == 0, done.stderr
     assert "aws s3 sync images s3://mine/My-pets/train/" in done.stderr
     first, *lines = Path("job.yaml").read_text().splitlines()
@@ -182,7 +182,7 @@ def test_spec_has_only_what_the_team_does_not_give_and_passes_below_its_file(
     refused = launch("init", "--set", "tags.team=vision")
     assert refused.returncode == 3
     lines = refused.stderr.splitlines()[1:]
-    assert [line.partition("pass ")[2] for line in lines] == ["--set max_cost=VALUE", '--set tags."a.b"=VALUE']
+    assert [line.partition("pass ")[2] for line in lines] == ["--set=max_cost=VALUE", """'--set=tags."a.b"=VALUE'"""]
     required = ("--set=tags.team=vision", '--set=tags."a.b"=${HOME}', "--set=max_cost=20")
     for wrong in ("--region=us-east-1", f"--role={ROLE}", "--set=tags.team=x"):
         done = launch("init", *required, wrong)
@@ -211,10 +211,10 @@ def test_terminal_is_asked_for_what_the_team_requires(pets: Path, monkeypatch: p
     with on_terminal([sys.executable, "-m", "launcher", "init"], pets) as terminal:
         for shown, answer in (
             ("tags.team is required", "sales"),
-            ('tags."a.b" is required', "x"),
+            ("tags.team does not match 'vision|audio'", "audio"),
             ("max_cost is required", "much"),
             ("max_cost is 'much'", "20"),
-            ("tags.team does not match 'vision|audio'", "audio"),
+            ('tags."a.b" is required', "x"),
         ):
             terminal.wait_for(shown)
             terminal.type(f"{answer}\n")
