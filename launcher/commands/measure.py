@@ -18,15 +18,14 @@ import launcher
 from launcher import bundled
 from launcher.commands import options
 from launcher.commands.local import check_local, here_option, local_options
-from launcher.commands.submit import Submission, carry_out, submit_options
+from launcher.commands.submit import Submission, carry_out, own_output, submit_options
 from launcher.console import print_line, say, shown_path
-from launcher.errors import InputError, RefusedError, did_you_mean, dotted
+from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.parsing.layers import Assignment, Sets
 from launcher.parsing.team import values_below
 from launcher.plot import new_figure, save
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
-from launcher.spec.team import OUTPUT, value_at
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.formats import SHORT_NAMES, format_of
 from sagemaker_channels.tools.results import FILE, Results, summary, table
@@ -140,7 +139,7 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sets)
             step_seconds(loop.step)
     own = list(sets)
     file = str(bundled.spec_path("measure")) if _is_data(target) else target
-    below, team = values_below(file, os.environ)
+    _, team = values_below(file, os.environ)
     if _is_data(target):
         with _refused():
             place = S3Location("folder", "") if options.is_folder(target) else parse_s3_uri(target)
@@ -148,9 +147,7 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sets)
         if chosen:
             raise click.UsageError(f"{' '.join(chosen)}: only a spec has channels; leave it out")
         arrivals, form = _of_prefix(uri), loop.format or "objects"
-        if value_at(below, OUTPUT) is None:
-            # Not the example's bucket.
-            own.insert(0, Assignment.of(dotted(OUTPUT), f"s3://{place.bucket}/measure/", "launch measure"))
+        own = [*own_output("measure", f"s3://{place.bucket}/measure/"), *own]
     else:
         found = _chosen(launcher.load(file, sets=sets), chosen, file)
         types = [channel.content_type for channel in found.values() if channel.content_type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from argparse import Namespace
 from contextlib import nullcontext, redirect_stdout
@@ -18,14 +17,12 @@ import launcher
 from launcher import bundled
 from launcher.commands import options
 from launcher.commands.local import check_local, here_option, local_options
-from launcher.commands.submit import Submission, carry_out, submit_options
+from launcher.commands.submit import Submission, carry_out, own_output, submit_options
 from launcher.console import say
-from launcher.errors import InputError, RefusedError, dotted
+from launcher.errors import InputError, RefusedError
 from launcher.parsing.layers import Assignment
-from launcher.parsing.team import values_below
 from launcher.quantities import bytes_of
 from launcher.s3.uri import parse_s3_uri
-from launcher.spec.team import OUTPUT, value_at
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.tools.fitting import CHOICES
@@ -125,7 +122,6 @@ def reshard(
         data = {"source": "S3", "input_mode": "FastFile", "s3_data_distribution_type": "ShardedByS3Key"}
     has_own_data = any(each.startswith("data=") for each in local.channels)
     file = str(bundled.spec_path("reshard"))
-    of_team = value_at(values_below(file, os.environ)[0], OUTPUT)
     values = {
         "channels.data": data,
         "channels.data.s3_uri": source,
@@ -137,10 +133,10 @@ def reshard(
         "hyperparameters.shard-bytes": shards.shard_size,
         "hyperparameters.seed": shards.shuffle_seed,
         "hyperparameters.sidecars": shards.sidecars,
-        dotted(OUTPUT): f"{output}job/" if of_team is None else None,
         "resource_config.instance_count": shards.hosts,
     }
     ours = [Assignment.of(*each, "launch reshard") for each in values.items() if each[1] is not None]
+    ours += own_output("reshard", f"{output}job/")
     plan = reading.plan(launcher.load(file, sets=[*ours, *reading.sets]), name)
     if not runner:
         return carry_out(plan, reading, doing)

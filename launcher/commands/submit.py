@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,13 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import launcher
+from launcher import bundled
 from launcher.commands import options, sweep
 from launcher.commands.agreement import require_agreement
 from launcher.commands.ending import after_end, on_end_option
 from launcher.console import Console, counted, print_line, say, show_problems
 from launcher.errors import AccountError, LaunchError, RefusedError, dotted
+from launcher.parsing.layers import Assignment
+from launcher.parsing.team import values_below
 from launcher.request.serialization import as_json as request_as_json
 from launcher.request.serialization import as_yaml
+from launcher.spec.team import OUTPUT, value_at
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
@@ -124,6 +129,12 @@ def carry_out(
     if report:
         _show(report, reading)
     return 0 if doing.check else _submit(plan, opened, console, report, doing)
+
+
+def own_output(command: str, uri: str) -> list[Assignment]:
+    """Return the output path of a command's bundled job, in place of the example's, unless the team's files give one."""
+    below, _ = values_below(str(bundled.spec_path(command)), os.environ)
+    return [Assignment.of(dotted(OUTPUT), uri, f"launch {command}")] if value_at(below, OUTPUT) is None else []
 
 
 def show_code(plan: launcher.Plan) -> None:
