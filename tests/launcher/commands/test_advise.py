@@ -214,8 +214,8 @@ def test_wrong_arguments_are_refused_before_anything_is_asked(folder: Path, argu
 
 def test_examples_of_the_documentation_run(folder: Path) -> None:
     """Those that ask AWS read the folder."""
-    page = (Path(launcher.__file__).parents[1] / "docs/howto/choose.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    page = (Path(launcher.__file__).parents[1] / "docs/howto/advise.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.DOTALL | re.MULTILINE)
     (folder / "data/s3/mine").rename(folder / "data/s3/my-bucket")
     (folder / "job.yaml").write_text(SPEC.replace("s3://mine", "s3://my-bucket"))
     (folder / "measure.json").write_text(json.dumps(MEASURED))
