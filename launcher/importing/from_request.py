@@ -13,7 +13,8 @@ from typing import Any
 
 from launcher.errors import SpecError
 from launcher.importing.unknown import Unknowns
-from launcher.parsing.parser import parse_spec, without
+from launcher.parsing.parser import parse_spec
+from launcher.parsing.validation import without
 from launcher.request.build import build_request, channel_variables
 from launcher.request.forms import FoundRequest, find_request
 from launcher.spec.channels import KINDS, source_of_entry

@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from launcher.errors import InputError, Location, Problem, SpecError, SpecPath, did_you_mean, did_you_mean_path
 from launcher.parsing.environment import resolved
 from launcher.parsing.layers import merge_trees, read_bytes, steps_of
-from launcher.parsing.parser import problem_of, validated
 from launcher.parsing.tree import Tree, read_tree
+from launcher.parsing.validation import problem_of, validated
 from launcher.spec.model import Section, spec_name
 from launcher.spec.structures import members
 from launcher.spec.team import Allowed, Locked, Required, Team, value_at
