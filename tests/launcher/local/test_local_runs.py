@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,9 @@ def test_running_run_is_entered_and_followed_to_its_end_and_not_removed(
     entered = [*command()[:3], "exec", "job", "--local", "--"]
     wait = "print('waits', flush=True)\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.05)\nprint('ends')\nsys.exit(7)\n"
     write_job(here, f"import os, sys, time\n{wait}", f"channels: null\nhyperparameters: {{go: {here}/go}}\n")
-    with subprocess.Popen(command(), cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command(), cwd=here, **quiet) as running, ExitStack() as stack:
+        stack.callback((here / "go").touch)  # so that the run ends, too, if something here fails
         log = here / ".launch/job/algo-1.log"
         wait_for(lambda: log.exists() and "waits" in log.read_text())
         assert [run["TrainingJobStatus"] for run in data("list", "--local")] == ["InProgress"]
@@ -108,6 +111,7 @@ def test_running_run_is_entered_and_followed_to_its_end_and_not_removed(
         with on_terminal([*entered, "exec python3"], here) as terminal:
             terminal.type("import os; print(os.environ['SM_CURRENT_HOST'], 6 * 7)\n")
             terminal.wait_for("algo-1 42")
+            terminal.wait_for(">>> ", 2)  # before it, Python keeps the interrupt until a line is typed
             terminal.type("\x03")
             terminal.wait_for("KeyboardInterrupt")
             terminal.type("exit(3)\n")
