@@ -44,6 +44,15 @@ def prefixes(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Pr
         wrong = f"{found.least}{found.empty.count:,} of {found.count:,} objects are empty (0 bytes), such as"
         message = f"{wrong} {', '.join(map(repr, found.empty.examples))}; upload them again, or delete them"
         yield Problem(path, message, "prefix-empty-objects")
+    if found.clutter.count:
+        wrong = (
+            f"{found.least}{found.clutter.count:,} of {found.count:,} objects are files of macOS or Windows, such as"
+        )
+        remedy = (
+            "which the job reads as data; delete them, and copy with `aws s3 sync --exclude '*.DS_Store'` and the like"
+        )
+        message = f"{wrong} {', '.join(map(repr, found.clutter.examples))}, {remedy}"
+        yield Problem(path, message, "prefix-clutter")
     if entry is not None and found.count > _FEW and found.bytes / found.count < _SMALL:
         took = duration(found.count / hosts_that_share(subject, entry) / _PER_SECOND)
         small = f"{human_bytes(found.bytes / found.count)} each on average, and each needs its own request"

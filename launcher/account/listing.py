@@ -17,7 +17,7 @@ from launcher.account.check import Subject
 from launcher.account.places import as_folder
 from launcher.console import human_bytes
 from launcher.errors import did_you_mean
-from launcher.s3.uri import S3Location
+from launcher.s3.uri import S3Location, is_clutter
 
 MAX_KEYS = 20_000
 MAX_SECONDS = 3.0
@@ -51,6 +51,7 @@ class Listing:
     newest: datetime | None = None
     is_complete: bool = True
     empty: Keys = field(default_factory=Keys)  # other objects of 0 bytes
+    clutter: Keys = field(default_factory=Keys)  # files of macOS and Windows, which the job reads as data
     by_class: dict[str, Keys] = field(default_factory=lambda: defaultdict(Keys))  # storage class -> the keys
 
     def add(self, found: Mapping[str, Any]) -> None:
@@ -62,6 +63,8 @@ class Listing:
         self.bytes += size
         if not size and (key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$")):
             self.markers += 1
+        elif is_clutter(key):
+            self.clutter.add(key)
         elif not size:
             self.empty.add(key)
         self.by_class[found.get("StorageClass", "STANDARD")].add(key)

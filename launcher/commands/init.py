@@ -172,12 +172,9 @@ def init(
     if as_json:
         options.print_json({"spec": str(target), "text": text, "notes": notes, "next": steps})
         return
-    for note in notes:
-        say(note)
     done = "not written with --dry-run" if dry_run else f"written, with {bundled.SCHEMA_FILE} for editors"
-    say(f"{shown_path(target)}: {done}; next:")
-    for step in steps:
-        say(f"  {step}")
+    for line in (*notes, f"{shown_path(target)}: {done}; next:", *(f"  {step}" for step in steps)):
+        say(line)
 
 
 def _check_target(target: Path, *, dry_run: bool) -> None:
@@ -289,7 +286,8 @@ def _next_steps(target: Path, spec: launcher.JobSpec, local: dict[str, Path]) ->
     job, channels = shlex.quote(shown_path(target)), spec.all_channels
     folders = {name: shlex.quote(shown_path(path)) for name, path in local.items()}
     here = "".join(f" --channel {name}={path}" for name, path in folders.items())
-    copies = [f"aws s3 sync {path} {getattr(channels[name], 's3_uri', '')}" for name, path in folders.items()]
+    uris = {name: f"{getattr(channels[name], 's3_uri', '')} --exclude '*.DS_Store'" for name in folders}
+    copies = [f"aws s3 sync {path} {uris[name]}" for name, path in folders.items()]
     return [
         f"launch {job} --dry-run",
         f"launch {job} --local{here or ' --sample 100'}",

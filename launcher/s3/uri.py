@@ -11,6 +11,9 @@ from launcher.errors import RefusedError
 _PATH_STYLE = re.compile(r"s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
 _HOST_STYLE = re.compile(r"(?P<bucket>.+)\.s3([.-][a-z0-9.-]+)?\.amazonaws\.com(\.cn)?")
 
+# What macOS and Windows leave in folders, which is copied to S3 with the data.
+_CLUTTER = re.compile(r"(.*/)?(\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini|__MACOSX/.*)", re.I | re.S)
+
 
 class S3Location(NamedTuple):
     """A bucket, and a key or a prefix of keys."""
@@ -20,6 +23,11 @@ class S3Location(NamedTuple):
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.key}"
+
+
+def is_clutter(key: str) -> bool:
+    """Return whether a key or path is a file of macOS or Windows beside data: `.DS_Store`, `._1.jpg`, `Thumbs.db`."""
+    return _CLUTTER.fullmatch(key) is not None
 
 
 def parse_s3_uri(uri: str) -> S3Location:

@@ -12,10 +12,11 @@ from collections.abc import Collection
 
 from launcher.advice.facts import Inventory, Quantiles
 from launcher.aws.threads import concurrently
+from launcher.console import counted
 from launcher.errors import RefusedError
 from launcher.lists.files import ending_of
 from launcher.local.channels.objects import Objects
-from launcher.s3.uri import S3Location
+from launcher.s3.uri import S3Location, is_clutter
 from sagemaker_channels import contract
 from sagemaker_channels.formats import gunzip, recordio
 from sagemaker_channels.formats.tfrecord import masked
@@ -53,9 +54,13 @@ def take_inventory(
     count = total = largest = 0
     least, classes, unknown = 1 << 62, Counter[str](), []
     sample: list[tuple[str, int]] = []
+    clutter: list[str] = []
     choice, is_complete = random.Random(0), True
     for key, size, _, storage_class in objects.entries(place):
         if (key.endswith("/") and not size) or (named is not None and key not in named):
+            continue
+        if is_clutter(key):
+            clutter.append(key)
             continue
         if count == most:
             is_complete = False
@@ -70,6 +75,9 @@ def take_inventory(
             sample[index] = key, size
     if not count:
         raise RefusedError(f"{place}: {objects.missing(place)}, or correct the URI")
+    if clutter:
+        others = f"{counted(len(clutter), 'file')} of macOS or Windows, such as {clutter[0]}"
+        unknown.append(f"{others}, are not counted, but a job reads them as data; delete them")
     sizes = sorted(size for _, size in sample)
     low, middle, high = (sizes[int(share * (len(sizes) - 1))] for share in (0.1, 0.5, 0.9))
     drawn = choice.sample(sample, len(sample))

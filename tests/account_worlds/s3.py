@@ -73,6 +73,12 @@ BROKEN = {
         [("prefix-empty-objects", TRAIN)],
         ("2 of 7 objects are empty (0 bytes), such as 'train/7.tar', 'train/8.tar'", "upload them again"),
     ),
+    "files of macOS and Windows": Broken(
+        lambda s3: put(s3, "train/.DS_Store", "train/a/._1.tar", "train/a/Thumbs.db"),
+        CHANNEL,
+        [("prefix-clutter", TRAIN)],
+        ("3 of 7 objects are files of macOS or Windows, such as 'train/.DS_Store', 'train/a/._1.tar',", "delete them"),
+    ),
     "prefix of folders only": Broken(
         lambda s3: put(s3, "new/", "new/a/", body=b""),
         "channels: {train: s3://data/new/}",

@@ -48,7 +48,7 @@ def spec(file: str = "job.yaml") -> dict[str, Any]:
 def test_spec_of_a_folder_passes_a_strict_dry_run(pets: Path) -> None:
     done = launch("init", "--yes", "--role", ROLE, "--bucket", "s3://mine")
     assert done.returncode == 0, done.stderr
-    assert "aws s3 sync images s3://mine/My-pets/train/" in done.stderr
+    assert "aws s3 sync images s3://mine/My-pets/train/ --exclude '*.DS_Store'" in done.stderr
     first, *lines = Path("job.yaml").read_text().splitlines()
     schema = re.match(r"# yaml-language-server: \$schema=(\S+)", first)
     assert schema

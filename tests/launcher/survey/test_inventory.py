@@ -67,6 +67,18 @@ def test_inventory_of_a_prefix_counts_sizes_classes_and_formats(aws: StandIn) ->
     assert found.storage_classes == {"STANDARD": 3, "STANDARD_IA": 1}
 
 
+def test_files_of_macos_and_windows_are_named_and_not_counted(tmp_path: Path) -> None:
+    for name in ("1.png", ".DS_Store", "a/._1.png", "a/Thumbs.db", "desktop.ini", "__MACOSX/1.png", "ds_store.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"\x89PNG")
+    with objects_of(Channel("a", TRAIN, folder=tmp_path), Account(), None) as (objects, place):
+        found = take_inventory(objects, place, "S3")
+    assert (found.objects, found.formats) == (2, {"png": 2})
+    assert found.unknown == (
+        "5 files of macOS or Windows, such as .DS_Store, are not counted, but a job reads them as data; delete them",
+    )
+
+
 def test_listing_ends_at_the_limit_and_reports_that(aws: StandIn) -> None:
     aws.client("s3").create_bucket(Bucket="mine")
     aws.objects("mine", pattern="train/{:05d}.jpg", count=5_000, size=39_000)
