@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
 from typing import Any, TypeVar
+from unicodedata import normalize
 
 from launcher.errors import RefusedError
 from launcher.local.channels.objects import Objects
@@ -133,6 +134,20 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
                 what = f"this key is an object and also a folder (it holds {found.key})"
                 raise RefusedError(f"{keys[parent].place}: {what}, which no directory can show; rename one")
     return list(keys.values())
+
+
+def refuse_merged(objects: Iterable[S3Object]) -> None:
+    """Raise RefusedError if a disk that ignores case, as macOS's does, would merge files or folders: `Cat/1` and `cat/2`."""
+    spelled: dict[str, str] = {}
+    for found in objects:
+        path = found.path
+        while path:
+            other = spelled.setdefault(normalize("NFC", path).casefold(), path)
+            if other != path:
+                what = f"{path!r} and {other!r} are one name on this disk, which ignores case"
+                remedy = "rename one, or run on a disk that does not; a channel can use Pipe"
+                raise RefusedError(f"{found.place}: {what}; {remedy}")
+            path = path.rpartition("/")[0]
 
 
 @contextmanager
