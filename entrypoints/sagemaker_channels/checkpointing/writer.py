@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from sagemaker_channels.checkpointing import files
 from sagemaker_channels.checkpointing.place import place_of
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.job.process_identity import unnamed_file
 from sagemaker_channels.sources.silence import warn
 
 
@@ -36,10 +36,7 @@ class Writer:
     def memory(self, size: int) -> mmap.mmap:
         """Return shared memory of this size or more, the same as long as it is large enough: new memory is slow."""
         if self._file is None:  # Neither a small /dev/shm nor another process's end matters to a file without a name.
-            if sys.platform == "linux":
-                self._file = open(os.memfd_create("checkpoint"), "r+b")  # noqa: SIM115, PTH123
-            else:
-                self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            self._file = open(unnamed_file("checkpoint"), "r+b")  # noqa: SIM115, PTH123
         if self._memory is None or len(self._memory) < size:
             self._file.truncate(max(size, mmap.PAGESIZE))
             self._memory = mmap.mmap(self._file.fileno(), 0)

@@ -1,4 +1,4 @@
-"""Which processes a Pipe is read or a listing kept for, and whether they still run.
+"""Which processes a Pipe is read or a listing kept for, whether they still run, and a file that they can share.
 
 A process is identified by its number and its start time, because numbers are reused.
 """
@@ -20,6 +20,17 @@ _OF_MPI = {
     "LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK",
     "LOCAL_WORLD_SIZE": "OMPI_COMM_WORLD_LOCAL_SIZE",
 }
+
+
+def unnamed_file(name: str) -> int:
+    """Return the descriptor of a new file without a path: in memory on Linux, elsewhere on the disk for temporary files."""
+    if sys.platform == "linux":
+        return os.memfd_create(name)
+    else:  # noqa: RET505 - mypy knows no platform after an `if`
+        from tempfile import TemporaryFile
+
+        with TemporaryFile() as file:
+            return os.dup(file.fileno())
 
 
 def rank_variable(name: str) -> str | None:

@@ -15,7 +15,6 @@ import fcntl
 import mmap
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from typing import Any
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.job.process_identity import is_running
+from sagemaker_channels.job.process_identity import is_running, unnamed_file
 from sagemaker_channels.meter import received, waited
 from sagemaker_channels.sources import fifo, pipe_record
 from sagemaker_channels.sources.pipe_record import Request, wait_seconds
@@ -50,9 +49,7 @@ _OPENED, _LEFT = 1, 2
 
 def memory() -> int:
     """Return the descriptor of the memory for an epoch, which takes no room before it is written."""
-    if sys.platform != "linux":
-        raise NotImplementedError("tee.open_stream refuses several readers")
-    descriptor = os.memfd_create("launcher-tee")
+    descriptor = unnamed_file("launcher-tee")
     os.ftruncate(descriptor, _MEMORY_BYTES)
     return descriptor
 

@@ -25,6 +25,8 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sagemaker_channels.job.process_identity import unnamed_file
+
 LEAST_BYTES = 1 << 13  # Smaller fields are pickled as fast.
 _PIECE_BYTES = 1 << 22  # A larger field gets its own piece.
 _MOST_BYTES = 1 << 27  # for all pieces of a worker
@@ -66,7 +68,7 @@ class _Piece:
         # Process numbers and descriptors are reused, so they do not identify a piece.
         self.token = os.urandom(16)
         self.owner = os.getpid()
-        self.descriptor = _unnamed_file()
+        self.descriptor = unnamed_file("hand-over")
         self._given, self._end = 0, _HEADER  # fields that the training process reads
         self._memory = self._sized(_PIECE_BYTES)
 
@@ -210,22 +212,16 @@ def keep_memory() -> None:
 @cache
 def is_ready() -> bool:
     """Return whether a worker can use the memory: on Linux, if processes can open each other's descriptors."""
-    with suppress(OSError, NotImplementedError):
-        descriptor = _unnamed_file()
+    with suppress(OSError):
+        descriptor = unnamed_file("hand-over")
         try:
             os.close(os.open(f"/proc/{os.getpid()}/fd/{descriptor}", os.O_RDWR))
             any(Path(f"/proc/{os.getppid()}/fd").iterdir())
         finally:
             os.close(descriptor)
         keep_memory()
-        return True
+        return sys.platform == "linux"
     return False
-
-
-def _unnamed_file() -> int:
-    if sys.platform != "linux":
-        raise NotImplementedError
-    return os.memfd_create("hand-over")
 
 
 def _forget() -> None:
