@@ -14,34 +14,11 @@ from typing import Any
 from launcher.errors import RefusedError
 from launcher.jobs.lines import check_host
 from launcher.jobs.remote import noting_ctrl_c
+from launcher.local import beside
 from launcher.local.engine import Engine
 from launcher.local.workspace import BEST_SHELL
 from sagemaker_channels.job.process_identity import processes
 from sagemaker_channels.start.failure import shell_code
-
-# Runs a program beside the script, or before that has started, beside PID 1; `mark` is in the variables of both. Ctrl-C is for
-# the program alone, and nsenter, which ignores it, cannot pass on that a signal ended a program.
-_BESIDE = """
-import os, signal, subprocess, sys
-def variables_of(pid):
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
-mark, *command = sys.argv[1:]
-found = {pid: variables_of(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
-pids = sorted((b"\\0SM_CURRENT_HOST=" not in text, pid) for pid, text in found.items() if mark.encode() in text)
-if not pids:
-    sys.exit("launch exec: the job has no process in this host now")
-pid = pids[0][1]
-environ = dict(each.split(b"=", 1) for each in found[pid].split(b"\\0") if b"=" in each)
-environ.pop(b"LAUNCHER_SECRETS", None)
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-default = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
-code = subprocess.call(command, env=environ, cwd=f"/proc/{pid}/cwd", preexec_fn=default)
-sys.exit(code if code >= 0 else 128 - code)
-"""
 
 
 def execute(run: Mapping[str, Any], host: str, command: str, *, to_stderr: bool = False) -> int:
@@ -62,7 +39,8 @@ def execute(run: Mapping[str, Any], host: str, command: str, *, to_stderr: bool 
         mark, terminal = f"TRAINING_JOB_NAME={name}", ["--tty"] if sys.stdin.isatty() else []
         options = ("--interactive", *terminal, f"launch-{name}-{run['Process']}-{host}")
         words = [Engine(runner).program, "exec", *options, "python3"]
-    words += ["-c", _BESIDE, mark, *(("/bin/sh", "-c", command) if command else BEST_SHELL)]
+    program = Path(beside.__file__).read_text(encoding="utf-8")  # an image does not have the file
+    words += ["-c", program, mark, *(("/bin/sh", "-c", command) if command else BEST_SHELL)]
     with noting_ctrl_c(lambda number: None):
         return shell_code(subprocess.run(words, stdout=sys.stderr if to_stderr else None, check=False).returncode)
 
