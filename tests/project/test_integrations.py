@@ -43,6 +43,23 @@ def test_hook_checks_the_specs_among_the_files(specs: Path, capsys: pytest.Captu
     assert pre_commit.main(["--set=role_arn=arn:aws:iam::123456789012:role/x", "wrong.yaml"]) == 0
 
 
+def test_hook_checks_the_specs_that_extend_a_file_in_its_place(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (specs / "jobs").mkdir()
+    whole = yaml.safe_load(BASE)
+    role = whole.pop("role_arn")
+    (specs / "base.yaml").write_text(yaml.safe_dump(whole))
+    (specs / "jobs/middle.yaml").write_text("extends: [../base.yaml]\nmax_cost: 5\n")
+    (specs / "jobs/one.yaml").write_text(f"extends: middle.yaml\nrole_arn: {role}\n")
+    (specs / "jobs/two.yaml").write_text("extends: ../base.yaml\nrole_arn: nobody\n")
+    assert pre_commit.main(["base.yaml"]) == 2
+    assert "role_arn" in capsys.readouterr().err
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "add", "."], check=True)
+    assert pre_commit.main(["jobs/middle.yaml"]) == 0
+    assert pre_commit.main(["base.yaml", "jobs/middle.yaml"]) == 2
+    assert re.findall(r"^error: ([\w/]+\.yaml):", capsys.readouterr().err, re.MULTILINE) == ["jobs/two.yaml"]
+
+
 def test_hook_is_declared_as_the_documentation_writes_it() -> None:
     (ours,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     page = (ROOT / "docs/howto/editors.md").read_text()
