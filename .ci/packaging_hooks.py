@@ -22,12 +22,13 @@ _SSH = re.compile(r"git@([\w.-]+):(.+)|ssh://git@([\w.-]+)/(.+)")
 
 
 class Library(BuildHookInterface[Any]):
-    """Puts the library beside `launcher` in a wheel: hatchling's `sources` cannot move a folder out of one that they move, too."""
+    """Puts the library, which `sources` cannot move out of a folder that they move, and the agent skill into a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the library, unless its folder is on the path, as of an editable install."""
+        """Add both, unless the checkout is on the path, as of an editable install."""
         if version != "editable":
             build_data["force_include"]["entrypoints/sagemaker_channels"] = "sagemaker_channels"
+            build_data["force_include"]["docs/skills/sagemaker-launch/SKILL.md"] = "launcher/SKILL.md"
 
 
 class Metadata(MetadataHookInterface):

@@ -1,6 +1,6 @@
-"""The files that come with the package: the specs of `channel_specs` and the scripts of `entrypoints`.
+"""The files that come with the package: the specs of `channel_specs`, the scripts of `entrypoints` and the skill for agents.
 
-Both folders are beside this package in a checkout, and in it once it is installed: a package index has other modules by such names.
+The folders are beside this package in a checkout, and in it once it is installed: a package index has other modules by such names.
 
 All specs but the templates read the demo data (`python -m launcher.demo DIR`), so each runs locally with `--local --data DIR`. For
 AWS, replace my-bucket, the role, the file systems and the network by your own. The first line of each is its summary.
@@ -26,6 +26,9 @@ def _folder(name: str) -> Path:
 
 _SPECS, SCRIPTS = _folder("channel_specs"), _folder("entrypoints")
 SCHEMA = _SPECS / "schema.json"
+_INSTALLED_SKILL = Path(__file__).with_name("SKILL.md")
+_SKILL = Path(__file__).parents[1] / "docs/skills/sagemaker-launch/SKILL.md"
+SKILL = _INSTALLED_SKILL if _INSTALLED_SKILL.is_file() else _SKILL
 
 
 def spec_names() -> tuple[str, ...]:

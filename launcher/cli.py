@@ -156,6 +156,12 @@ def _schema(_: bool) -> str:
     return json.dumps(schema(), indent=2) + "\n"
 
 
+def _skill(_: bool) -> str:
+    from launcher import bundled
+
+    return bundled.SKILL.read_text(encoding="utf-8")
+
+
 def _example(name: str) -> str:
     from launcher import bundled
 
@@ -187,6 +193,7 @@ _lists: dict[str, Any] = {"is_flag": False, "flag_value": ""}  # the value may b
     **_prints(_explain),
 )
 @click.option("--schema", is_flag=True, help="Print the spec's JSON Schema, for editors.", **_prints(_schema))
+@click.option("--skill", is_flag=True, help="Print the skill for coding agents, a SKILL.md.", **_prints(_skill))
 @click.option(
     "--example",
     metavar="[NAME]",

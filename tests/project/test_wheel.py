@@ -97,9 +97,9 @@ def test_wheel_holds_packages_specs_scripts_and_licence_only(wheel: Path) -> Non
     assert {f"{ABOUT}.dist-info/licenses/{name}" for name in ("LICENSE", "NOTICE")} <= names
     specs = {f"launcher/channel_specs/{name}.yaml" for name in bundled.spec_names()}
     scripts = {f"launcher/entrypoints/{file.name}" for file in bundled.SCRIPTS.glob("*.py")}
-    assert specs | scripts | {"launcher/channel_specs/schema.json", "launcher/py.typed"} <= names
+    assert specs | scripts | {"launcher/channel_specs/schema.json", "launcher/py.typed", "launcher/SKILL.md"} <= names
     endings = {Path(name).suffix for name in names if not name.startswith(ABOUT)}
-    assert endings == {".py", ".yaml", ".json", ".typed"}
+    assert endings == {".py", ".yaml", ".json", ".typed", ".md"}
 
 
 def test_sdist_holds_every_file_of_the_repository(built: Path) -> None:
