@@ -103,8 +103,8 @@ def record(script: Path, arguments: Sequence[str], python: str, account: Account
     if done.returncode and recording.requests:
         say(f"warning: {script} ended with exit code {done.returncode} after it had created the job", "yellow")
     if not recording.requests:
-        region = "" if "AWS_REGION" in environ else "; no region is configured for it, and --region sets one"
-        remedy = f"see its output above; --python names the Python that has its packages{region}"
+        region = "" if "AWS_REGION" in environ else "no region is configured, and --region sets one; "
+        remedy = f"see its output above; {region}--python names the Python that has its packages"
         raise InputError(f"{script}: created no training job, and ended with exit code {done.returncode}; {remedy}")
     return recording
 

@@ -122,7 +122,7 @@ def test_script_without_a_region_is_answered_by_the_option_for_it(
 ) -> None:
     monkeypatch.delenv("AWS_REGION")
     script.write_text("import boto3\nboto3.client('sagemaker')\n")
-    assert "no region is configured for it, and --region sets one" in launch("import", "train.py").stderr
+    assert "no region is configured, and --region sets one; --python names" in launch("import", "train.py").stderr
 
 
 def test_job_of_the_account_is_imported_under_a_base_name(aws: StandIn, tmp_path: Path) -> None:
