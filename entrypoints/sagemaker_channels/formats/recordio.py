@@ -42,7 +42,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     """Yield the samples of an uncompressed stream; built inline, since a function call for each small record is slow."""
     go_to(stream, cursor.start, key)
     first, others = cursor.turns[0], cursor.turns[1] - 1
-    window = Window(stream, cursor.start, skips=others > 2)
+    window = Window(stream, cursor.start)
     view = window.view
     last = -1  # the length before
     left = first  # records that are not needed, before the next one that is

@@ -57,7 +57,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     """Yield the samples of one or more joined archives; see the module for what a sample is. Positions are bytes."""
     go_to(stream, cursor.start, key)
     turns = Turns(*cursor.turns) if cursor.turns[1] > 1 else None
-    window = Window(stream, cursor.start, skips=cursor.turns[1] > 3)
+    window = Window(stream, cursor.start)
     return grouped(_members(window, key, turns), key, cursor)
 
 

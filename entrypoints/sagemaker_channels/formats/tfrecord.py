@@ -35,7 +35,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
     crc32c = _crc32c()
     go_to(stream, cursor.start, key)
     left, others = cursor.turns[0], cursor.turns[1] - 1  # `left` records are not needed, before the next one that is
-    window = Window(stream, cursor.start, skips=others > 2)
+    window = Window(stream, cursor.start)
     view = window.view
     unpack, unpack_footer = _HEADER.unpack_from, _FOOTER.unpack_from
     known: set[tuple[int, int]] = set()  # headers whose checksum was right: lengths repeat

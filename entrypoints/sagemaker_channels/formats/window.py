@@ -2,8 +2,8 @@
 
 Formats need headers and payloads of known length. Reading them one by one costs a system call each; reading chunks into
 new bytes objects costs a page fault for every 4 KiB, which is slower than copying. So the stream is read
-into one buffer, which is reused, and pieces are copied out of it. Formats with many small records read `view` between
-`position` and `end` directly, which saves a call per record.
+into one buffer, which is reused, and pieces are copied out of it; what is missing of a large piece is read into its own memory.
+Formats with many small records read `view` between `position` and `end` directly, which saves a call per record.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from sagemaker_channels.errors import ChannelError, CorruptError, corrupt
 from sagemaker_channels.sample import ByteStream
 
 CHUNK = 1 << 20  # bytes: the largest pipe buffer without privileges, and small enough for the CPU's cache
-_SKIPPING_CHUNK = 1 << 15
-_LEAST_SKIP = 1 << 13  # bytes: of smaller records, reading all is faster than skipping most
+_DIRECT = CHUNK >> 2  # bytes of a piece that are missing from the window: so many or more are not copied through it
 MAX_TEXT_BYTES = 64 << 20  # a line or a row, whose length is unknown until its end
 MAX_SAMPLE_BYTES = 1 << 30  # in the other formats
 
@@ -26,10 +25,8 @@ MAX_SAMPLE_BYTES = 1 << 30  # in the other formats
 class Window:
     """The rest of a stream. `view[position:end]` has been read but not taken yet."""
 
-    def __init__(self, stream: ByteStream, before: int = 0, *, skips: bool = False) -> None:
+    def __init__(self, stream: ByteStream, before: int = 0) -> None:
         self.view = memoryview(bytearray(CHUNK))
-        # Bytes that are read ahead: few if most of the stream will be skipped.
-        self._skips, self._ahead = skips, _SKIPPING_CHUNK if skips else CHUNK
         self._skip = getattr(stream, "skip", None)
         self.position = 0
         self.end = 0
@@ -45,7 +42,7 @@ class Window:
         """Read the next chunk over this one, which must be used up; return False at the stream's end."""
         self.before += self.end
         self.position = 0
-        self.end = self._stream.readinto(self.view[: self._ahead])
+        self.end = self._stream.readinto(self.view)
         return self.end > 0
 
     def extend(self) -> None:
@@ -54,7 +51,7 @@ class Window:
         self.view[:rest] = self.view[self.position : self.end]
         self.before += self.position
         self.position = 0
-        self.end = rest + self._stream.readinto(self.view[rest : rest + self._ahead])
+        self.end = rest + self._stream.readinto(self.view[rest:])
 
     def take(self, size: int, padding: int = 0) -> bytes:
         """Take the next `size` bytes and skip `padding` more; fewer at the stream's end, as `offset` then shows."""
@@ -63,24 +60,23 @@ class Window:
         if end + padding <= self.end:
             self.position = end + padding
             return self.view[start:end].tobytes()  # faster than bytes()
-        piece = self.view[start : min(end, self.end)]
-        # A BytesIO grows and returns its bytes without copying them.
-        whole = BytesIO()
-        while True:
-            size -= whole.write(piece)
-            self.position += len(piece)
-            if size == 0 or not self.refill():
-                self._pass(padding)
-                return whole.getvalue()
-            piece = self.view[: min(size, self.end)]
+        whole, held = BytesIO(bytes(size)), 0  # It returns its bytes without copying them.
+        with whole.getbuffer() as buffer:
+            while True:
+                count = min(size - held, self.end - self.position)
+                buffer[held : held + count] = self.view[self.position : self.position + count]
+                self.position += count
+                held += count
+                if size - held >= _DIRECT and (count := self._stream.readinto(buffer[held:])):
+                    self.before += count
+                    held += count
+                elif held == size or not self.refill():
+                    break
+        self.skip(padding)
+        return whole.getvalue()[:held]
 
     def skip(self, size: int) -> int:
-        """Skip a record or its content of `size` bytes; return how many there were."""
-        if self._skips and size > 3:  # not the padding of RecordIO
-            self._ahead = _SKIPPING_CHUNK if size >= _LEAST_SKIP else CHUNK
-        return self._pass(size)
-
-    def _pass(self, size: int) -> int:
+        """Skip so many bytes; return how many there were."""
         missing = size
         while True:
             step = min(missing, self.end - self.position)
