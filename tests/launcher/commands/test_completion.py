@@ -102,7 +102,7 @@ def test_nothing_is_offered_if_aws_refuses_or_hangs(aws: StandIn) -> None:
 
 
 def test_bash_completes_a_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls the function of the script in docs/howto/completion.md as bash does."""
+    """Calls the function of the script in docs/howto/editors.md as bash does."""
     script = """
         eval "$(_LAUNCH_COMPLETE=bash_source launch)"
         COMP_WORDS=(launch jo) COMP_CWORD=1
