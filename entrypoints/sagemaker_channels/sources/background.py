@@ -16,9 +16,10 @@ from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[], object]
-_EXIT_SECONDS = 5.0  # for requests that are under way when Python ends: the S3 client's attempts take 3 s
+_EXIT_SECONDS = 3.0  # for requests that are under way when Python ends, and reads of a file system that hangs
 _IDLE_SECONDS = 0.5  # that a thread waits for more work
 
+leaving = threading.Event()  # Python is exiting: no caller waits for bytes
 _idle: list[SimpleQueue[tuple[Work, str]]] = []  # of the threads that wait for work
 os.register_at_fork(after_in_child=_idle.clear)
 
@@ -64,5 +65,6 @@ def _run_all(todo: list[tuple[Work, str]]) -> None:
 
 @cache
 def exit_deadline() -> float:
-    """Return when exit handlers stop waiting for threads, as time.monotonic() counts: they share one wait."""
+    """End waits for bytes; return when exit handlers stop waiting for threads, as time.monotonic() counts: they share one wait."""
+    leaving.set()
     return time.monotonic() + _EXIT_SECONDS

@@ -30,7 +30,7 @@ from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.meter import received, waited
 from sagemaker_channels.sources import pipe_record
 from sagemaker_channels.sources.pipe_record import read_already
-from sagemaker_channels.sources.silence import Silence, warn_once
+from sagemaker_channels.sources.silence import Silence, check_exit, warn_once
 
 REREAD_SECONDS = 10.0  # for a FIFO that this job has read before; only a feeder run by hand writes to it again
 LEFT_SECONDS = 2.0  # for a feeder to notice that its reader was killed
@@ -51,6 +51,7 @@ def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
     pause, begin = 0.001, time.perf_counter()
     try:
         while (descriptor := pending.try_open()) is None:
+            check_exit()
             if time.monotonic() > deadline:
                 raise pending.timeout_error(seconds)
             pending.wait(pause)

@@ -13,11 +13,9 @@ mount-s3, rclone and NFS prefetch themselves and slow down if reads jump.
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Generator, Iterator
 
@@ -45,7 +43,6 @@ class Prefetch:
         self._listing = self._exhausted = False  # whether a thread is advancing `sources`, or has come to their end
         self._fetching = 0  # threads that fetch, or are about to
         self._started = self._closed = False
-        _all.add(self)
 
     def next_stream(self) -> ReadStream | None:
         """End the stream before and return the next object's; None after the last one."""
@@ -286,13 +283,3 @@ def read_ahead(sources: Iterator[Fetchable], limits: Limits, who: str) -> Genera
     except BaseException:
         pipeline.close()
         raise
-
-
-_all: weakref.WeakSet[Prefetch] = weakref.WeakSet()
-
-
-@atexit.register
-def end_all() -> None:
-    """End every pipeline of this process."""
-    for pipeline in tuple(_all):
-        pipeline.close()

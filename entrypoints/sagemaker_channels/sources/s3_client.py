@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources import connector_client
-from sagemaker_channels.sources.background import exit_deadline, in_background
+from sagemaker_channels.sources.background import exit_deadline, in_background, leaving
 from sagemaker_channels.sources.connector_client import Place, place, requester_pays
 from sagemaker_channels.sources.s3_errors import cause_of
 from sagemaker_channels.sources.s3_owners import check_owner
@@ -45,7 +45,6 @@ T = TypeVar("T")
 _creating = threading.Lock()  # guards the creation of the client
 _running = threading.Event()  # A client was made, and its threads have not been ended.
 _made = 0.0  # when the last client was made
-_leaving = threading.Event()  # Python is exiting: no caller waits for an answer
 
 
 class _Gate:
@@ -88,7 +87,6 @@ def _renew_gate() -> None:
 
 @atexit.register
 def _leave() -> None:
-    _leaving.set()
     _gate.shut(max(0.0, exit_deadline() - time.monotonic()))
 
 
@@ -225,7 +223,7 @@ def _patiently(failing: str, request: Callable[[], T], where: Place | None = Non
                 continue
             seconds = time.monotonic() - begun
             patience = min(PATIENCE_SECONDS, cause.most_seconds)
-            if not cause.passes or seconds >= patience or _leaving.wait(pause):
+            if not cause.passes or seconds >= patience or leaving.wait(pause):
                 tried = f", tried for {seconds:.0f} s" if cause.passes else ""
                 raise cause.error(f"{failing}: {cause.what}{tried}; {cause.remedy}") from error
             if "TOKEN_EXPIRED" in str(error):

@@ -14,6 +14,7 @@ from functools import cache
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.sources.background import leaving
 
 WARN_SECONDS = 60.0  # of silence until the first report; the next one follows after twice as long, and so on
 READ_WAIT_SECONDS = 300.0  # for any byte of S3 or a remote mount, over all requests; a healthy one takes about a second
@@ -41,11 +42,12 @@ class Silence:
         self._warn_at = WARN_SECONDS
 
     def check(self, waiting_for: str = "") -> None:
-        """Report a long silence on stderr. Raises ChannelError if it has lasted too long.
+        """Report a long silence on stderr. Raises ChannelError if it has lasted too long, or what `check_exit` does.
 
         Args:
             waiting_for: What the reader needs next, for the message.
         """
+        check_exit()
         silent = time.monotonic() - self._since
         text = f"{self.who} has sent nothing for {silent:.0f} s, after {self.bytes:,} bytes"
         if waiting_for:
@@ -55,6 +57,12 @@ class Silence:
         if silent >= self._warn_at:
             self._warn_at *= 2
             warn(text)
+
+
+def check_exit() -> None:
+    """Raise SystemExit if Python is exiting, so that a thread of the library ends instead of waiting."""
+    if leaving.is_set():
+        raise SystemExit
 
 
 def remote_silence(who: str) -> Silence:

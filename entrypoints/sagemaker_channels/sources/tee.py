@@ -29,6 +29,7 @@ from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources import fifo, pipe_record, ring
 from sagemaker_channels.sources.background import in_background
 from sagemaker_channels.sources.pipe_record import Request, Table, wait_seconds
+from sagemaker_channels.sources.silence import check_exit
 
 _PAUSE_SECONDS = 0.02  # between two checks for other readers or the FIFO, at most
 _WATCH_SECONDS = 1.0  # between two checks of whether another process reads the next epoch in this one's place
@@ -112,6 +113,7 @@ def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> rin
     since, pause, most = time.monotonic(), 0.001, 0
     try:
         while True:
+            check_exit()
             with pipe_record.locked(channel):
                 table = pipe_record.table_of(channel)
                 most = max(most, pipe_record.asked(table, own))  # Others that give up, too, remove their requests.

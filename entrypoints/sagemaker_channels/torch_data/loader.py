@@ -32,7 +32,7 @@ from torch.utils.data._utils.pin_memory import pin_memory as pinned
 from sagemaker_channels.epoch.samples import Mark, Samples, place_of
 from sagemaker_channels.epoch.transformed import NOTHING
 from sagemaker_channels.errors import whole_number
-from sagemaker_channels.sources.prefetch import end_all
+from sagemaker_channels.sources.background import exit_deadline
 from sagemaker_channels.torch_data.shared_memory import keep_memory
 from sagemaker_channels.torch_data.shared_tensors import collating
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
@@ -41,7 +41,6 @@ from sagemaker_channels.waits import are_recorded, timed_transform
 
 _AHEAD = 2  # batches that each thread makes in advance
 _STEP = 16  # samples that are read before the next look at whether the loop was left
-_LEAVE_SECONDS = 6.0  # for the threads to end; one that waits for a silent FIFO is left behind
 
 
 class ThreadLoader(PositionedLoader):
@@ -135,7 +134,7 @@ class _Threads:
 
     def __init__(self, loader: ThreadLoader, samples: list[Samples]) -> None:
         self._loader, self._samples, self._dataset = loader, samples, loader.dataset
-        self._makers = max(1, loader.num_workers)
+        self._makers, self.readers = max(1, loader.num_workers), len(samples)
         self._stop = threading.Event()
         self._work: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._made: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in samples]  # by reader, in order
@@ -266,17 +265,17 @@ _loops: weakref.WeakSet[_Threads] = weakref.WeakSet()
 
 
 @atexit.register
-def _leave_loops() -> None:
-    """Wait a moment for threads to end: one that returns from torch while Python exits would abort the process.
+def _end_loops() -> None:
+    """End all loops, and wait for their threads: one that returns from torch while Python exits would abort the process.
 
-    Python may collect garbage in one of them, such as a DataLoader's failed loop, and torch gives each of its workers 5 s to end:
-    with several workers that can be too long.
+    One that makes batches may take long: Python may collect garbage in it, such as a DataLoader's failed loop, and torch then waits
+    5 s for each of its workers. One that reads may hang in a system call, in which it does no harm.
     """
-    alive = [loop for loop in _loops if any(thread.is_alive() for thread in loop.threads)]
-    for loop in alive:
+    loops = list(_loops)
+    for loop in loops:
         loop.stop()
-    end_all()  # else those that wait for a silent store would end only after the wait
-    deadline = time.monotonic() + _LEAVE_SECONDS
-    for thread in (thread for loop in alive for thread in loop.threads):
-        if thread.is_alive():  # A Ctrl-C may have come before it was started.
-            thread.join(max(0.0, deadline - time.monotonic()))
+    deadline = exit_deadline()
+    for loop in loops:
+        for number, thread in enumerate(loop.threads):
+            if thread.is_alive():  # A Ctrl-C may have come before it was started.
+                thread.join(max(0.0, deadline - time.monotonic()) if number < loop.readers else None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import termios
 import threading
 from pathlib import Path
 
@@ -12,48 +14,63 @@ import pytest
 
 from faulty_s3 import Store
 from forked import TORCH, Forked
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
+from pipe_feeder import make_root
 from sagemaker_channels import contract
 
 REPOSITORY = Path(__file__).parents[3]
 
-# Exit handlers run in reverse order: that of the loader, the one below, that of prefetch.
+# Exit handlers run in reverse order: first the loader's.
 READ = """
-import atexit, threading
-from sagemaker_channels.sources import prefetch
+import atexit, sys, threading
 atexit.register(lambda: print("left:", sum(thread.name == "loader" for thread in threading.enumerate())))
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
-for batch in ThreadLoader(ChannelDataset("train"), num_workers=2, collate_fn=list):
+channel, readers = [*sys.argv[1:], "train", "1"][:2]
+for batch in ThreadLoader(ChannelDataset(channel), num_workers=2, readers=int(readers), collate_fn=list):
     print("read", len(batch[0]["data"]), flush=True)
 """
 
 
-@pytest.mark.parametrize(("silent", "left"), [("/bucket/b", 0), ("/bucket/", 1)], ids=["object", "listing"])
-def test_ctrl_c_with_a_silent_store_ends_the_process(store: Store, tmp_path: Path, silent: str, left: int) -> None:
-    """The loader closes the pipelines first, so that its threads do not wait for objects; one that lists is left behind."""
+@pytest.mark.parametrize("silent", ["/bucket/b", "/bucket/"], ids=["object", "listing"])
+def test_ctrl_c_with_a_silent_store_ends_the_process(store: Store, tmp_path: Path, silent: str) -> None:
     (store.folder / "a").write_bytes(b"a")
     (store.folder / "b").write_bytes(b"b")
     store.hushed.add(silent)
     asked = threading.Event()
     store.on_silence = asked.set
     entry = {"channel": "train", "s3_uri": "s3://bucket/", "style": "iterable"}
-    environ = {
-        **os.environ,
-        contract.BASE_DIR_VARIABLE: str(tmp_path),
-        contract.READ_WAIT_VARIABLE: "60",
-        f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry),
-    }
-    with Forked(TORCH, ["-c", READ], environ=environ, cwd=REPOSITORY) as process:
+    variables = {contract.READ_WAIT_VARIABLE: "60", f"{contract.CONNECTOR_VARIABLE}0": json.dumps(entry)}
+    with _reading(tmp_path, variables) as process:
         assert asked.wait(PATIENCE)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=PATIENCE)
+        _interrupt(process)
+
+
+@pytest.mark.parametrize(("readers", "written"), [(1, b""), (2, b""), (2, b"a\nb\n")])
+def test_ctrl_c_with_a_silent_pipe_ends_the_process(tmp_path: Path, readers: int, written: bytes) -> None:
+    make_root(tmp_path)
+    os.mkfifo(fifo := tmp_path / contract.DATA_DIR / "lines_0")
+    with _reading(tmp_path, {}, "lines", str(readers)) as process, fifo.open("wb", buffering=0) as feeder:
+        feeder.write(written)
+        wait_for(lambda: fcntl.ioctl(feeder, termios.FIONREAD, bytes(4)) == bytes(4))
+        _interrupt(process)
+
+
+def _reading(root: Path, variables: dict[str, str], *words: str) -> Forked:
+    environ = {**os.environ, contract.BASE_DIR_VARIABLE: str(root), **variables}
+    return Forked(TORCH, ["-c", READ, *words], environ=environ, cwd=REPOSITORY)
+
+
+def _interrupt(process: Forked) -> None:
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=PATIENCE)
     assert "KeyboardInterrupt" in errors
-    assert output.splitlines()[-1] == f"left: {left}"
+    assert errors.count("Traceback") == 1
+    assert output.splitlines()[-1] == "left: 0"
     assert process.returncode == -signal.SIGINT
 
 
-# The second sample's thread is at work for as long as torch may take to end workers, of which Python disposes in any thread.
+# The second sample's thread is at work when Python exits. The clock runs so fast that no limited wait would be long enough.
 HELD = """
 import threading, time
 from sagemaker_channels.torch_data.dataset import ChannelDataset
@@ -62,16 +79,17 @@ begun = threading.Event()
 def transform(sample):
     if sample["data"] == b"b":
         begun.set()
-        time.sleep(4)
+        time.sleep(0.5)
         print("done", flush=True)
     return sample["data"]
 batches = iter(ThreadLoader(ChannelDataset("./data", transform=transform), num_workers=1, collate_fn=list))
 print(next(batches), flush=True)
 begun.wait()
+time.monotonic = lambda: 1e6 * time.perf_counter()
 """
 
 
-def test_exit_waits_for_the_threads_of_a_loop_that_is_held(tmp_path: Path) -> None:
+def test_exit_waits_however_long_a_thread_makes_a_batch(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     for name in "abcdef":
         (tmp_path / "data" / name).write_text(name)
