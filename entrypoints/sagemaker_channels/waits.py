@@ -67,11 +67,15 @@ class Waits:
         publish: Callable[[Sequence[Work]], object] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._about, self._write, self._done, self._publish = about, write, done, publish
+        self._about, self._write, self._done, self._publish, self._clock = about, write, done, publish, clock
         self._in_worker = publish is not None and about[0]["workers"] > 0
-        self.meter = Meter(self._note, len(about) if publish else 1, self._flush, clock)
         self._least, self._loop = _FIRST_SECONDS, Work()
         self._before, self._ticks = done(), _processor_ticks()
+
+    @property
+    def meter(self) -> Meter:
+        """A new meter of the loop."""
+        return Meter(self._note, len(self._about) if self._publish else 1, self._flush, self._clock)
 
     def _note(self, works: Sequence[Work]) -> None:
         if self._publish is not None:

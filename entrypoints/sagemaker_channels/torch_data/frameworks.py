@@ -39,14 +39,20 @@ _DIVIDE_AGAIN = {  # among what, and the remedy
     "num_workers": ("worker", "use num_workers=1, or the ChannelDataset itself"),
 }
 _ACCELERATE = "accelerate.data_loader"
+_MODULES = (_ACCELERATE, "datasets.", "sagemaker_channels.", "torch.utils.data.", "torchdata.", "webdataset.")
 _FITS, _EVALUATES = ("fit_loop", "training_epoch_loop"), ("evaluation_loop", "prediction_loop")
 
 
 def _callers() -> Iterator[tuple[Any, str, str]]:
-    """Yield the object whose method each frame of the stack runs, or None, its module and its name, the innermost first."""
+    """Yield the object whose method each frame of the stack runs, or None, its module and its name, the innermost first.
+
+    Until Python 3.12, a frame whose variables were looked at keeps them alive until it ends, such as the last batch of a loop.
+    """
     frame = sys._getframe(2)
     while frame is not None:
-        yield frame.f_locals.get("self"), frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        matters = name == "__len__" or module.startswith(_MODULES)
+        yield frame.f_locals.get("self") if matters else None, module, name
         frame = frame.f_back  # type: ignore[assignment]
 
 

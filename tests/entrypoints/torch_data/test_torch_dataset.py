@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import os
 import pickle
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,3 +204,16 @@ def test_transform_may_change_between_loops_and_what_is_read_may_not(environment
     for name in ("seed", "format", "epoch"):
         with pytest.raises(AttributeError):
             setattr(dataset, name, 1)
+
+
+def test_loop_keeps_neither_its_dataset_nor_its_callers_variables(environment: Environment) -> None:
+    """Also before Python collects garbage, for which a notebook's cells may be too short."""
+    gc.disable()
+    try:
+        dataset, batch = ChannelDataset("files", environment=environment), torch.zeros(1)
+        alive = [weakref.ref(dataset.shared_work), weakref.ref(batch)]
+        list(dataset)
+        del dataset, batch
+        assert [each() for each in alive] == [None, None]
+    finally:
+        gc.enable()
