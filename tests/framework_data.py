@@ -1,7 +1,8 @@
-"""Datasets and loaders over framework_channels, and loops over them that need no framework but torch."""
+"""A job, datasets and loaders over its channels, and loops over them that need no framework but torch."""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import tempfile
@@ -25,6 +26,21 @@ from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 BATCH = 4
 Seen = dict[int, list[int]]  # by epoch
+
+
+def make_job(root: Path, objects: int, files: int = 5, lines: int = 13, name: str = "objects") -> Path:
+    """Make a job with the numbers from 0 on in an object each (channel `name`), and in lines, whose number no rank knows."""
+    config = {}
+    for channel, count, each in ((name, objects, 1), ("lines", files, lines)):
+        folder = root / "input/data" / channel
+        folder.mkdir(parents=True)
+        for number in range(count):
+            text = "".join(f"{line}\n" for line in range(number * each, (number + 1) * each))
+            (folder / f"{number:03}").write_text(text)
+        config[channel] = {"TrainingInputMode": "File"} | ({"ContentType": "text/plain"} if channel == "lines" else {})
+    (root / "input/config").mkdir()
+    (root / "input/config/inputdataconfig.json").write_text(json.dumps(config))
+    return root
 
 
 def number_of(sample: dict[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections import defaultdict
@@ -23,6 +24,8 @@ try:
 except ImportError:  # It needs Python 3.11.
     Trainer = TrainerCallback = object
 
+
+gc.freeze()  # so that no rank looks through all that the server of ranks has imported
 
 TRAINER = {
     "per_device_train_batch_size": BATCH,

@@ -6,6 +6,7 @@ workers per rank), and whether to shuffle. Ranks are forked here in place of tor
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from typing import Any
 warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402 - which each rank's optimizer would import, for a second
 from torch import distributed, nn  # noqa: E402
 
 from sagemaker_channels import ChannelDataset, Checkpoints, MixedDataset, ThreadLoader, WorkerLoader  # noqa: E402
@@ -131,6 +133,7 @@ def main() -> None:
             os.kill(pid, number)
 
     signal.signal(signal.SIGTERM, stop)
+    gc.freeze()  # so that no rank looks through all that is imported
     ranks |= {rank(number) for number in range(SETTINGS["ranks"])}
     while ranks:
         pid, status = os.wait()

@@ -1,28 +1,23 @@
-"""Every framework and loader on 1, 2 and 4 ranks: each sample once, or one error that names the remedy."""
+"""Every framework and loader on 1, 2 and 4 ranks: each sample once, or one error that names the remedy.
+
+Jobs that are killed after a step and resumed on other ranks lose or repeat no sample. One file, since one import serves it.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader, DistributedSampler
 
 import framework_data
-from framework_channels import make_job
+from framework_data import make_job
 from framework_ranks import RankError, ranks
-from sagemaker_channels import timed
-from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.map import ChannelMapDataset
-from sagemaker_channels.torch_data.ranks import EvenLoader, LightningLoader, even_batches, gather_state
-from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
 SAMPLES = {"objects": [*range(61)], "map": [*range(61)], "lines": [*range(65)], "mixed": [*range(61), *range(65)]}
 PREPARED = [
@@ -32,6 +27,8 @@ PREPARED = [
 ]
 # Ranks and what they read: what matters to a framework is whether the samples divide among the ranks, and mixtures on several.
 CASES = [(1, "lines"), (2, "lines"), (2, "objects"), (4, "mixed")]
+EVEN = 64  # whole batches for 1, 2 and 4 ranks of 2 threads, also of what is left
+CHANGES = [(1, 2), (2, 2), (2, 1), (4, 2)]
 
 
 def pairs(loaders: Iterable[str]) -> list[tuple[str, int, str]]:
@@ -43,6 +40,11 @@ def pairs(loaders: Iterable[str]) -> list[tuple[str, int, str]]:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_job(tmp_path_factory.mktemp("job"), objects=61)
+
+
+@pytest.fixture(scope="module")
+def even_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_job(tmp_path_factory.mktemp("job"), objects=EVEN)
 
 
 def check_once(kind: str, seen: list[dict[int, list[int]]], copies: int = 0, epochs: int = 2) -> None:
@@ -190,72 +192,6 @@ def test_fabric_takes_a_thread_loader(root: Path) -> None:
     assert sorted(seen) == SAMPLES["lines"]
 
 
-@pytest.mark.parametrize("loader", ["workers", "threads"])
-def test_dataset_does_not_claim_to_know_the_position_of_its_loader(root: Path, loader: str) -> None:
-    dataset = framework_data.dataset_of(root, "lines")
-    batches = iter(framework_data.LOADERS[loader](dataset))
-    next(batches)
-    with pytest.raises(ChannelError, match=r"take the state_dict\(\) of a ThreadLoader"):
-        dataset.state_dict()
-    assert [*batches]
-    if loader == "workers":  # Only the script knows that the loop has got all that they have read.
-        dataset.set_epoch(dataset.epoch)
-    state = dataset.state_dict()
-    assert (state["epoch"], state["at"]) == (1, {"0": {"at": [0, 0]}})
-
-
-def test_plain_loader_has_no_position(root: Path) -> None:
-    loader = framework_data.LOADERS["plain"](framework_data.dataset_of(root, "lines"))
-    for use in (gather_state, LightningLoader):
-        with pytest.raises(ChannelError, match="a DataLoader does not know its position; use a ThreadLoader"):
-            use(loader)
-
-
-def test_messages_about_loaders_name_what_the_user_gave(root: Path) -> None:
-    dataset = framework_data.dataset_of(root, "lines")
-    with pytest.raises(ChannelError, match=r"^a DataLoader does not know its position"):
-        gather_state(timed(DataLoader(dataset)))  # type: ignore[arg-type]
-    with pytest.raises(
-        TypeError, match="give a ThreadLoader, WorkerLoader or DataLoader of a ChannelDataset or MixedDataset"
-    ):
-        EvenLoader(DataLoader(framework_data.dataset_of(root, "map")))
-    with pytest.raises(TypeError, match=r"^collate_fn is 3; give a function of a list of samples"):
-        WorkerLoader(dataset, collate_fn=3)  # type: ignore[arg-type]
-
-
-def test_thread_loader_has_the_attributes_of_a_data_loader(root: Path) -> None:
-    dataset = framework_data.dataset_of(root, "objects")
-    loader = ThreadLoader(dataset, 4, num_workers=3, drop_last=True)
-    assert isinstance(loader, DataLoader)
-    assert (loader.batch_size, loader.num_workers, loader.drop_last, loader.pin_memory) == (4, 3, True, False)
-    loader.set_epoch(2)
-    assert dataset.epoch == 2
-    assert len(loader) == sum(1 for _ in loader)
-    assert dataset.epoch == 3
-
-
-@pytest.mark.parametrize(("count", "is_refused"), [(4, True), (2, False)])
-def test_sampler_of_all_ranks_is_refused_where_each_host_has_its_own_objects(
-    root: Path, monkeypatch: pytest.MonkeyPatch, count: int, is_refused: bool
-) -> None:
-    environment = load_environment(root, {})
-    channel = replace(environment.channels["objects"], distribution="ShardedByS3Key")
-    environment = replace(environment, hosts=("algo-1", "algo-2"), channels={"objects": channel})
-    for name, value in {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-    dataset = ChannelMapDataset("objects", environment=environment)
-    assert len(dataset) == 61
-    if is_refused:
-        with pytest.raises(ChannelError, match=r"DistributedSampler\(dataset, num_replicas=LOCAL_WORLD_SIZE"):
-            DistributedSampler(dataset, num_replicas=count, rank=1)
-    else:
-        assert len(DistributedSampler(dataset, num_replicas=count, rank=1)) == 31
-
-
-def test_even_batches_of_one_process_all_count() -> None:
-    assert list(even_batches([1, 2, 3])) == [(1, True), (2, True), (3, True)]
-
-
 def test_batches_that_are_left_are_taken_by_the_ranks_that_have_run_out() -> None:
     first, second, third = ranks(3, "framework_data.by_even_batches", [5, 2, 5])
     assert first == [("0.0", True), ("0.1", True), ("0.2", True), ("0.4", True)]
@@ -268,3 +204,87 @@ def test_fewer_last_batches_than_ranks_count_once() -> None:
     assert first == [("0.0", True), ("2.1", False)]
     assert empty == [("0.1", True), ("2.1", False)]
     assert last == [("2.0", True), ("2.1", True)]
+
+
+def check_exact(seen: list[dict[int, list[int]]], copies: int = 0) -> None:
+    """Assert that each sample was read once in each epoch, but for some copies with which ranks fill the last step up."""
+    for epoch in range(2):
+        found = Counter(number for life in seen for number in life.get(epoch, []))
+        assert not Counter(range(EVEN)) - found, f"epoch {epoch} has lost samples"
+        assert found.total() - EVEN <= copies, f"epoch {epoch}"
+
+
+@pytest.mark.parametrize(
+    ("loader", "change"),
+    [*(("threads", change) for change in CHANGES), ("stateful", (2, 2)), ("stateful workers", (4, 2))],
+    ids=str,
+)
+def test_distributed_loop_resumes_on_any_number_of_ranks(even_root: Path, change: tuple[int, int], loader: str) -> None:
+    before, after = change
+    stop = 4 if before < 4 else 2
+    first = ranks(before, "framework_data.by_loop", even_root, "objects", loader, None, stop)
+    second = ranks(after, "framework_data.by_loop", even_root, "objects", loader, first[0][1])
+    check_exact([seen for seen, _ in first + second])
+    if before == after:
+        whole = ranks(before, "framework_data.by_loop", even_root, "objects", loader)
+        for (one, _), (two, _), (all_, _) in zip(first, second, whole, strict=True):
+            assert {epoch: one.get(epoch, []) + two[epoch] for epoch in range(2)} == all_
+
+
+@pytest.mark.parametrize(
+    ("loader", "change"),
+    [("threads", (1, 2)), ("threads", (4, 2)), ("stateful", (2, 2))],
+    ids=str,
+)
+def test_lightning_resumes_on_any_number_of_ranks(
+    even_root: Path, tmp_path: Path, change: tuple[int, int], loader: str
+) -> None:
+    before, after = change
+    stop, checkpoint = 4 if before < 4 else 2, str(tmp_path / "checkpoint")
+
+    def fit(count: int, resume: str | None, stop: int | None) -> Any:
+        return ranks(
+            count, "framework_loops.by_lightning", even_root, "objects", loader, True, False, resume, stop, checkpoint
+        )
+
+    seen = fit(before, None, stop) + fit(after, checkpoint, None)
+    check_exact(seen, copies=0 if before >= after else framework_data.BATCH * (after - 1))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="transformers needs Python 3.11")
+@pytest.mark.parametrize("change", [(1, 2), (4, 2)], ids=str)
+def test_trainer_resumes_on_any_number_of_ranks(even_root: Path, tmp_path: Path, change: tuple[int, int]) -> None:
+    before, after = change
+    batches, stop, output = EVEN // framework_data.BATCH, 4 if before < 4 else 2, str(tmp_path)
+    left = stop + (2 * batches - stop * before) // after + (before < after)  # It may have a step that is filled up.
+    first = ranks(
+        before, "framework_loops.by_trainer", even_root, "objects", 2 * batches // before, output, True, 0, None, stop
+    )
+    checkpoint = f"{output}/checkpoint-{stop}"
+    second = ranks(after, "framework_loops.by_trainer", even_root, "objects", left, output, True, 0, checkpoint)
+    found, expected = Counter(number for rank in first + second for number in rank), Counter([*range(EVEN)] * 2)
+    assert found >= expected
+    assert before < after or found == expected
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="transformers needs Python 3.11")
+@pytest.mark.parametrize("number", range(3), ids=["lightning", "accelerate", "trainer"])
+def test_examples_of_the_page_read_each_sample_once_and_resume(tmp_path: Path, number: int) -> None:
+    page = (Path(__file__).parents[3] / "docs/howto/frameworks.md").read_text()
+    text = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[number]
+    root = make_job(tmp_path / "job", objects=EVEN, name="train")
+    out = tmp_path / "out"
+    out.mkdir()
+    resume = (f"{out}/lightning.ckpt", None, f"{out}/checkpoint-4")[number]
+
+    def run(count: int, *arguments: Any) -> Counter[int]:
+        return Counter(n for rank in ranks(count, "framework_loops.by_page", text, root, *arguments) for n in rank)
+
+    epochs = 1 if number == 2 else 2  # The example of the Trainer has 8 steps.
+    assert run(2, tmp_path / "whole") == Counter([*range(EVEN)] * epochs)
+    first = run(2, out, None, 4)
+    assert first.total() == 4 * 2 * framework_data.BATCH
+    copy = shutil.copytree(tmp_path / "out", tmp_path / "copy")
+    assert first + run(2, out, resume) == Counter([*range(EVEN)] * epochs)
+    if number < 2:
+        assert first + run(1, copy, resume) == Counter([*range(EVEN)] * epochs)
