@@ -83,16 +83,19 @@ def test_ranges_of_keys_contain_each_key_once(keys: set[str], per_page: int) -> 
 
 
 SHAPES = {
-    "numbers": [f"train/{number:07d}.bin" for number in range(200_000)],
-    "hashes": [f"{random.Random(number).getrandbits(64):016x}" for number in range(100_000)],
-    "folders": [f"n{folder * 7919 % 10**8:08d}/n_{file}.JPEG" for folder in range(500) for file in range(200)],
-    "one big folder": [*(f"a/{number}" for number in range(50)), *(f"b/c/d/{number:06d}" for number in range(99_950))],
+    "numbers": lambda: [f"train/{number:07d}.bin" for number in range(200_000)],
+    "hashes": lambda: [f"{random.Random(number).getrandbits(64):016x}" for number in range(100_000)],
+    "folders": lambda: [f"n{folder * 7919 % 10**8:08d}/n_{file}.JPEG" for folder in range(500) for file in range(200)],
+    "one big folder": lambda: [
+        *(f"a/{number}" for number in range(50)),
+        *(f"b/c/d/{number:06d}" for number in range(99_950)),
+    ],
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_ranges_are_listed_side_by_side_with_few_more_requests_than_pages(shape: str) -> None:
-    space = Space(SHAPES[shape], 1000, 0.01)
+    space = Space(SHAPES[shape](), 1000, 0.01)
     assert listed(space, space.keys[FAR - 1]) == space.keys[FAR:]
     assert space.most > 8
     assert space.requests <= 1.5 * len(space.keys) / 1000 + 64

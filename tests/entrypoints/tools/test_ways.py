@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import further_ways
 import pytest
-from further_ways import FURTHER, FUSE
 
 from delivered_channels import CHANNELS, PAIRS, feed, recordio_of, tally, tar_of
 from delivered_channels import config as write_config
@@ -22,7 +22,7 @@ from sagemaker_channels.tools.measuring import batches_of, digest
 from sagemaker_channels.tools.ways import ARRIVALS, REMOVED, WAYS, Source, Way
 from served_bucket import served_bucket
 
-EVERY = {**WAYS, **FURTHER}
+EVERY = {**WAYS, **further_ways.FURTHER}
 OBJECTS = {
     "objects": CHANNELS["whole"][1],
     "tar": {f"{number}.tar": tar_of(PAIRS[number::2], 100 * number) for number in range(2)},
@@ -95,7 +95,7 @@ def test_each_way_yields_the_same_samples(
     way = EVERY[name]
     if (install := way.missing()) is not None:
         pytest.skip(install)
-    if way in FUSE:
+    if way in further_ways.FUSE:
         request.getfixturevalue("fuse")
     if format not in OBJECTS:  # these libraries leave lock files and chunks
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
