@@ -11,6 +11,7 @@ from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.formats import recordio, tar
 from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 
 SHUFFLED: dict[str, Any] = {"seed": 7, "block": 10}
 CHANNELS = {
@@ -60,3 +61,12 @@ EVERY = sorted(f"{shard}-{number}" for shard in range(7) for number in range(10)
 def texts(environment: Environment, name: str, epoch: int = 0, shard: Shard | None = None, **how: Any) -> list[str]:
     with closing(open_channel(name, epoch, environment=environment, shard=shard, **how)) as samples:
         return list(map(text_of, samples))
+
+
+def mixture(environment: Environment, **how: Any) -> MixedDataset:
+    """Return a mixture of two channels, of which the shuffled one is drawn three times as often."""
+    parts = [
+        ChannelDataset("tar", transform=text_of, environment=environment, **SHUFFLED),
+        ChannelDataset("lines", transform=lambda sample: f"line {text_of(sample)}", environment=environment),
+    ]
+    return MixedDataset(parts, weights=[3.0, 1.0], **how)

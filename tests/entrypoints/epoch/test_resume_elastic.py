@@ -2,62 +2,27 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import sagemaker_channels
-from sagemaker_channels.epoch.channel import open_channel
-from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.states import is_finished, merge_states
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.ranks import gather_state
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
-from shuffled_channels import CHANNELS, EVERY, SHUFFLED, as_stored, text_of, texts
+from shuffled_channels import EVERY, SHUFFLED, as_stored, mixture, text_of, texts
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
-COUNTS = [1, 2, 3, 4, 8]
-READINGS: list[dict[str, Any]] = [{}, SHUFFLED, {"seed": 3, "block": 1}, {"seed": 3, "block": 25}]
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    name=st.sampled_from(sorted(CHANNELS)),
-    reading=st.sampled_from(READINGS),
-    counts=st.lists(st.sampled_from(COUNTS), min_size=2, max_size=4),
-    chance=st.randoms(use_true_random=False),
-)
-def test_shards_interrupted_anywhere_yield_each_sample_once(
-    environment: Environment, name: str, reading: dict[str, Any], counts: list[int], chance: random.Random
-) -> None:
-    """Some readers are interrupted before they have begun."""
-    found: list[str] = []
-    merged = None
-    for step, count in enumerate(counts):
-        states: list[Any] = []
-        for index in range(count):
-            with open_channel(name, environment=environment, shard=Shard(index, count), **reading) as samples:
-                if merged is not None:
-                    samples.load_state_dict(merged)
-                until = None if step == len(counts) - 1 else chance.choice([0, 0, 1, 5, 12, 40])
-                found += [text_of(sample) for sample in islice(samples, until)]
-                states.append(samples.state_dict())
-        merged = as_stored(merge_states(as_stored(states)))
-        if is_finished(merged):
-            break
-    assert sorted(found) == EVERY
 
 
 def loaders(environment: Environment, reading: dict[str, Any], kind: str, size: int) -> Any:
@@ -178,14 +143,6 @@ def test_rank_whose_workers_ended_with_a_whole_batch_has_not_begun_the_next_epoc
     dataset.load_state_dict(as_stored(merge_states(states)))
     assert dataset.epoch == 1
     assert sorted([*found, *dataset]) == EVERY
-
-
-def mixture(environment: Environment, **how: Any) -> MixedDataset:
-    parts = [
-        ChannelDataset("tar", transform=text_of, environment=environment, **SHUFFLED),
-        ChannelDataset("lines", transform=lambda sample: f"line {text_of(sample)}", environment=environment),
-    ]
-    return MixedDataset(parts, weights=[3.0, 1.0], **how)
 
 
 def test_mixtures_of_any_number_continue_each_other(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:

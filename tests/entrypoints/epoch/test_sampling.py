@@ -19,8 +19,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
-from sagemaker_channels.torch_data.worker_loader import WorkerLoader
-from shuffled_channels import CHANNELS, EVERY, SHUFFLED, text_of, texts
+from shuffled_channels import CHANNELS, EVERY, SHUFFLED, mixture, text_of, texts
 
 
 @pytest.mark.parametrize("name", CHANNELS)
@@ -71,35 +70,6 @@ def test_state_of_another_epoch_is_refused(environment: Environment) -> None:
         samples.load_state_dict(state)
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("reading", [{}, SHUFFLED], ids=["in order", "shuffled"])
-def test_worker_loader_resumes(environment: Environment, reading: dict[str, Any], workers: int) -> None:
-    def loader() -> WorkerLoader:
-        dataset = ChannelDataset("tar", transform=text_of, environment=environment, **reading)
-        dataset.set_epoch(2)
-        return WorkerLoader(dataset, batch_size=4, num_workers=workers)
-
-    whole = list(loader())
-    for count in (1, 7, 12):
-        first = loader()
-        batches = iter(first)
-        for _ in range(count):
-            next(batches)
-        state = first.state_dict()
-        again = loader()
-        again.load_state_dict(state)
-        assert list(again) == whole[count:]
-
-
-def mixture(environment: Environment, **how: Any) -> MixedDataset:
-    parts = [
-        ChannelDataset("tar", transform=text_of, environment=environment, **SHUFFLED),
-        ChannelDataset("lines", transform=lambda sample: f"line {text_of(sample)}", environment=environment),
-    ]
-    return MixedDataset(parts, weights=[3.0, 1.0], **how)
-
-
 def test_mixture_follows_weights_and_yields_each_sample_once(environment: Environment) -> None:
     drawn = list(mixture(environment))
     assert sorted(drawn) == sorted([*EVERY, *(f"line {text}" for text in EVERY)])
@@ -107,18 +77,6 @@ def test_mixture_follows_weights_and_yields_each_sample_once(environment: Enviro
     assert drawn != list(mixture(environment, seed=1))
     tars = sum(not text.startswith("line") for text in drawn[:60])
     assert 35 <= tars <= 55, "three of four, while both last"
-
-
-def test_resumed_mixture_yields_the_rest(environment: Environment) -> None:
-    whole = list(mixture(environment))
-    for count in (0, 1, 50, 100, 139, 140):
-        dataset = mixture(environment)
-        samples = iter(dataset)
-        for _ in range(count):
-            next(samples)
-        again = mixture(environment)
-        again.load_state_dict(json.loads(json.dumps(dataset.state_dict())))
-        assert list(again) == whole[count:], count
 
 
 def threads_of(dataset: Any, **how: Any) -> ThreadLoader:
@@ -132,21 +90,6 @@ def test_threads_yield_the_same_batches_as_one_process(environment: Environment)
         batches = list(threads_of(dataset, drop_last=drop_last))
         dataset.set_epoch(0)
         assert batches == list(DataLoader(dataset, batch_size=4, drop_last=drop_last))
-
-
-def test_resumed_threads_yield_the_rest(environment: Environment) -> None:
-    def loader() -> ThreadLoader:
-        return threads_of(ChannelDataset("tar", transform=text_of, environment=environment, **SHUFFLED))
-
-    whole = list(loader())
-    for count in range(len(whole) + 1):
-        first = loader()
-        with closing(iter(first)) as batches:
-            for _ in range(count):
-                next(batches)
-        again = loader()
-        again.load_state_dict(json.loads(json.dumps(first.state_dict())))
-        assert list(again) == whole[count:], count
 
 
 def test_threads_end_when_a_loop_is_left_and_raise_errors(environment: Environment) -> None:

@@ -157,13 +157,6 @@ def test_extended_header_of_solaris_is_read() -> None:
     assert read(extended + archive([("n.jpg", b"1")])) == [{"__key__": "a/" + "n" * 7, "jpg": b"1"}]
 
 
-def test_gzip_compressed_archive_is_read() -> None:
-    data = archive(FILES)
-    assert read(gzip.compress(data)) == SAMPLES
-    assert read(gzip.compress(data) + gzip.compress(data)) == SAMPLES * 2
-    assert list(tar.FORMAT.split(Dribble(gzip.compress(data)))) == SAMPLES
-
-
 names = st.text(st.characters(exclude_characters="/.\0", exclude_categories=["Cs"]), min_size=1, max_size=80)
 
 

@@ -21,7 +21,6 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.formats import format_of, recordio
 from sagemaker_channels.formats.augmented import of_attributes
-from sagemaker_channels.formats.cursor import Cursor
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset
@@ -188,13 +187,6 @@ def test_stream_that_ends_inside_a_line_is_an_error() -> None:
             assert data[:size] == b"".join(stream_of([sample]) for sample in found)
         except CorruptError:
             pass
-
-
-def test_reading_resumes_after_every_line() -> None:
-    cursor = Cursor()
-    positions = [cursor.position for _ in FORM.split(io.BytesIO(STREAM), None, cursor)]
-    for number, position in enumerate(positions, 1):
-        assert list(FORM.split(io.BytesIO(STREAM), None, Cursor(position))) == SAMPLES[number:]
 
 
 def test_attribute_names_are_required_and_distinct() -> None:
