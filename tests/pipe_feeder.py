@@ -18,7 +18,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment
+from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 
 _writing: set[int] = set()  # descriptors of feeders
@@ -119,6 +119,16 @@ def feeding(root: Path) -> Iterator[Feed]:
     yield start
     for feeder in feeders:
         feeder.stop()
+
+
+@contextmanager
+def pipe(root: Path, count: int) -> Iterator[Environment]:
+    """A Pipe of so many lines in a new container; a line has the number of the FIFO and its own."""
+    root.mkdir()
+    make_root(root)
+    with feeding(root) as feed:
+        feed("lines", lambda fifo: b"".join(b"%d-%d\n" % (fifo, number) for number in range(count)))
+        yield load_environment(root, {})
 
 
 def lines_of(epoch: int) -> bytes:

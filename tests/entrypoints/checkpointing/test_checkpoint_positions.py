@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -81,23 +80,6 @@ def test_script_killed_anywhere_trains_on_each_sample_once(tmp_path: Path, envir
         story.append(f"{kind} of {size}, a checkpoint each {every} steps, {steps} steps")
         script.run(kind, size, every, steps)
     assert sorted(script.found) == sorted(f"{epoch} {text}" for epoch in range(EPOCHS) for text in EVERY), story
-
-
-def test_stateful_loader_with_as_many_workers_continues_in_the_same_order(
-    tmp_path: Path, environment: Environment
-) -> None:
-    whole = given(stateful(2)(ChannelDataset("tar", transform=text_of, environment=environment)))
-    dataset = ChannelDataset("tar", transform=text_of, environment=environment)
-    dataset.set_epoch(2)
-    loader = stateful(2)(dataset)
-    first = [text for batch in islice(loader, 5) for text in batch]
-    with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, loader=loader)
-    dataset = ChannelDataset("tar", transform=text_of, environment=environment)
-    loader = stateful(2)(dataset)
-    assert Checkpoints(tmp_path).load(loader=loader) == 1
-    assert dataset.epoch == 2
-    assert first + given(loader) == whole
 
 
 def test_position_in_map_style_dataset_is_of_as_many_ranks(tmp_path: Path) -> None:

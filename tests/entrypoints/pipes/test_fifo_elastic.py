@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipe_feeder import feeding, in_threads, make_root
+from pipe_feeder import in_threads, pipe
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.states import merge_states
-from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.torch_data.dataset import ChannelDataset
-from sagemaker_channels.torch_data.loader import ThreadLoader
 from stateful_loaders import SHUFFLED, text_of
 
 COUNT = 200
 EVERY = sorted(f"0-{number}" for number in range(COUNT))
-
-
-@contextmanager
-def pipe(root: Path) -> Iterator[Environment]:
-    """A Pipe of lines in a new container."""
-    root.mkdir()
-    make_root(root)
-    with feeding(root) as feed:
-        feed("lines", lambda fifo: b"".join(b"%d-%d\n" % (fifo, number) for number in range(COUNT)))
-        yield load_environment(root, {})
 
 
 @pytest.mark.parametrize("reading", [{}, SHUFFLED], ids=["in order", "shuffled"])
@@ -47,7 +32,7 @@ def test_readers_of_any_number_continue_each_other(
         states: list[Any] = [None] * count
         lengths = [None if step == len(counts) - 1 else chance.randint(1, 70 // count) for _ in range(count)]
 
-        with pipe(tmp_path / str(step)) as environment:
+        with pipe(tmp_path / str(step), COUNT) as environment:
 
             def read(index: int) -> None:
                 shard = Shard(index, count, count)  # noqa: B023 - the threads end in this round
@@ -61,20 +46,3 @@ def test_readers_of_any_number_continue_each_other(
         merged = json.loads(json.dumps(merge_states(states)))
     assert sorted(found) == EVERY
     assert not any(merged["at"].values())
-
-
-def test_threads_of_another_number_continue(tmp_path: Path) -> None:
-    with pipe(tmp_path / "first") as environment:
-        first = ThreadLoader(
-            ChannelDataset("lines", transform=text_of, environment=environment), 7, num_workers=3, collate_fn=list
-        )
-        found = [text for batch in islice(first, 8) for text in batch]
-        merged = json.loads(json.dumps(merge_states([first.state_dict()])))
-    with pipe(tmp_path / "second") as environment:
-        dataset = ChannelDataset("lines", transform=text_of, environment=environment)
-        second = ThreadLoader(dataset, 7, num_workers=2, collate_fn=list)
-        second.load_state_dict(merged)
-        found += [text for batch in second for text in batch]
-        dataset.set_epoch(1)
-        assert sorted(text for batch in second for text in batch) == sorted(f"1-{number}" for number in range(COUNT))
-    assert sorted(found) == EVERY

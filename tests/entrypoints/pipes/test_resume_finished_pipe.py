@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipe_feeder import feeding, in_threads, make_root
+from pipe_feeder import in_threads, pipe
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from stateful_loaders import LOADERS, SHUFFLED, given, read, stateful, text_of
 
@@ -23,16 +23,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
-
-
-@contextmanager
-def pipe(root: Path, count: int) -> Iterator[Environment]:
-    """A Pipe of so many lines: the number of the FIFO, and the line's."""
-    root.mkdir()
-    make_root(root)
-    with feeding(root) as feed:
-        feed("lines", lambda fifo: b"".join(b"%d-%d\n" % (fifo, number) for number in range(count)))
-        yield load_environment(root, {})
 
 
 def set_rank(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:

@@ -1,9 +1,7 @@
-"""open_channel: what it refuses, errors while reading, and closing early."""
+"""open_channel: what it refuses, and errors while reading."""
 
 from __future__ import annotations
 
-import os
-import threading
 import traceback
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from delivered_channels import (
     recordio_of,
     tally,
 )
-from patience import PATIENCE
 from sagemaker_channels.epoch.channel import find_channel, open_channel
 from sagemaker_channels.epoch.placement import Placement, default_shard
 from sagemaker_channels.errors import ChannelError, CorruptError
@@ -89,32 +86,6 @@ def test_closing_early_closes_the_stream(tmp_path: Path) -> None:
         samples.close()
         assert open_files(tmp_path) == []
         assert list(samples) == []
-
-
-def test_closing_a_pipe_early_leaves_the_next_epoch_readable(tmp_path: Path) -> None:
-    environment = job(tmp_path, train={"TrainingInputMode": "Pipe", "ContentType": "text/plain"})
-    broken = threading.Event()
-
-    def endless(path: Path) -> None:
-        try:
-            with path.open("wb", buffering=0) as stream:
-                while True:
-                    stream.write(b"line\n" * 1000)
-        except BrokenPipeError:
-            broken.set()
-
-    first = environment.data_dir / "train_0"
-    os.mkfifo(first)
-    thread = threading.Thread(target=endless, args=(first,), daemon=True)
-    thread.start()
-    samples = open_channel("train", environment=environment)
-    assert next(samples) == {"data": b"line"}
-    samples.close()
-    thread.join(timeout=PATIENCE)
-    assert broken.is_set()
-    feeder = feed(environment.data_dir / "train_1", [b"next\n"])
-    assert list(open_channel("train", 1, environment=environment)) == [{"data": b"next"}]
-    feeder.join()
 
 
 def test_records_of_a_wrapped_pipe_have_their_own_format(tmp_path: Path) -> None:
