@@ -66,7 +66,7 @@ def read_layers(
             tree = merge_trees(team, tree) if is_template(file) else merge_trees(tree, team)
         assign(tree, sets)
         for path, value in values.items():
-            place = Location(f"--set {path}", 1, 1, path)
+            place = _option(path, path)
             _assign(tree, _steps(path, place), as_written(value, place.file), place)
     _expand_bare_uris(tree)
     variables = variables_in(tree.value, environ)
@@ -207,12 +207,16 @@ def assign(tree: Tree, sets: Sets) -> None:
     for each in sets:
         assignment, source = (each, "") if isinstance(each, str) else each
         name, equals, text = partition(assignment)
-        shown = dotted(steps_of(name)) or name
-        place = Location(source, 0, 0) if source else Location(f"--set {shown}", 1, 1, assignment)
+        place = Location(source, 0, 0) if source else _option(name, assignment)
         steps = _steps(name if equals else "", place)
         given = _parse_set_value(text, steps, place)
         _assign(tree, steps, given.value, place)
         tree.problems += given.problems
+
+
+def _option(name: str, text: str) -> Location:
+    """Return the place of a `--set` of this path, written as messages write it."""
+    return Location(f"--set {dotted(steps_of(name)) or name}", 1, 1, text)
 
 
 def partition(assignment: str) -> tuple[str, str, str]:

@@ -181,6 +181,8 @@ def test_set_takes_each_key_as_messages_write_it(key: str) -> None:
 def test_problem_at_a_quoted_key_names_it_once(folder: Path) -> None:
     (line,) = problems(folder / "team/base.yaml", "a b=3")
     assert line.startswith('--set "a b": is not a key of a spec')
+    with pytest.raises(SpecError, match=r'^--set "a b": is not a key of a spec'):
+        launcher.plan(folder / "team/base.yaml", set={"a b": 3})
 
 
 @pytest.mark.parametrize(
