@@ -39,7 +39,6 @@ OUTSIDE = (
     *(f"{name}/README.md" for name in ("launcher", "channel_specs", "entrypoints", "tests")),
 )
 PAGES = (*OUTSIDE, *sorted(str(page.relative_to(_ROOT)) for page in (_ROOT / "docs").rglob("*.md")))
-_CODES_HEADINGS = ("code", "severity", "why")
 
 
 def all_commands() -> dict[str, click.Command]:
@@ -121,12 +120,12 @@ def _request() -> str:
 
 
 def _account_checks() -> str:
-    """Return a table of the codes of account checks, grouped by check."""
-    rows = []
+    """Return a section for each account check, with one for each of its codes."""
+    parts = []
     for check in CHECKS:
-        rows.append((f"**{check.name}**: {check.question}", "", ""))
-        rows += [(f"`{code}`", severity, why) for code, (severity, why) in check.codes.items()]
-    return table(_CODES_HEADINGS, rows)
+        parts.append(f"## {check.name}\n\n{check.question}")
+        parts += [f"### `{code}`\n\n{severity.capitalize()}. {why}" for code, (severity, why) in check.codes.items()]
+    return "\n\n".join(parts)
 
 
 def _formats() -> str:
