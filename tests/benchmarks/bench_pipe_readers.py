@@ -13,7 +13,6 @@ each byte once, is in the row beside `copies` (`pipe_copies.py`).
 from __future__ import annotations
 
 import fcntl
-import gc
 import json
 import multiprocessing
 import os
@@ -43,8 +42,6 @@ BATCH = 32
 
 def measure(megabytes: int = 512) -> list[Row]:
     """Rows against direct reading (by one worker for `bytes`, by none for `sizes`), `cat` to a raw reader, and bare copies."""
-    gc.collect()
-    gc.freeze()  # else the first collection in each forked rank visits, and copies, all that torch made: 0.1 s of CPU each
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)
         shard = folder / "shard.tar"
