@@ -31,7 +31,6 @@ from sagemaker_channels.sources.silence import WARN_SECONDS, Silence, warn
 RING_BYTES = 8 << 20
 MOST_RINGS = 7  # Each is twice as large as the one before: 1 GiB together.
 GROW_SECONDS = 1.0  # that a reader which may need more waits for one that does not read
-_STEP_BYTES = 1 << 20  # that are read of the FIFO before the other readers can have them, at most
 _HOLD_SECONDS = 0.05  # for which a reader waits for bytes before it lets another one do so, which may have missed some
 _GIVE_WAY_SECONDS = 0.001  # for the slowest reader to read
 _CHECK_SECONDS = 0.2  # between two checks of whether the readers that are behind still run
@@ -189,10 +188,10 @@ class RingStream:
                 )
             numbers[_IS_READ] = 1
             try:  # before poll(), which does not report an end from before this reader has opened the FIFO
-                count = os.readv(self._fifo, [room[:_STEP_BYTES]])
+                count = os.readv(self._fifo, [room])
             except BlockingIOError:
                 numbers[_IS_READ] = 0
-                if not self._poll.poll(1000 * min(_HOLD_SECONDS, silence.patience)):
+                if not self._poll.poll(1000 * _HOLD_SECONDS):
                     silence.check()
                 return
             numbers[_WRITTEN] = written + count
