@@ -1,11 +1,11 @@
-"""Batches without worker processes: a thread reads, others transform and collate.
+"""Batches without worker processes: threads read, transform and collate.
 
 A DataLoader's workers send each batch through a queue between processes, at some 750 MB/s per worker on a small machine. Image
 decoders, torch and numpy release the GIL, so threads do the same work in parallel and pass only references. Transforms in pure
 Python are faster in processes (worker_loader.py).
 
-One thread for each reader cuts its samples into lists of a batch each, in their order; whichever other thread is free makes a batch
-of the next one. So batches do not depend on the threads' number or speed, and these are no part of a state.
+Whichever thread is free reads a list of the next samples, and makes a batch of it while others read on: small samples are still in
+its core's cache. So batches do not depend on the threads' number or speed, and these are no part of a state.
 """
 
 # ruff: noqa: TID253 - its name says that this file imports torch
@@ -53,7 +53,7 @@ class ThreadLoader(PositionedLoader):
     Args:
         dataset: A ChannelDataset or MixedDataset.
         batch_size: Samples per batch; fewer, if damaged ones are skipped.
-        num_workers: Threads that transform and collate; one also if it is 0.
+        num_workers: Threads that read, transform and collate; at least one for each of the `readers`.
         readers: Parts of the rank's samples that are read at the same time, by turns: for formats that take long to read (gzip,
             Parquet), and for large files in memory whose samples are hardly transformed. States are of as many.
         collate_fn: A function that makes a batch from a list of samples.
@@ -130,22 +130,26 @@ class ThreadLoader(PositionedLoader):
 
 
 class _Threads:
-    """The threads of one loop: one for each reader, and those that make batches."""
+    """The threads of one loop."""
 
     def __init__(self, loader: ThreadLoader, samples: list[Samples]) -> None:
         self._loader, self._samples, self._dataset = loader, samples, loader.dataset
-        self._makers, self.readers = max(1, loader.num_workers), len(samples)
-        self._stop = threading.Event()
-        self._work: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._lists = [self._lists_of(each) for each in samples]
+        self._marks = [each.mark() for each in samples]  # after the last list of each reader
         self._made: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in samples]  # by reader, in order
-        ahead = max(1, _AHEAD * self._makers // len(samples))
-        self._rooms = [threading.Semaphore(ahead + 1) for _ in samples]
-        cores = torch.get_num_threads()
+        count, cores = max(1, loader.num_workers, len(samples)), torch.get_num_threads()
+        # Batches of each reader that may be read before the loop gets them.
+        self._rooms = [max(1, _AHEAD * count // len(samples)) + 1] * len(samples)
+        self._due: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # readers with room that no thread is reading
+        for reader in range(len(samples)):
+            self._due.put(reader)
+        # Python may finalize a loop, which calls `stop`, in a thread that holds the lock.
+        self._lock, self._is_left = threading.RLock(), False
         self.threads: list[threading.Thread] = []
+        self.making = set[threading.Thread]()  # those of them that transform or collate
         _loops.add(self)
-        for number in range(len(samples) + self._makers):
-            target = partial(self._read, number) if number < len(samples) else partial(self._make, number, cores)
-            thread = threading.Thread(target=target, name="loader", daemon=True)
+        for number in range(count):
+            thread = threading.Thread(target=self._run, args=(number, cores), name="loader", daemon=True)
             self.threads.append(thread)
             thread.start()
 
@@ -156,75 +160,77 @@ class _Threads:
             reader = left.pop(0)
             item = self._made[reader].get()
             if item is not None:
-                self._rooms[reader].release()
+                with self._lock:
+                    self._rooms[reader] += 1
+                    if self._rooms[reader] == 1 and not self._is_left:
+                        self._due.put(reader)
                 left.append(reader)
                 yield reader, *item
 
     def stop(self) -> None:
-        self._stop.set()
-        for samples, room in zip(self._samples, self._rooms, strict=True):
+        for samples in self._samples:
             samples.is_left = True
-            room.release()
-        for _ in range(self._makers):
-            self._work.put(None)
+        with self._lock:
+            # A thread closes the readers without room, too.
+            full = [reader for reader, room in enumerate(self._rooms) if not room and not self._is_left]
+            self._is_left = True
+            for item in (*full, *(None for _ in self.threads)):
+                self._due.put(item)
 
-    def _read(self, reader: int) -> None:
-        """Cut the samples of a reader into lists, and put them up for making."""
-        samples, made, last = self._samples[reader], self._made[reader], None
-        lists: Any = self._lists(samples)
-        if are_recorded():
-            lists = self._dataset.shared_work.worker(reader).over(lists, lambda item: len(item[0]))
+    def _run(self, number: int, cores: int) -> None:
+        """Make the next batch of whichever reader, until the loop is left."""
+        _use_one_core(cores)
+        meter = self._dataset.shared_work.worker(number) if are_recorded() else None
+        while (reader := self._due.get()) is not None:
+            if meter is not None:
+                meter.begin()
+            count = self._make(reader)
+            if meter is not None:
+                meter.end(count)
+        if meter is not None:
+            meter.publish()
+
+    def _make(self, reader: int) -> int:
+        """Make a batch of a reader's next list, and return the number of its samples; others may read on meanwhile."""
+        before, result, found = self._marks[reader], Future[Any](), list[Any]()
         try:
-            with closing(lists):
-                for batch, before, after in lists:
-                    if self._stop.is_set():
-                        return
-                    last, result = after, Future[Any]()
-                    made.put((after, result))
-                    self._work.put((result, batch, before, samples))
-                    del batch
-                    self._rooms[reader].acquire()
-            made.put(None)
+            if found := next(self._lists[reader], found):
+                self._marks[reader] = self._samples[reader].mark(at_end=True)
         except BaseException as error:  # noqa: BLE001 - raised where the batches are read
-            failed = Future[Any]()
-            failed.set_exception(error)
-            made.put((last or samples.mark(), failed))
-        finally:
-            samples.close()
+            result.set_exception(error)
+        self._made[reader].put((self._marks[reader], result) if found or result.done() else None)
+        count = len(found)
+        with self._lock:
+            is_left = self._is_left
+            if count and not is_left:
+                self.making.add(threading.current_thread())
+                self._rooms[reader] -= 1
+                if self._rooms[reader]:
+                    self._due.put(reader)
+        if is_left:
+            self._lists[reader].close()
+        elif count:
+            try:
+                result.set_result(self._batch(found, before, self._samples[reader]))
+            except BaseException as error:  # noqa: BLE001 - raised where the batches are read
+                result.set_exception(error)
+            self.making.discard(threading.current_thread())
+        return count
 
-    def _lists(self, samples: Samples) -> Generator[tuple[list[Any], Mark, Mark], None, None]:
-        """Yield the samples of each batch, and the positions before and after it."""
-        size, batch, before = self._loader.batch_size, list[Any](), samples.mark()
+    def _lists_of(self, samples: Samples) -> Generator[list[Any], None, None]:
+        """Yield the samples of each batch."""
+        size, batch = self._loader.batch_size, list[Any]()
         with closing(samples):
             items = iter(self._dataset.read(samples))
-            while not self._stop.is_set():
+            while not self._is_left:
                 wanted = min(len(batch) + _STEP, size)
                 batch += islice(items, wanted - len(batch))
                 is_end = len(batch) < wanted
                 if len(batch) == size or (is_end and batch and not self._loader.drop_last):
-                    after = samples.mark(at_end=True)
-                    yield batch, before, after
-                    batch, before = [], after
+                    yield batch
+                    batch = []
                 if is_end:
                     return
-
-    def _make(self, number: int, cores: int) -> None:
-        """Make batches of the next lists, of whichever reader."""
-        _use_one_core(cores)
-        meter = self._dataset.shared_work.worker(number) if are_recorded() else None
-        while (work := self._work.get()) is not None and not self._stop.is_set():
-            result, batch, before, samples = work
-            if meter is not None:
-                meter.begin()
-            try:
-                result.set_result(self._batch(batch, before, samples))
-            except BaseException as error:  # noqa: BLE001 - raised where the batches are read
-                result.set_exception(error)
-            if meter is not None:
-                meter.end(0)
-            del work, result, batch
-        if meter is not None:
-            meter.publish()
 
     def _batch(self, found: list[Any], before: Mark, samples: Samples) -> Any:
         """Return the batch of a list of samples; NOTHING if all of them are skipped, or the loop was left."""
@@ -236,7 +242,7 @@ class _Threads:
         if make is not None:
             batch = []
             for number in range(len(found)):
-                if self._stop.is_set():
+                if self._is_left:
                     return NOTHING
                 sample, found[number] = found[number], None  # frees it as soon as it is transformed
                 if (sample := make(sample, place)) is not NOTHING:
@@ -276,6 +282,6 @@ def _end_loops() -> None:
         loop.stop()
     deadline = exit_deadline()
     for loop in loops:
-        for number, thread in enumerate(loop.threads):
+        for thread in loop.threads:
             if thread.is_alive():  # A Ctrl-C may have come before it was started.
-                thread.join(max(0.0, deadline - time.monotonic()) if number < loop.readers else None)
+                thread.join(None if thread in loop.making else max(0.0, deadline - time.monotonic()))

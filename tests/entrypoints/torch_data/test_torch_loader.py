@@ -9,7 +9,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,20 @@ def test_threads_use_one_core_each_and_change_nothing_for_others(environment: En
         assert others == [3]
     finally:
         torch.set_num_threads(before)
+
+
+def test_thread_that_reads_a_sample_also_transforms_it(environment: Environment) -> None:
+    """Its core's cache has the sample, and `num_workers` is the number of threads."""
+
+    def read(sample: dict[str, Any]) -> bool:
+        sample["thread"] = threading.get_ident()
+        return True
+
+    def is_same(sample: dict[str, Any]) -> bool:
+        return bool(sample["thread"] == threading.get_ident())
+
+    dataset = ChannelDataset("files", transform=is_same, environment=environment).filter(read)
+    assert [*chain(*ThreadLoader(dataset, 4, num_workers=2, collate_fn=list))] == [True] * 180
 
 
 def test_leaving_a_loop_does_not_wait_for_whole_batches(environment: Environment) -> None:
