@@ -147,10 +147,15 @@ def varints(data: bytes) -> npt.NDArray[np.uint64]:
         array = np.frombuffer(data, np.uint8).astype(np.uint64)
         return array
     if len(data) <= _FEW_BYTES:
-        found, place = [], 0
-        while place < len(data):
-            value, place = varint(data, place)
-            found.append(value)
+        found, value, shift = [], 0, 0
+        for byte in data:
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                if shift > 70:
+                    raise ValueError(_CUT)
+                found.append(value & _MASK)
+                value = shift = 0
         array = np.array(found, np.uint64)
         return array
     # A byte before the first number, as if one ended there, makes every number begin after the end of one; those after the
