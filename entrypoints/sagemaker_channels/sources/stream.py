@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import mmap
+import sys
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 # about three times what a process can read. With more, it waits for its own processor; with fewer, for the late answers.
 _REQUESTS, _FEWEST_REQUESTS = 10_000, 8
 _BYTES = 1e9
+_HUGE_BYTES = 4 << 20  # from which the kernel's larger pages are used
 _NEAR_BYTES = 8 << 20  # A seek at most so far ahead reads the bytes between: they have been requested already.
 
 
@@ -115,6 +119,7 @@ class ReadStream:
         if whole and (piece := self._next_piece()):
             # All memory at once, if the size is known: memory that grows is copied now and then.
             joined = io.BytesIO(bytes((self.end or begin) - begin))
+            _use_huge_pages(joined)
             joined.write(whole)
             del whole
             while piece:
@@ -166,3 +171,13 @@ class ReadStream:
             self._rest = memoryview(self._next_piece())
         piece, self._rest = self._rest[:size], self._rest[size:]
         return piece
+
+
+def _use_huge_pages(memory: io.BytesIO) -> None:
+    """Let Linux clear large memory 2 MiB at a time, as numpy does for arrays: by 4 KiB it takes twice as long as filling it."""
+    with memory.getbuffer() as view:
+        if sys.platform == "linux" and len(view) >= _HUGE_BYTES:
+            begin = ctypes.addressof(ctypes.c_char.from_buffer(view))
+            skipped = -begin % mmap.PAGESIZE  # A kernel without such pages refuses, which changes nothing.
+            size = ctypes.c_size_t(len(view) - skipped)
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(begin + skipped), size, mmap.MADV_HUGEPAGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -263,3 +264,18 @@ def test_forked_child_cannot_continue_its_parents_stream() -> None:
             assert b"before the process was forked" in pipe.read()
         os.waitpid(child, 0)
         assert len(stream.readall()) == 99
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the kernel has no huge pages")
+def test_large_whole_object_is_in_memory_with_huge_pages() -> None:
+    data = os.urandom(1 << 20) * 16
+    [stream] = read_ahead(iter([Bytes("a", data)]), Limits(), "a test")
+    whole = stream.readall()
+    assert whole == data
+    mappings = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)[1:]
+    [flags] = [
+        re.findall("VmFlags:(.*)", mapping)[0].split()
+        for mapping in mappings
+        if int(mapping.split("-")[0], 16) <= id(whole) + len(whole) // 2 < int(mapping.split()[0].split("-")[1], 16)
+    ]
+    assert "hg" in flags
