@@ -215,6 +215,8 @@ ROWS: list[tuple[str, str, str]] = [
     (train("file_system_id: fs-0123456789abcdef0  # <-"), "unknown-key", "it needs source: EFS or FSxLustre"),
     ("channels:  # <-\n  - {channel_name: train, s3_uri: s3://bucket/train/}", "wrong-type", "under its name"),
     (MACHINE + "  max_wait_time_in_seconds: 3600  # <-", "unknown-key", "it belongs under stopping_condition"),
+    (MACHINE + "  max_wait_time_in_secs: 3600  # <-", "unknown-key", "its keys are instance_type, "),
+    (train("s3_uri: s3://bucket/a/", "subnets: []  # <-"), "unknown-key", "its keys are source, "),
     ("source_code: {source_dir: src, entry_script: train.py}  # <-", "unknown-key", "write code: {directory:"),
     ("resource_config: null\ncompute: {instance_type: ml.m5.large}  # <-", "unknown-key", "write resource_config: {instance_type"),
     ("networking: {subnets: [a]}  # <-", "unknown-key", "write vpc_config: {security_group_ids"),

@@ -141,7 +141,7 @@ def volume_within_bounds(draft: Draft) -> Iterator[Mistake]:
     """A volume holds 16 TB at most; larger data has to be streamed, or stored on a file system."""
     size = draft.get("ResourceConfig.VolumeSizeInGB")
     if size is not None and size >= _BYTES:
-        yield _SIZE, f"is {size} GB, probably meant in bytes; write {max(1, round(size / _BYTES))}"
+        yield _SIZE, f"is {size} GB, probably meant in bytes; write {round(size / _BYTES)}"
     elif size is not None and size > _MAX_GIGABYTES:
         yield _SIZE, f"is {size}, but a volume holds {_MAX_GIGABYTES} GB; stream the data by FastFile or Pipe instead"
 
