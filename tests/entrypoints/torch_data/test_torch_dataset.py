@@ -1,4 +1,4 @@
-"""Channels as PyTorch datasets: workers by fork and spawn, epochs, random access, ranks that run out at different times."""
+"""Channels as PyTorch datasets: workers, epochs, random access, ranks that run out at different times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import pickle
-import sys
 import threading
 import traceback
 import weakref
@@ -151,19 +150,6 @@ def test_dataset_can_be_pickled_after_it_was_iterated(
     assert again.epoch == 4
     assert list(again) == list(range(30)), "it starts again"
     assert list(samples) == list(range(1, 30)), "and the first one goes on"
-
-
-def test_spawned_workers_read_after_the_first_sample_was_read(environment: Environment) -> None:
-    sys.path.append(str(Path(__file__).parent))  # where spawn finds this module again
-    try:
-        dataset = ChannelDataset("files", transform=number_of, environment=environment)
-        assert next(iter(dataset)) == 0
-        loader: DataLoader[Any] = DataLoader(
-            dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn", collate_fn=list
-        )
-        assert [number for batch in loader for number in batch] == list(range(30))
-    finally:
-        sys.path.pop()
 
 
 def test_workers_of_a_copy_read_its_epochs(environment: Environment) -> None:
