@@ -20,7 +20,7 @@ demo: env  ## Train a small model here, from all kinds of channels.
 
 test: check tests  ## Run every check and test.
 
-test-fast: env  ## Run the tests that start no process; two minutes.
+test-fast: env  ## Run the tests that start no process; a minute.
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not processes"
 
 tests: env  ## Run every test without the checks.
