@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -227,6 +228,18 @@ def test_a_slow_feeder_of_a_pipe_is_waiting_for_the_source(tmp_path: Path) -> No
     assert record["wait_share"] > 0.5
     assert record["source_share"] > record["parse_share"] + record["transform_share"]
     assert record["bytes_per_s"] == pytest.approx(3 * record["samples_per_s"])
+
+
+def test_the_last_record_of_a_loop_has_what_its_threads_did_last(environment: Environment) -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1)  # The loop ends before its threads run again, unless it waits for them.
+    try:
+        dataset = ChannelDataset("extra", environment=environment)
+        assert len(list(ThreadLoader(dataset, 1, num_workers=2, collate_fn=list))) == 8
+    finally:
+        sys.setswitchinterval(before)
+    [record] = written(environment)
+    assert record["samples_per_s"] * record["step_s"] == pytest.approx(1)
 
 
 def test_readers_of_a_shuffled_pipe_wait_for_its_slow_feeder(tmp_path: Path) -> None:

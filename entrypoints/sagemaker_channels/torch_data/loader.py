@@ -166,6 +166,9 @@ class _Threads:
                         self._due.put(reader)
                 left.append(reader)
                 yield reader, *item
+        self.stop()
+        for thread in self.threads:  # They have nothing left to do but to pass on what their meters have counted.
+            thread.join()
 
     def stop(self) -> None:
         for samples in self._samples:
