@@ -1,6 +1,6 @@
 """A job in a folder of its own, its local run by the `launch` command, and what must not remain after it.
 
-`command` starts a process of its own, for tests of its signals and streams; `launch` forks one that has imported the launcher.
+`command` is for a process of its own, on a terminal or with other streams; `begun` and `launch` fork one that has the launcher.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT
 from typing import Any
 
 import pytest
 
-from forked import LAUNCHER, run
+from forked import LAUNCHER, Forked, run
 from launcher.local.processes import why_no_namespaces
 from launcher.rules.examples import laid_over_base
 
@@ -31,6 +32,11 @@ def write_job(
 
 def command(*options: str) -> list[str]:
     return [sys.executable, "-m", "launcher", "job.yaml", "--local", "--data", "data", "--name", "job", *options]
+
+
+def begun(here: Path, *options: str) -> Forked:
+    """Begin a run in a forked process; its stdout has what it writes to stderr, too."""
+    return Forked(LAUNCHER, command(*options)[1:], cwd=here, streams=(DEVNULL, PIPE, STDOUT))
 
 
 def launch(here: Path, *options: str, code: int = 0) -> str:

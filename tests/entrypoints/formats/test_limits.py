@@ -129,7 +129,7 @@ def test_limit_that_is_not_a_number_of_bytes_is_refused(value: str, monkeypatch:
 def test_member_of_a_zip_is_held_once(method: int) -> None:
     """4 KiB of bzip2 are unpacked at a time, so the content must not be as regular as zeros."""
     stream = io.BytesIO()
-    letters = random.Random(0).randbytes(LARGE // 4).translate(bytes(range(4)) * 64)
+    letters = random.Random(0).randbytes(LARGE // 8).translate(bytes(range(4)) * 64)
     with zipfile.ZipFile(stream, "w", method) as archive:
         archive.writestr("a.x", letters)
     tracemalloc.start()

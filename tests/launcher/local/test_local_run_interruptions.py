@@ -25,7 +25,7 @@ from launcher.local.processes import Processes
 from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
 from launcher.parsing.parser import load
 from launcher.rules.examples import laid_over_base
-from local_jobs import assert_nothing_is_left, command, launch, namespaces, result
+from local_jobs import assert_nothing_is_left, begun, command, launch, namespaces, result
 from patience import PATIENCE, wait_for
 
 CHECKPOINTS = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
@@ -170,8 +170,7 @@ if len(rest) > 3:
 def test_ctrl_c_after_an_interruption_ends_the_run(here: Path) -> None:
     namespaces()
     write_script(here, f"{STOPPED}while True: signal.pause()")
-    words = command("--interrupt-after", "0s")
-    with subprocess.Popen(words, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with begun(here, "--interrupt-after", "0s") as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "interrupted: the job starts again" in line:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from killed_jobs import MIXED, Trial
-from local_jobs import assert_nothing_is_left, command, namespaces, processes_of, write_job
+from local_jobs import assert_nothing_is_left, begun, namespaces, processes_of, write_job
 from patience import wait_for
 
 
@@ -28,9 +27,9 @@ def test_temporary_folder_and_fifos_of_a_killed_run_are_removed(here: Path, monk
     monkeypatch.setenv("TMPDIR", str(temporary))
     channels = "channels: {pipe: {s3_uri: s3://bucket/train/, input_mode: Pipe}}\n"
     write_job(here, "import time\nprint('ready', flush=True)\ntime.sleep(600)", channels)
-    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+    with begun(here) as run:
         assert run.stdout is not None
-        assert any(b"ready" in line for line in run.stdout)
+        assert any("ready" in line for line in run.stdout)
         assert (here / ".launch/job/algo-1/ml/input/data/pipe_0").is_fifo()
         run.kill()
     assert wait_for(lambda: not list(temporary.iterdir()))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.rules.examples import laid_over_base
-from local_jobs import assert_nothing_is_left, command, launch, processes_of, result, write_job
+from local_jobs import assert_nothing_is_left, begun, command, launch, processes_of, result, write_job
 from patience import PATIENCE, wait_for
 from terminals import on_terminal
 
@@ -31,9 +31,7 @@ def test_ctrl_c_stops_the_run_and_leaves_nothing(here: Path, options: list[str])
         " v: {s3_uri: s3://bucket/train/, input_mode: FastFile}}"
     )
     write_job(here, script, channels)
-    with subprocess.Popen(
-        command(*options), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with begun(here, *options) as process:
         assert process.stdout is not None
         lines = []
         for line in process.stdout:
@@ -81,9 +79,7 @@ if os.fork() == 0:
     (here / "script.py").write_text(script)
     entrypoint = json.dumps([sys.executable, str(here / "script.py"), str(here / "go")])
     (here / "job.yaml").write_text(laid_over_base(f"container_entrypoint: {entrypoint}\nchannels: null"))
-    with subprocess.Popen(
-        command("--no-namespaces"), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with begun(here, "--no-namespaces") as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "alone" in line:
@@ -98,9 +94,7 @@ if os.fork() == 0:
 def test_second_ctrl_c_kills_the_job(here: Path, options: list[str]) -> None:
     script = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(600)"
     write_job(here, script)
-    with subprocess.Popen(
-        command(*options), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with begun(here, *options) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "ready" in line or "Ctrl-C again kills" in line:
@@ -112,7 +106,7 @@ def test_second_ctrl_c_kills_the_job(here: Path, options: list[str]) -> None:
 
 def test_stop_by_sigterm_is_announced_without_an_earlier_ctrl_c(here: Path) -> None:
     write_job(here, "import time\nprint('ready', flush=True)\ntime.sleep(600)")
-    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with begun(here) as process:
         assert process.stdout is not None
         output = ""
         for line in process.stdout:
@@ -162,7 +156,7 @@ def test_run_of_the_same_name_is_refused(here: Path) -> None:
 
 def test_stop_immediately_after_the_start_ends_the_job(here: Path) -> None:
     write_job(here, "import time\ntime.sleep(600)")
-    with subprocess.Popen(command(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with begun(here) as process:
         while not (here / ".launch/job/algo-1.log").exists():  # made as the host is started
             assert process.poll() is None
             time.sleep(0.001)

@@ -35,6 +35,7 @@ for script in sorted(pathlib.Path(__file__).parent.glob("scripts/*.py")):
         os._exit(0)
 for child in children:
     os.waitpid(child, 0)
+os._exit(0)
 """
 
 
