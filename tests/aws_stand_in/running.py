@@ -205,6 +205,7 @@ def running(port: int = 0) -> Iterator[StandIn]:
             raise RuntimeError(f"the stand-in for AWS does not start: status {process.wait()}")
         yield StandIn(endpoint)
     finally:
+        process.terminate()  # processes that this one has forked may still hold its standard input
         process.stdin.close()
         process.wait(PATIENCE)
         process.stdout.close()
