@@ -137,12 +137,12 @@ class SharedWork:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        for each in (self._rows, self.epochs.cells):
-            each.share_memory_()
+        if not self._rows.is_shared():  # type: ignore[no-untyped-call]
+            self.separate()
 
     def separate(self) -> None:
         """Stop sharing with the process that this one was started by: it is another rank, and no worker."""
-        self._rows, self.epochs.cells = (each.clone().share_memory_() for each in (self._rows, self.epochs.cells))
+        self._rows, self.epochs.cells = _shared(self._rows), _shared(self.epochs.cells)
 
     def _add(self, worker: int, works: Sequence[Work]) -> None:
         self._rows[worker] += torch.tensor([work.numbers() for work in works], dtype=torch.float64)
@@ -169,3 +169,13 @@ class SharedWork:
             return self.worker(number)
         abouts = [about(*source, workers) for source in self.sources]
         return Waits(abouts, self._write, self._done, partial(self._add, number)).meter
+
+
+def _shared(tensor: Any) -> Any:
+    """Return a copy in shared memory.
+
+    `share_memory_` copies bytes, which are so many that torch divides them among threads. A forked process lacks its parent's
+    threads, and would wait for them forever.
+    """
+    memory = torch.UntypedStorage._new_shared(tensor.nbytes)  # type: ignore[no-untyped-call] # as default_collate does
+    return torch.empty(0, dtype=tensor.dtype).set_(memory).view(tensor.shape).copy_(tensor)

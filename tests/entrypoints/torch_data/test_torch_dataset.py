@@ -11,6 +11,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
@@ -203,3 +205,16 @@ def test_loop_keeps_neither_its_dataset_nor_its_callers_variables(environment: E
         assert [each() for each in alive] == [None, None]
     finally:
         gc.enable()
+
+
+def test_forked_process_makes_a_dataset_after_torch_has_used_threads(environment: Environment) -> None:
+    """As a notebook's process that accelerate's notebook_launcher starts."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    torch.ones(1 << 20).sum()
+    process = get_context("fork").Process(target=ChannelDataset, args=["files"], kwargs={"environment": environment})
+    process.start()
+    process.join(PATIENCE)
+    process.kill()
+    torch.set_num_threads(threads)
+    assert process.exitcode == 0
