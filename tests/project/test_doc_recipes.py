@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def blocks(language: str, page: str, heading: str) -> list[str]:
     """The code blocks of a language in the section under a heading of a page."""
     section = (ROOT / page).read_text(encoding="utf-8").split(f"{heading}\n")[1].split("\n## ")[0]
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
-    return [text for name, text in found if name == language]
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", section, re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(text) for name, text in found if name == language]
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -105,6 +106,23 @@ def test_cli_recipe_prints_the_request_that_launch_sends(
     assert launch("job.yaml", "--no-check", "--name", "digits-1").returncode == 0
     assert aws.requests() == [request]
     assert request["Environment"]["MIXED"] == "a ${NOT} a-secret"
+
+
+def test_recipes_of_reading_and_checkpoints_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    launch("toy-data", "images", "--format", "folders", "--shards", "2", "--samples", "20", "--size", "8")
+    reading, _ = blocks("python", "docs/howto/read.md", "# Read a channel in the training script")
+    (saving,) = blocks("python", "docs/howto/resume.md", "# Save checkpoints, and resume on any number of hosts")
+    names: dict[str, Any] = {"model": torch.nn.Linear(2, 2)}
+    names["optimizer"] = torch.optim.SGD(names["model"].parameters())
+    capsys.readouterr()
+    for _ in range(2):
+        exec(reading.replace('"train"', '"./images"'), names)
+        exec(saving.replace("Checkpoints()", "Checkpoints('checkpoints')").replace("% 500", "% 2"), names)
+    assert capsys.readouterr().out.splitlines() == ["begins at step 0, epoch 0", "begins at step 10, epoch 4"]
+    assert names["step"] == 10  # 40 samples, 5 epochs and batches of 32: the second run had none left
 
 
 def test_first_spec_draws_no_warning(folder: Path) -> None:
