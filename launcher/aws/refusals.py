@@ -63,8 +63,9 @@ class AwsError(RefusedError):
         self.is_denied = kind == "denied"  # the caller lacks the permission
         # Expired or invalid credentials, none at all, or a wrong clock: no other call will be answered either.
         self.is_unauthenticated = kind in _TROUBLES
-        # DescribeTrainingJob reports a missing job as a ValidationException.
-        self.is_missing = kind == "missing" or (code == "ValidationException" and "not found" in message)
+        # DescribeTrainingJob reports a missing job as a ValidationException, and moto with the words of SageMaker's other calls.
+        names_missing = "not found" in message or "Could not find" in message
+        self.is_missing = kind == "missing" or (code == "ValidationException" and names_missing)
         # An answer to HEAD has no body and leaves the cause open; expired credentials look so, too.
         self.is_nameless = status == 400 and code == "400"
         self.is_throttled = kind == "throttled"  # the same call may succeed later

@@ -260,7 +260,7 @@ def test_name_is_free_again_after_the_printed_command_has_deleted_its_job(
 def test_different_job_created_meanwhile_is_an_error(aws: StandIn, plan: launcher.Plan) -> None:
     other = {**plan.request, "HyperParameters": {"epochs": "6"}}
     aws.client("sagemaker").create_training_job(**other)
-    aws.refuse("sagemaker:DescribeTrainingJob", "ValidationException", "Requested resource not found.")
+    aws.refuse("sagemaker:DescribeTrainingJob", "ValidationException", "Could not find training job 'arn'")  # moto's
     with pytest.raises(AccountError, match="exists already"):
         submitted(plan)
     assert aws.requests() == [other]
