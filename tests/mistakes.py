@@ -12,6 +12,7 @@ AWS = "763104351884.dkr.ecr.eu-west-1.amazonaws.com"
 MINE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 SPOT = "enable_managed_spot_training: true\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
 XGBOOST = "image: 685385470294.dkr.ecr.eu-west-1.amazonaws.com/xgboost:1\n"
+IMAGE = "region: us-east-1\nimage: {framework: pytorch, version: 2.5}\n"
 MACHINE = "resource_config:\n  instance_type: ml.m5.large\n  instance_count: 1\n  volume_size_in_gb: 50\n"
 
 
@@ -251,6 +252,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("framework: pytorch  # <-", "unknown-key", "write image: {framework"),
     ("region: us-east-1\nimage: {framework: pytorch, version: 2.1.2}  # <-", "image-unknown", "of pytorch there is 2.1.0"),
     # several effects of one mistake
+    (IMAGE + MACHINE.replace("ml.m5.large", "m5.large  # <-"), "aws-enum", "did you mean ml.m5.large?"),
     (MACHINE + "  keep_alive_period_in_seconds: 7h  # <-", "aws-max", "at most 21,600"),
     ("resource_config:\n  instance_groups: {a: {instance_type: ml.m5.large}}  # <-", "wrong-type", "[{instance_group_name: a"),
     ("extends: {a: 1}  # <-\nrole_arn: null", "wrong-type", "such as [base.yaml]"),

@@ -84,7 +84,7 @@ def is_local(name: str, *, local: bool, where: options.AccountOptions) -> bool:
         describe(where.open(), name)
     except LaunchError as error:
         reason, _, _ = str(error).partition(";")
-        say(f"this is the local run ./{RUNS_FOLDER}/{name}: {reason}")
+        say(f"{name} is a local run in ./{RUNS_FOLDER}: {reason}")
         return True
     say(f"./{RUNS_FOLDER}/{name} is a local run of this name; --local shows it")
     return False

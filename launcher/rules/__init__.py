@@ -74,7 +74,8 @@ def find_problems(
     if image_error is not None:
         key = image_error.key
         path = ("image", key) if key in IMAGE_KEYS else origin.place(_IMAGE_PLACES.get(key, IMAGE))
-        problems.append(Problem(path, str(image_error), "image-unknown", location=spec.locate(path)))
+        if not any(each.path == path for each in problems):  # such as an instance type without ml.
+            problems.append(Problem(path, str(image_error), "image-unknown", location=spec.locate(path)))
     right = without(request, [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")])
     wrong = {member: path for path in unknown for member in origin.set_by(path)}
     wrong |= {

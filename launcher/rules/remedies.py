@@ -24,7 +24,7 @@ def remedy(violation: Violation, request: Any, key: str) -> str:
     if code == "aws-max" and path[0] in ("HyperParameters", "Environment"):
         found += f"; put {'it' if len(path) > 1 else 'some of them'} in a file in a channel, and name the file here"
     # A new instance type always resembles an old one, so there a near name does not mean a misspelt one.
-    if code == "aws-enum" and ("did you mean" not in violation.message or member == "InstanceType"):
+    if code == "aws-enum" and ("did you mean" not in violation.message or "'ml." in violation.message):
         found += "; if AWS has it by now and this botocore has not, add --ignore aws-enum"
     return found
 
