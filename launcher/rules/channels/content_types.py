@@ -48,30 +48,35 @@ _OTHERS = {
 }
 _KNOWN = {*MIME_TYPES.values(), *_OTHERS.values(), "application/gzip", "application/x-gzip", "application/protobuf"}
 _KNOWN |= {"application/x-protobuf", "text/tsv", "text/x-libsvm"}
+_OPTIONS_OF_ROWS = r"(?:header|delimiter)=[^;\s]+"  # of the format csv; text/csv is lines
 
 
 @warning("channel-content-type")
 def content_type_is_known(draft: Draft) -> Iterator[Mistake]:
     """A content type that resembles a known one is probably misspelt; readers in the container take its objects as they are."""
-    for path, written in _content_types(draft):
-        if written in _KNOWN or ("/" not in written and draft.spec.code is None):
+    for path, whole in _content_types(draft):
+        written = media_type(whole)
+        if draft.spec.code is None and "/" not in written:
             continue
         if written in MIME_TYPES:
             yield (
                 path,
                 f"{written!r} is the short name of a format, not a MIME type; write {MIME_TYPES[written]}, and if the script"
-                f" needs this very format, open_channel(..., format={written!r})",
+                f" needs this very format, open_channel(..., format={whole!r})",
             )
-        elif meant := _nearest_type(written):
+        elif written == "text/csv" and draft.spec.code and (options := re.findall(_OPTIONS_OF_ROWS, whole.lower())):
+            rows = f"open_channel(..., format={'; '.join(['csv', *options])!r})"
+            yield path, f"{whole!r} is read as lines, with any header among them; if the script needs rows, {rows}"
+        elif written not in _KNOWN and (meant := _nearest_type(written)):
             yield path, f"{written!r} is not a known content type; did you mean {meant}?"
 
 
 def _content_types(draft: Draft) -> Iterator[tuple[SpecPath, str]]:
     for entry in draft.entries:
-        yield entry.path("ContentType"), entry.content_type
+        yield entry.path("ContentType"), entry.get("ContentType") or ""
     for name, channel in draft.spec.all_channels.items():
         if channel.connector(name) is not None:
-            yield ("channels", name, "content_type"), media_type(channel.content_type)
+            yield ("channels", name, "content_type"), channel.content_type or ""
 
 
 def _nearest_type(content_type: str) -> str | None:

@@ -64,6 +64,20 @@ def test_short_name_is_a_warning_with_the_content_type(name: str) -> None:
     assert f"write {MIME_TYPES[name]}" in message and f"format={name!r}" in message
 
 
+@pytest.mark.parametrize(
+    ("written", "form"),
+    [
+        ("text/csv; header=present", "csv; header=present"),
+        ("text/csv;charset=utf-8; Delimiter=tab", "csv; delimiter=tab"),
+        ("csv; header=present", "csv; header=present"),
+    ],
+)
+def test_options_of_csv_are_a_warning_with_the_format_to_write(written: str, form: str) -> None:
+    overlay = train(f'content_type: "{written}"')
+    assert f"open_channel(..., format={form!r})" in problems(CODE % "train.py" + overlay)["channel-content-type"]
+    assert not problems(overlay)  # of an image that may read them
+
+
 def test_misspelt_short_name_is_a_warning_with_the_nearest_content_type() -> None:
     assert "did you mean text/csv?" in problems(BUNDLED + train("content_type: cvs"))["channel-content-type"]
 
