@@ -76,10 +76,10 @@ class _SpecOrCommand(click.Group):
         first = args[0] if args else ""
         first = first.partition("=")[0] if first.startswith("-") else first
         if is_spec(first) or (first.startswith("-") and first not in own and any(map(is_spec, args))):
-            is_local = any(each.partition("=")[0] == "--local" for each in args)
+            args = ["submit", *args]
+        if args[:1] == ["submit"] and any(each.partition("=")[0] == "--local" for each in args):
             # Before the spec, --local has done its work here, and has no value.
-            rest = args[1:] if args[0] == "--local" and is_spec(args[1]) else args
-            args = ["local" if is_local else "submit", *rest]
+            args = ["local", *args[2 if args[1] == "--local" and any(map(is_spec, args[2:3])) else 1 :]]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

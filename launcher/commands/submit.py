@@ -88,6 +88,7 @@ submit_options = options.group(
 @options.command("submit", "job.yaml --dry-run", exit_codes=(0, 2, 3, 4, 5))
 @options.spec_argument
 @options.name_option
+@options.flag("--local", expose_value=False, help="Run the job on this machine, with the options of `launch local`.")
 @options.queue_option
 @sweep.matrix_options
 @options.spec_options

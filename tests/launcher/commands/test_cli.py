@@ -160,6 +160,7 @@ def test_local_run_without_code_states_what_to_write(folder: Path) -> None:
         (["--local", "docker", "job.yaml"], "docker"),
         (["--local=docker", "job.yaml"], "docker"),
         (["--local", "docker.yaml"], "process"),
+        (["submit", "job.yaml", "--local"], "process"),
         (["local", "job.yaml"], "process"),
         (["local", "job.yaml", "--runner", "podman"], "podman"),
         (["job.yaml"], None),

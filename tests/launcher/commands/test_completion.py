@@ -63,6 +63,7 @@ def test_launch_offers_commands_and_specs() -> None:
         ("job.yaml --ignore max-runtime-s", ["plain,max-runtime-short"]),
         ("submit --dry", ["plain,--dry-run"]),
         ("job.yaml --local --instance", ["plain,--instance-count"]),
+        ("job.yaml --lo", ["plain,--local"]),
         ("job.yaml --dry", ["plain,--dry-run"]),
     ],
 )
