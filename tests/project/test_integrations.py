@@ -15,6 +15,7 @@ import launcher
 from launcher import pre_commit
 from launcher.cli import cli
 from launcher.commands.options import EXIT_CODES
+from launcher.rules import find_problems
 from launcher.rules.examples import BASE, laid_over_base
 from make_docs import all_commands
 from patience import PATIENCE
@@ -131,3 +132,5 @@ def test_skill_has_the_form_of_agent_skills_and_names_commands_that_exist() -> N
     codes = re.findall(r"^\| (\d+) \| (.+?) \|", text, re.MULTILINE)
     assert codes
     assert all(EXIT_CODES[int(code)].startswith(meaning) for code, meaning in codes)
+    (spec,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert find_problems(launcher.parse_spec(laid_over_base(spec))) == []
