@@ -15,8 +15,9 @@ from launcher.spec.job import JobSpec
 
 MAX_LENGTH = 63  # TrainingJobName in the service model
 MAX_BASE = MAX_LENGTH - len("-20260102-030405-a1b2")  # characters of the base name that fit into a job's name
-# What is appended to a base name: here; by SDK v2 (2026-01-31-23-59-59-123); by SDK v3 (20260131235959).
-_MADE = re.compile(r"-(\d{8}-\d{6}-[0-9a-z]{4}|\d{4}(-\d\d){5}-\d{3}|20\d{12})$")
+# What is appended to a base name: here; by SDK v2 (2026-01-31-23-59-59-123) and AWS's examples for boto3, which have no
+# milliseconds; by SDK v3 (20260131235959); by time.time().
+_MADE = re.compile(r"-(\d{8}-\d{6}(-[0-9a-z]{4})?|\d{4}(-\d\d){5}(-\d{3})?|20\d{12}|1\d{9})$")
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 

@@ -133,6 +133,14 @@ def test_read_only_members_of_a_response_are_dropped() -> None:
     assert planned(answer) == {**request, "TrainingJobName": ""}
 
 
+@pytest.mark.parametrize(
+    "end", ["2026-01-31-23-59-59-123", "2026-01-31-23-59-59", "20260131-235959", "20260131235959", "1795785916"]
+)
+def test_time_at_the_end_of_a_name_is_left_to_the_next_submission(end: str) -> None:
+    spec = import_request(json.loads(GOLDEN[0].read_text()) | {"TrainingJobName": f"digits-2026-{end}"})
+    assert (spec["base_name"], "training_job_name" in spec) == ("digits-2026", False)
+
+
 def test_step_functions_state_is_imported() -> None:
     request = json.loads(GOLDEN[0].read_text())
     state = {"Type": "Task", "Resource": "arn:aws:states:::sagemaker:createTrainingJob.sync", "Parameters": request}
