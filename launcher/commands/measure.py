@@ -142,7 +142,7 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sets)
     _, team = values_below(file, os.environ)
     if _is_data(target):
         with _refused():
-            place = S3Location("folder", "") if options.is_folder(target) else parse_s3_uri(target)
+            place = S3Location("folder", "data/") if options.is_folder(target) else parse_s3_uri(target)
         uri = str(place).rstrip("/") + "/"  # FastFile needs a whole folder
         if chosen:
             raise click.UsageError(f"{' '.join(chosen)}: only a spec has channels; leave it out")

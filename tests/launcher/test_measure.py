@@ -129,7 +129,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_folder_is_measured_here(target: tuple[str, ...], ways: str, images: Path) -> None:
     options = ("--ways", ways, "--rounds", "1", "--num-workers", "0", "--json")
     done = forked.run(forked.LAUNCHER, ["-m", "launcher", "measure", *target, *options])
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, "whole bucket" in done.stderr) == (0, False), done.stderr
     found = {way["name"]: (way["samples"], way["bytes"]) for way in json.loads(done.stdout)["ways"]}
     assert found == dict.fromkeys(ways.split(","), (8, 2800))
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,15 @@ def test_folder_becomes_shards_in_a_folder(tmp_path: Path, options: tuple[str, .
     assert re.search(
         r"error: .*/shards/ has shards of a run with format .*, not tfrecord; continue with", refused.stderr
     )
+
+
+def test_object_that_has_samples_itself_is_a_warning(tmp_path: Path) -> None:
+    pictures(tmp_path / "pictures")
+    (tmp_path / "images").mkdir()
+    with tarfile.open(tmp_path / "images/0.tar", "w") as archive:
+        archive.add(tmp_path / "lists/0.lst", "0.lst")
+    remedy = "set the channel's content_type to application/x-tar (--content-type)"
+    assert f"warning: an object is a tar, packed as one sample; {remedy}" in between_folders(tmp_path).stdout
 
 
 def test_sidecars_of_a_folder_are_joined(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import expect
-from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.damage import Damage
+from sagemaker_channels.formats.signatures import shard_in
 from sagemaker_channels.sample import DATA, KEY, Sample
 from sagemaker_channels.waits import timed_transform
 
@@ -137,9 +137,7 @@ def add_sample_note(error: Exception, sample: Sample, channel: str, place: str) 
     more = f"; {place}"
     if isinstance(error, KeyError):
         more += f"; its fields are {', '.join(sample)}"
-    data = sample.get(DATA)
-    found = signatures.found_in(data[: signatures.SIZE]) if isinstance(data, bytes) else None
-    if found and found.has_samples:
+    if found := shard_in(sample.get(DATA)):
         more += f"; its bytes are {found.what}: {found.remedy}"
     add_key_note(error, sample.get(KEY), channel, more)
 

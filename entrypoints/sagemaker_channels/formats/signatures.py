@@ -56,6 +56,12 @@ _SIGNATURES = (
 )
 
 
+def shard_in(data: object) -> Signature | None:
+    """Return the signature of bytes that certainly are many samples; None for others, and for what is not bytes."""
+    found = found_in(data[:SIZE]) if isinstance(data, bytes) else None
+    return found if found and found.has_samples else None
+
+
 def found_in(head: bytes) -> Signature | None:
     """Return the signature in an object's first bytes; None if they have none that is known."""
     return next((each for each in _SIGNATURES if head.startswith(each.starts, each.offset)), None)

@@ -29,8 +29,9 @@ from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import ChannelError, no_room
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.shards import write_shard, writer_of
+from sagemaker_channels.formats.signatures import shard_in
 from sagemaker_channels.formats.writing import SampleError, refusal
-from sagemaker_channels.sample import KEY, Sample
+from sagemaker_channels.sample import DATA, KEY, Sample
 from sagemaker_channels.samples.digest import MODULUS, Tally
 from sagemaker_channels.samples.lst import Line, line_of
 from sagemaker_channels.sources.background import in_background
@@ -116,6 +117,8 @@ def write_host(samples: Samples, target: Target, lines: Mapping[str, Line] | Non
             file, tally = Path(folder, str(number % 2)), Tally()  # the other one is being stored
             first = list(islice(samples, 1))
             if first:
+                if not before and (found := shard_in(first[0].get(DATA))):
+                    say(f"warning: an object is {found.what}, packed as one sample; {found.remedy} (--content-type)")
                 name = f"{target.host:04d}-{number:06d}"
                 prepared = _prepared(chain(first, samples), target, lines, before, (name, tally))
                 try:
