@@ -240,7 +240,7 @@ class _Threads:
         make, batch, number = self._dataset.maker(samples), found, 0
 
         def place() -> str:
-            return f"it is sample {number + 1} after the one of which {place_of(before.positions[0])}"
+            return f"it is sample {number + 1} after this one: {place_of(before.positions[0])}"
 
         if make is not None:
             batch = []

@@ -247,9 +247,7 @@ def test_transform_error_names_the_sample(environment: Environment, reading: dic
     for loader in (dataset, ThreadLoader(dataset, 4, num_workers=1), MixedDataset([dataset])):
         stands = "it ends at position 8 of object 7" if not reading else "the next one is sample"
         if isinstance(loader, ThreadLoader):
-            stands = (
-                "it is sample 3 after the one of which it ends at position 8 of object 6" if not reading else "it is"
-            )
+            stands = "it is sample 3 after this one: it ends at position 8 of object 6" if not reading else "it is"
         kind, text = traceback_of(loader)
         assert kind == "KeyError"
         assert f"in the transform of a sample of channel 'files' with the key '07.txt'; {stands}" in text
