@@ -264,6 +264,14 @@ def misuse(root: Path, what: str) -> None:
         next(iter(first))
         dataset.load_state_dict(first.state_dict())
         next(iter(prepared))
+    elif what == "epoch of the Trainer after resuming":
+        dataset = dataset_of(root, "lines", as_inputs)
+        samples = dataset.samples(epoch=2)
+        next(samples)
+        dataset.load_state_dict(samples.state_dict())
+        trainer = NotingTrainer(model=Model(), args=TrainingArguments(str(root / "output"), max_steps=1, **TRAINER))
+        trainer.own_loader = ThreadLoader(dataset)
+        trainer.train()
 
 
 def fabric(root: Path) -> list[int]:

@@ -87,7 +87,12 @@ class Epochs:
     def waiting(self) -> State | None:
         """The loaded state, until a loop has continued at it or another epoch was set."""
         state = self.loaded
-        return state if state and state["epoch"] == self.epoch and not self.cells[_USED] else None
+        return state if self.is_loaded and state and state["epoch"] == self.epoch else None
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether a state was loaded at which no loop has continued."""
+        return self.loaded is not None and not self.cells[_USED]
 
     def begin(self, reader: int = 0, readers: int = 1, seed: int | None = None) -> Loop:
         """Begin a loop of one of so many readers; workers have a `seed`, the same one, and have begun as many loops."""

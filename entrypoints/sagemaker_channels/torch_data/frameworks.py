@@ -40,6 +40,10 @@ _DIVIDE_AGAIN = {  # among what, and the remedy
 }
 _ACCELERATE = "accelerate.data_loader"
 _MODULES = (_ACCELERATE, "datasets.", "sagemaker_channels.", "torch.utils.data.", "torchdata.", "webdataset.")
+_COUNT_EPOCHS = {  # from 0; the Trainer is in front, since it calls accelerate
+    "transformers.trainer": ("HF's Trainer", "return an EvenLoader of the loader from get_train_dataloader"),
+    _ACCELERATE: ("accelerate", "call set_epoch({}) of the loader that it has prepared before the loop"),
+}
 _FITS, _EVALUATES = ("fit_loop", "training_epoch_loop"), ("evaluation_loop", "prediction_loop")
 
 
@@ -65,6 +69,17 @@ def divider() -> str | None:
 def is_fetched_ahead() -> bool:
     """Return whether accelerate iterates here, which fetches a batch before it yields the last one."""
     return any(module == _ACCELERATE for _, module, _ in _callers())
+
+
+def check_epoch(epoch: int, loaded: int) -> None:
+    """Raise ChannelError if a framework counts epochs and sets an earlier one than that in which a loaded state continues."""
+    modules = {module for _, module, _ in _callers()}
+    for module, (name, remedy) in _COUNT_EPOCHS.items():
+        if module in modules:
+            raise ChannelError(
+                f"{name} counts epochs itself and would begin epoch {epoch}, but the loaded state continues in epoch {loaded}",
+                remedy=remedy.format(loaded),
+            )
 
 
 def loader_that_counts() -> DataLoader[Any] | None:

@@ -142,12 +142,16 @@ class EvenLoader:
             " and load_state_dict() with the position that was saved beside the checkpoint",
         )
 
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration, from 0."""
-        self.dataset.set_epoch(epoch)
+    # It has no set_epoch: HF's Trainer would call it with an epoch that it counts from 0 in each resumed job.
 
     def __iter__(self) -> Generator[Any, None, None]:
-        return (batch for batch, _ in even_batches(self.loader))
+        is_resumed, is_empty = self.dataset.epochs.is_loaded, True
+        for batch, _ in even_batches(self.loader):
+            is_empty = False
+            yield batch
+        # The state is that after an epoch's last batch, and HF's Trainer would end with an empty loop.
+        if is_resumed and is_empty:
+            yield from EvenLoader.__iter__(self)
 
     def state_dict(self) -> State:
         """Return the merged state of all ranks. A collective call: every rank must make it."""

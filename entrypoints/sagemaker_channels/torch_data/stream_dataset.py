@@ -74,16 +74,10 @@ class StreamDataset(IterableDataset[Any]):
 
         Raises:
             ValueError: It is not a whole number from 0 on.
-            ChannelError: accelerate would begin another epoch than that of the loaded state.
+            ChannelError: accelerate or HF's Trainer would begin an earlier epoch than that in which the loaded state continues.
         """
-        whole_number("epoch", epoch, 0)
-        waiting = self.epochs.waiting
-        if waiting is not None and epoch != waiting["epoch"] and frameworks.is_fetched_ahead():
-            raise ChannelError(
-                f"accelerate counts epochs from 0 itself and would begin epoch {epoch}, but the loaded state is in epoch"
-                f" {waiting['epoch']}",
-                remedy=f"call set_epoch({waiting['epoch']}) of the loader that it has prepared before the loop",
-            )
+        if whole_number("epoch", epoch, 0) < self.epoch and self.epochs.is_loaded:
+            frameworks.check_epoch(epoch, self.epoch)
         self.epochs.set(epoch)
 
     @property

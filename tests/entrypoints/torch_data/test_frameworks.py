@@ -167,6 +167,8 @@ def test_trainer_with_workers_reads_all_on_one_rank_and_is_refused_on_two(root: 
     assert sorted(seen) == SAMPLES["objects"]
     with pytest.raises(RankError, match="use num_workers=1, or use a ThreadLoader"):
         ranks(2, *arguments)
+    with pytest.raises(RankError, match="epoch 0, but the loaded state continues in epoch 2; return an EvenLoader"):
+        ranks(1, "framework_loops.misuse", root, "epoch of the Trainer after resuming")
 
 
 @pytest.mark.parametrize(
@@ -254,8 +256,9 @@ def test_lightning_resumes_on_any_number_of_ranks(
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="transformers needs Python 3.11")
 @pytest.mark.parametrize("change", [(1, 2), (4, 2)], ids=str)
 def test_trainer_resumes_on_any_number_of_ranks(even_root: Path, tmp_path: Path, change: tuple[int, int]) -> None:
+    """It stops in the middle of the second epoch, and after the last batch of the first."""
     before, after = change
-    batches, stop, output = EVEN // framework_data.BATCH, 4 if before < 4 else 2, str(tmp_path)
+    batches, stop, output = EVEN // framework_data.BATCH, 20 if before < 4 else 4, str(tmp_path)
     left = stop + (2 * batches - stop * before) // after + (before < after)  # It may have a step that is filled up.
     first = ranks(
         before, "framework_loops.by_trainer", even_root, "objects", 2 * batches // before, output, True, 0, None, stop
