@@ -55,12 +55,12 @@ def numbers(batch: Any) -> list[int]:
     return [int(number) for number in (batch["x"] if isinstance(batch, dict) else batch)[:, 0]]
 
 
-def dataset_of(root: Path, kind: str, transform: Any = number_of) -> Any:
+def dataset_of(root: Path, kind: str, transform: Any = number_of, seed: int | None = 7) -> Any:
     """Return a dataset of a channel, of both (`mixed`), or with random access (`map`)."""
     environment = load_environment(root, dict(os.environ))
     if kind == "map":
         return ChannelMapDataset("objects", transform, environment=environment)
-    reading, channels = {"seed": 7, "block": 10}, ("objects", "lines") if kind == "mixed" else (kind,)
+    reading, channels = {"seed": seed, "block": 10}, ("objects", "lines") if kind == "mixed" else (kind,)
     parts = [ChannelDataset(each, transform=transform, **reading, environment=environment) for each in channels]
     return MixedDataset(parts) if kind == "mixed" else parts[0]
 
@@ -88,11 +88,11 @@ def by_loop(root: Path, kind: str, loader: str, state: Any = None, stop: int | N
     return _trained(dataset, loader, state, stop)
 
 
-def by_left_loops(root: Path, loader: str, is_set: bool) -> list[list[int]]:
+def by_left_loops(root: Path, loader: str, is_set: bool, seed: int | None = 7) -> list[list[int]]:
     """Leave each loop after 9 steps, which is after the end of some ranks; return the samples of each."""
     rank, ranks = own_rank()
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
-    dataset = dataset_of(root, "lines")
+    dataset = dataset_of(root, "lines", seed=seed)
     batches, seen = LOADERS[loader](dataset), list[list[int]]()
     for loop in range(3):
         if is_set:

@@ -92,13 +92,16 @@ def test_distributed_loop_has_each_sample_once_without_torchruns_variables(
 
 @pytest.mark.parametrize("loader", ["plain", "workers", "threads"])
 def test_ranks_that_leave_loops_at_different_places_of_an_epoch_need_set_epoch(root: Path, loader: str) -> None:
-    """A rank that has read its part of the epoch goes on with the next one, and the others began theirs again, silently."""
+    """A rank that has read its part of the epoch goes on with the next one, and the others began theirs again, silently.
+
+    Without a seed it reads the same again."""
     if loader != "workers":  # Its processes read on to the end, unless they are too slow for that.
         with pytest.raises(RankError, match="call set_epoch before each loop that may be left early"):
             ranks(2, "framework_data.by_left_loops", root, loader, False)
-    for loop in zip(*ranks(2, "framework_data.by_left_loops", root, loader, True), strict=True):
-        found = [number for rank in loop for number in rank]
-        assert len(found) == len(set(found))
+    for is_set, seed in [(True, 7), (False, None)]:
+        for loop in zip(*ranks(2, "framework_data.by_left_loops", root, loader, is_set, seed), strict=True):
+            found = [number for rank in loop for number in rank]
+            assert len(found) == len(set(found))
 
 
 @pytest.mark.parametrize("loader", ["plain", "workers", "threads"])
