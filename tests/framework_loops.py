@@ -254,7 +254,9 @@ def misuse(root: Path, what: str) -> None:
             checkpoints.save(1, loader=dataset)
             checkpoints.load(loader=prepared)
     elif what == "skipping batches":
-        skip_first_batches(EvenLoader(LOADERS["threads"](dataset)), 1)
+        skip_first_batches(EvenLoader(LOADERS["plain"](dataset)), 1)
+    elif what == "skipping batches of threads":
+        skip_first_batches(LOADERS["threads"](dataset), 1)
     elif what == "position in a prepared loop":
         next(iter(prepared))
         dataset.state_dict()

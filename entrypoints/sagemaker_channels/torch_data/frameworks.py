@@ -138,6 +138,16 @@ def check_not_divided_again(ranks: int, workers: int) -> None:
                 )
 
 
+def check_not_skipped() -> None:
+    """Raise ChannelError if accelerate skips batches of a loader here, since it would read the dataset by another one instead."""
+    if any((module, name) == (_ACCELERATE, "skip_first_batches") for _, module, name in _callers()):
+        raise ChannelError(
+            "this loader resumes at its own position, so no batches must be skipped",
+            remedy="call load_state_dict() with the position that was saved beside the checkpoint, in HF's Trainer with"
+            " TrainingArguments(ignore_data_skip=True)",
+        )
+
+
 def check_not_prepared(loader: Any) -> None:
     """Raise ChannelError if accelerate has prepared a loader, since its state is of one rank and may be a batch ahead."""
     if type(loader).__module__ == _ACCELERATE:

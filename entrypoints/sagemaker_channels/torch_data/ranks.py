@@ -21,7 +21,7 @@ from torch.utils.data import get_worker_info
 
 from sagemaker_channels.epoch.placement import Placement, placement_of
 from sagemaker_channels.epoch.states import State, merge_states
-from sagemaker_channels.errors import ChannelError, expect
+from sagemaker_channels.errors import expect
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sources.background import in_background
 from sagemaker_channels.sources.silence import warn
@@ -136,11 +136,8 @@ class EvenLoader:
     @property
     def drop_last(self) -> bool:
         """What accelerate's skip_first_batches asks, with which HF's Trainer resumes."""
-        raise ChannelError(
-            "this loader resumes at its own position, so no batches must be skipped",
-            remedy="use TrainingArguments(ignore_data_skip=True),"
-            " and load_state_dict() with the position that was saved beside the checkpoint",
-        )
+        frameworks.check_not_skipped()
+        return bool(self.loader.drop_last)
 
     # It has no set_epoch: HF's Trainer would call it with an epoch that it counts from 0 in each resumed job.
 

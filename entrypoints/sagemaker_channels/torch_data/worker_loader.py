@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State, united
 from sagemaker_channels.errors import expect, whole_number
+from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.shared_tensors import collating, sendable
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
@@ -49,6 +50,16 @@ class PositionedLoader(DataLoader[Any]):
 
     def __bool__(self) -> bool:
         return True  # without counting
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether each reader drops its incomplete last batch. Raises ChannelError if accelerate shall skip the first batches."""
+        frameworks.check_not_skipped()
+        return self._drops_last
+
+    @drop_last.setter
+    def drop_last(self, _: bool) -> None:
+        """Do nothing: a DataLoader sets that of the loader below a WorkerLoader."""
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the dataset's next iteration, from 0."""
