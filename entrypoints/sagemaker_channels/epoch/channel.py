@@ -235,7 +235,8 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
     if "/" in name:
         folder = Path(name).expanduser().absolute()
         if not folder.is_dir():
-            raise ChannelError(f"there is no folder {folder}", channel=name, remedy="correct the path")
+            remedy = "name the folder of this file" if folder.exists() else "correct the path"
+            raise ChannelError(f"there is no folder {folder}", channel=name, remedy=remedy)
         return Channel(name, "File", None, "FullyReplicated", "None", folder)
     near = difflib.get_close_matches(name, environment.channels, 1)
     raise ChannelError(

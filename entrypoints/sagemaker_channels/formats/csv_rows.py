@@ -193,7 +193,7 @@ class _Lines:
 
 FORMAT = Format(
     name="csv",
-    sample="CSV: a row's texts in `data`; with `csv; header=present`, a field for each column",
+    sample="CSV: a row's texts in `data`; with `csv; header=present`, a field for each column; `delimiter=tab`",
     read=unzipped(partial(_read, False, ",")),
     write=partial(_write, ","),
     ending=".csv",

@@ -105,6 +105,8 @@ def test_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ChannelError, match=r"channel './nothing-here': there is no folder /.*/nothing-here; correct the path"
     ):
         list(open_channel("./nothing-here"))
+    with pytest.raises(ChannelError, match="name the folder of this file"):
+        open_channel(__file__)
     with pytest.raises(ChannelError, match=r"this job has no channel 'images'; it has none; a folder is ./images"):
         open_channel("images")
 
