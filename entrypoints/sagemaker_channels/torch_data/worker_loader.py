@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State, united
-from sagemaker_channels.errors import expect, whole_number
+from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.shared_tensors import collating, sendable
@@ -94,6 +94,7 @@ class PositionedLoader(DataLoader[Any]):
         self.turn = self._turn_of(loop.state, states)
 
         def ended() -> None:
+            self._check_running()
             self._is_ended = True
             end()
 
@@ -101,7 +102,15 @@ class PositionedLoader(DataLoader[Any]):
 
     def _move(self, reader: int, state: Callable[[], State]) -> None:
         """Record where a reader is after its batch, which the loop gets now."""
+        self._check_running()
         self._states[reader], self.turn = state, (reader + 1) % self.readers
+
+    def _check_running(self) -> None:
+        if not self._states:
+            raise ChannelError(
+                "a state was loaded while this loop runs, which has not read from there",
+                remedy="leave the loop after loading, and begin another one",
+            )
 
     def _turn_of(self, state: State | None, states: Sequence[State]) -> int:
         """Return the turn of a loaded state, if its readers are these."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from sagemaker_channels import ChannelMapDataset
+from sagemaker_channels import ChannelError, ChannelMapDataset
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sources.silence import warn_once
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
@@ -160,6 +160,18 @@ def test_state_of_any_reader_loads_into_any_other(
 
 def samples_of(batches: Iterable[Any]) -> list[str]:
     return [text for batch in batches for text in ([batch] if isinstance(batch, str) else batch)]
+
+
+@pytest.mark.parametrize("batches", [1, 45])
+def test_loop_in_which_a_state_is_loaded_ends_with_an_error(environment: Environment, batches: int) -> None:
+    """It would go on after the last batch with the next epoch, without what the state has left."""
+    loader = loader_of(environment)
+    loop = iter(loader)
+    states = [loader.state_dict() for _ in islice(loop, batches)]
+    loader.load_state_dict(states[0])
+    with pytest.raises(ChannelError, match="leave the loop after loading, and begin another one"):
+        next(loop)
+    assert sum(map(len, loader)) == 176
 
 
 def test_loader_of_no_workers_makes_the_same_batches(environment: Environment) -> None:
