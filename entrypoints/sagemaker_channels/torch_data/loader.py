@@ -53,7 +53,8 @@ class ThreadLoader(PositionedLoader):
     Args:
         dataset: A ChannelDataset or MixedDataset.
         batch_size: Samples per batch; fewer, if damaged ones are skipped.
-        num_workers: Threads that read, transform and collate; at least one for each of the `readers`.
+        num_workers: Threads that read, transform and collate at the same time, at least one for each of the `readers`. What they
+            call must be thread-safe, and random numbers that they share are in another order in each run.
         readers: Parts of the rank's samples that are read at the same time, by turns: for formats that take long to read (gzip,
             Parquet), and for large files in memory whose samples are hardly transformed. States are of as many.
         collate_fn: A function that makes a batch from a list of samples.
