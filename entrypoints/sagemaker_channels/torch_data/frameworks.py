@@ -148,6 +148,16 @@ def check_not_skipped() -> None:
         )
 
 
+def check_not_flattened() -> None:
+    """Raise ChannelError if DCP takes a state here: it stores one rank's, and loads of it only the keys of a fresh loader's."""
+    caller = next(module for _, module, _ in _callers() if not module.startswith("sagemaker_channels."))
+    if caller.startswith("torch.distributed.checkpoint"):
+        raise ChannelError(
+            "torch.distributed.checkpoint would load a part of the position only",
+            remedy="use sagemaker_channels.Checkpoints, or give it pickle.dumps(gather_state(loader))",
+        )
+
+
 def check_not_prepared(loader: Any) -> None:
     """Raise ChannelError if accelerate has prepared a loader, since its state is of one rank and may be a batch ahead."""
     if type(loader).__module__ == _ACCELERATE:

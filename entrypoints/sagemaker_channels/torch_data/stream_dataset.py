@@ -236,6 +236,7 @@ class StreamDataset(IterableDataset[Any]):
         Raises:
             ChannelError: A loader has fetched samples that its loop has not got, so only the loader knows the position.
         """
+        frameworks.check_not_flattened()
         current, epoch = self._current, self.epoch
         if current is not None and current.epoch not in (epoch, epoch - current.finished):
             current = None

@@ -67,6 +67,7 @@ class PositionedLoader(DataLoader[Any]):
 
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
+        frameworks.check_not_flattened()
         epoch = self.stream.epoch
         if not self._states or self._epoch not in (epoch, epoch - self._is_ended):
             states = [each.state_dict() for each in self.stream.waiting(self.readers)]

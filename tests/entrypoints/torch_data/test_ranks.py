@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.utils.data import DataLoader, DistributedSampler
 
 import framework_data
@@ -42,6 +43,15 @@ def test_plain_loader_has_no_position(root: Path) -> None:
     for use in (gather_state, LightningLoader):
         with pytest.raises(ChannelError, match="a DataLoader does not know its position; use a ThreadLoader"):
             use(loader)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_position_of_which_dcp_would_load_a_part_is_refused(root: Path, tmp_path: Path) -> None:
+    dataset = framework_data.dataset_of(root, "lines")
+    loader = framework_data.LOADERS["threads"](dataset)
+    for part in (dataset, loader, EvenLoader(loader)):
+        with pytest.raises(ChannelError, match=r"use sagemaker_channels\.Checkpoints, or give it pickle\.dumps"):
+            save({"loader": part}, checkpoint_id=tmp_path / "saved", no_dist=True)
 
 
 def test_messages_about_loaders_name_what_the_user_gave(root: Path) -> None:
