@@ -35,6 +35,7 @@ _ZEROS = bytes(BLOCK)
 _FIELDS = struct.Struct("100s24x12s12x8s356x")  # name, size, checksum
 _MAGIC = slice(257, 263)
 _USTAR = b"ustar\0"
+_EMPTY_BYTES = 20 * BLOCK  # of zeros, an empty archive as tar writes it
 _CHECKED = 16  # extended headers that are remembered
 _TIME = b"%d mtime="  # how a pax record with the time begins, in an extended header of so many bytes
 _LINKS = b"12"
@@ -70,7 +71,7 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
     # Extended headers that have been checked, with their content's size, and how it begins if it is nothing but the time. Most are
     # equal to one before, but webdataset's have a few sizes, since the fractions of its times have as many digits as they need.
     checked: dict[bytes, tuple[int, bytes]] = {}
-    kind = b""
+    kind, is_first = b"", key is not None and not window.offset  # whether an object's beginning is read
     view, take, most = window.view, window.take, max_sample_bytes()
     while True:
         # Plain files that are whole in the window, and described by nothing but their time: nearly all, so without a call for each
@@ -108,6 +109,10 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
             if inside and kind in _DESCRIBING_ONE:
                 reason = "the archive ends after an extended header: the member it describes is missing"
                 raise corrupt(key, offset, reason)
+            if is_first and not kind and offset >= _EMPTY_BYTES:
+                raise corrupt(
+                    key, 0, f"more than {offset:,} bytes of zeros and no member: the file was not written whole"
+                )
             if turns is not None:
                 turns.end_group()
             if inside:

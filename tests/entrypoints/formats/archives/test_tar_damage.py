@@ -106,6 +106,12 @@ def test_header_overwritten_by_zeros_is_an_error() -> None:
         read(bytes(300))
 
 
+def test_shard_of_nothing_but_zeros_is_an_error_but_an_empty_archive_is_not() -> None:
+    with pytest.raises(CorruptError, match=r"byte 0: more than 10,240 bytes of zeros and no member"):
+        read(bytes(1 << 20))
+    assert read(archive([])) == []
+
+
 def test_file_named_as_a_directory_is_an_error() -> None:
     info = tarfile.TarInfo("d/")
     assert read(patched(archive([]), 0, info.tobuf(tarfile.USTAR_FORMAT)[:BLOCK])) == []  # so v7 has directories
