@@ -195,6 +195,8 @@ def _places(folder: Path, found: Folder, data: str | None, account: Account) -> 
         return {name: (None, inventory_of(path, account)) for name, path in local.items()}, local
     try:
         return {name: (uri, inventory_of(uri, account)) for name, uri in prefixes_in(data, account).items()}, {}
+    except InputError:
+        raise
     except RefusedError as error:
         say(f"warning: the data could not be looked at: {error}", "yellow")
         return {"train": (data, None)}, {}
@@ -284,10 +286,10 @@ def _write(target: Path, text: str) -> None:
 def _next_steps(target: Path, spec: launcher.JobSpec, local: dict[str, Path]) -> list[str]:
     """Return the commands that a user runs next, in this order."""
     job, channels = shlex.quote(shown_path(target)), spec.all_channels
-    folders = {name: shlex.quote(shown_path(path)) for name, path in local.items()}
-    here = "".join(f" --channel {name}={path}" for name, path in folders.items())
-    uris = {name: f"{getattr(channels[name], 's3_uri', '')} --exclude '*.DS_Store'" for name in folders}
-    copies = [f"aws s3 sync {path} {uris[name]}" for name, path in folders.items()]
+    paths = {name: shlex.quote(shown_path(path)) for name, path in local.items()}
+    here = "".join(f" --channel {name}={path}" for name, path in paths.items())
+    uris = {name: f"{getattr(channels[name], 's3_uri', '')} --exclude '*.DS_Store'" for name in paths}
+    copies = [f"aws s3 {'cp' if local[each].is_file() else 'sync'} {path} {uris[each]}" for each, path in paths.items()]
     return [
         f"launch {job} --dry-run",
         f"launch {job} --local{here or ' --sample 100'}",

@@ -46,7 +46,9 @@ def notes_on(folder: Path, found: Folder) -> list[str]:
     """Return what the user should know of a folder beside its spec."""
     lists = f"lists of images: {', '.join(map(str, found.lists))}; `launch lst check` checks them"
     no_script = f"no training script was found in {folder}: the job runs {READS_ALL}"
-    return [lists] * bool(found.lists) + [no_script] * (found.script is None)
+    others = f"in no channel: {', '.join(map(str, found.left_over[:3]))}{', ...' if found.left_over[3:] else ''}"
+    left_over = f"{others}; a channel is a file or a folder: move files of one split into a folder named for it"
+    return [lists] * bool(found.lists) + [left_over] * bool(found.left_over) + [no_script] * (found.script is None)
 
 
 def draft(

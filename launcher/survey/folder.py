@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -28,8 +28,9 @@ _SPLITS = {
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-_DATA = re.compile(
-    r".*\.(jpe?g|png|gif|bmp|webp|tiff?|npy|npz|wav|flac|tar|tgz|zip|rec|tfrecords?|parquet|csv|jsonl|ndjson)(\.gz)?",
+_DATA = re.compile(  # by kind
+    r".*\.(?:(?P<image>jpe?g|png|gif|bmp|webp|tiff?)|(?P<array>npy|npz)|(?P<audio>wav|flac)|(?P<archive>tar|tgz|zip)"
+    r"|(?P<record>rec|tfrecords?)|(?P<parquet>parquet)|(?P<table>csv)|(?P<lines>jsonl|ndjson))(?:\.gz)?",
     re.I,
 )
 _NO_SCRIPT = re.compile(r"(test_.*|.*_test|setup|conftest|__init__)\.py")
@@ -44,6 +45,7 @@ class Folder(NamedTuple):
     requirements: PurePosixPath | None
     lists: list[PurePosixPath]  # .lst files
     channels: dict[str, PurePosixPath]
+    left_over: list[PurePosixPath]  # files of data beside the channels
     outside: list[PurePosixPath]  # links out of the folder
     uses_gpu: bool  # as far as the script's text shows
 
@@ -76,7 +78,7 @@ def look_at_folder(root: Path) -> Folder:
     lists = [folder / each for folder, found in files.items() for each in found if each.endswith(".lst")]
     requirements = code / "requirements.txt" if above and script else None
     text = (root / script).read_text("utf-8", "replace") if script else None
-    return Folder(script, code, requirements, lists, _channels(files, text), links, "cuda" in (text or ""))
+    return Folder(script, code, requirements, lists, *_channels(files, text), links, "cuda" in (text or ""))
 
 
 def _script(files: Files) -> PurePosixPath | None:
@@ -95,8 +97,12 @@ def _script(files: Files) -> PurePosixPath | None:
     return first if first and (rank(first) < 3 or len(found) == 1) else None
 
 
-def _channels(files: Files, script: str | None) -> dict[str, PurePosixPath]:
-    """Return the folders of data: those named like a split, else the first below the root, which hold no Python files.
+def _channels(files: Files, script: str | None) -> tuple[dict[str, PurePosixPath], list[PurePosixPath]]:
+    """Return the folders and files of data, and the files beside them.
+
+    Folders are those named like a split, else the first below the root, or those in it if they are of different kinds; none
+    holds Python files. Files are tables and shards named like a split, if a folder has several splits; beside Python files, train
+    alone suffices, and only whole names count. Several files of one of these splits are left over.
 
     The split's usual name is the channel's, unless the script's text has only the folder's own name.
     """
@@ -108,20 +114,62 @@ def _channels(files: Files, script: str | None) -> dict[str, PurePosixPath]:
     with_code = {
         above for folder, names in files.items() if any(map(_is_python, names)) for above in (folder, *folder.parents)
     }
-    folders: dict[PurePosixPath, str | None] = {}
+    depth = 1 if PurePosixPath() in with_code else 0
+    places, left_over = dict[PurePosixPath, str | None](), list[PurePosixPath]()
+    others: dict[PurePosixPath, dict[PurePosixPath, set[str]]] = {}  # first folder -> those in it, or itself -> kinds
     for folder, names in files.items():
-        if folder.parts and any(map(_DATA.fullmatch, names)):
-            split = next((number for number, part in enumerate(folder.parts) if part.lower() in _SPLITS), None)
-            top = PurePosixPath(*folder.parts[: 1 if split is None else split + 1])
-            if top not in with_code:
-                folders[top] = None if split is None else name_of(top.name)
-    if len(folders) == 1 or (folders and script is None and not any(folders.values())):
-        return {"train": next(iter(folders)) if len(folders) == 1 else PurePosixPath()}
+        kinds = {each: found.lastgroup or "" for each in names if (found := _DATA.fullmatch(each))}
+        split = next((number for number, part in enumerate(folder.parts) if part.lower() in _SPLITS), None)
+        if split is not None:
+            top = PurePosixPath(*folder.parts[: split + 1])
+            places |= {top: name_of(top.name)} if kinds and top not in with_code else {}
+            continue
+        named = [
+            each
+            for each, kind in kinds.items()
+            if kind not in ("image", "audio") and (folder not in with_code or each.partition(".")[0].lower() in _SPLITS)
+        ]
+        of_splits = _files_of_splits(named)
+        if len(of_splits) > 1 or (folder in with_code and "train" in of_splits):
+            if any(each[1:] for each in of_splits.values()):
+                left_over += [folder / each for found in of_splits.values() for each in found]
+            else:
+                places |= {folder / each: name_of(_word(each)) for (each,) in of_splits.values()}
+            kinds = {each: kind for each, kind in kinds.items() if [each] not in of_splits.values()}
+        top, below = (PurePosixPath(*folder.parts[:number]) for number in (depth, depth + 1))
+        if kinds and top not in with_code:
+            others.setdefault(top, {}).setdefault(below, set()).update(kinds.values())
+    for top, inside in others.items():
+        with_splits = {above for place in (*places, *left_over) for above in place.parents}
+        if top not in with_splits and (top in inside or set.intersection(*inside.values())):
+            places[top] = None
+            continue
+        for each in inside:
+            if each != top and each not in with_splits:
+                places[each] = None
+                continue
+            beside = [each / name for name in files.get(each, ()) if _DATA.fullmatch(name)]
+            left_over += [file for file in beside if file not in (*places, *left_over)]
+    if len(places) == 1:
+        return {"train": next(iter(places))}, left_over
     channels: dict[str, PurePosixPath] = {}
-    for folder, name in folders.items():
-        free = name if name and name not in channels else re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(folder.parts))
-        channels[free.strip("-")[:60] or "data"] = folder
-    return channels
+    for place, name in places.items():
+        free = name if name and name not in channels else re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(place.parts))
+        channels[free.strip("-")[:60] or "data"] = place
+    return channels, left_over
+
+
+def _word(name: str) -> str:
+    """Return the word that a name begins with: train for train.csv and train-00000-of-00002.parquet."""
+    return re.split(r"[^A-Za-z]", name)[0]
+
+
+def _files_of_splits(names: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in names:
+        if split := _SPLITS.get(_word(each).lower()):
+            found.setdefault(split, []).append(each)
+    return found
 
 
 def _is_python(name: str) -> bool:
@@ -132,6 +180,7 @@ def prefixes_in(uri: str, account: Account) -> dict[str, str]:
     """Return the URIs of the channels below a prefix: its folders that are named like a split, else the prefix itself.
 
     Raises:
+        InputError: It has files of several splits; the key of a file as a prefix begins other keys, too, and FastFile has none.
         RefusedError: It is no URI, or AWS refuses to list it.
     """
     bucket, key = parse_s3_uri(uri)
@@ -140,15 +189,21 @@ def prefixes_in(uri: str, account: Account) -> dict[str, str]:
     found = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
     splits = {_SPLITS.get(each.rstrip("/").rpartition("/")[2].lower()): each for each in reversed(found)}
     named = {name: f"s3://{bucket}/{splits[name]}" for name in _SPLITS.values() if name in splits}
+    names = [each["Key"].rpartition("/")[2] for each in page.get("Contents", ())]
+    if not named and len(files := _files_of_splits(filter(_DATA.fullmatch, names))) > 1:
+        raise InputError(f"{uri}: has files of {', '.join(files)}; move the files of each into a folder named for it")
     return named or {"train": f"s3://{bucket}/{key}"}
 
 
 def inventory_of(place: Path | str, account: Account) -> Inventory:
-    """Return what a folder or a prefix holds, of its first 10,000 objects. Raises RefusedError."""
+    """Return what a folder, a file or a prefix holds, of its first 10,000 objects. Raises RefusedError."""
     folder = place if isinstance(place, Path) else None
+    file = folder.name if folder and folder.is_file() else ""
+    folder = folder.parent if folder and file else folder
     channel = Channel("data", S3Location("folder", "") if folder else parse_s3_uri(str(place)), folder=folder)
     with objects_of(channel, account, None) as (objects, below):
-        return take_inventory(objects, below, "S3", most=_MOST_OBJECTS)
+        below = below._replace(key=file or below.key)
+        return take_inventory(objects, below, "S3", named=[file] if file else None, most=_MOST_OBJECTS)
 
 
 def mode_of(inventory: Inventory) -> str:

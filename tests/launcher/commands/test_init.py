@@ -77,6 +77,13 @@ def test_spec_of_a_folder_passes_a_strict_dry_run(pets: Path) -> None:
         (["masks/0.tar", "shards/0.tar"], {"masks": "masks", "shards": "shards"}),
         (["a/train/0.csv", "b/train/0.csv"], {"train": "a/train", "b-train": "b/train"}),
         (["pkg/data.csv", "pkg/__init__.py"], {}),
+        (["d/train.jsonl", "d/val.jsonl", "d/x.csv"], {"train": "d/train.jsonl", "validation": "d/val.jsonl"}),
+        (["d/train/0.csv", "d/more/0.csv"], {"train": "d/train", "d-more": "d/more"}),
+        (["d/a/1.png", "d/b/0.tar"], {"d-a": "d/a", "d-b": "d/b"}),
+        (["d/a/x.csv", "d/a/train.csv", "d/a/val.csv"], {"train": "d/a/train.csv", "validation": "d/a/val.csv"}),
+        (["d/train_1.png", "d/test_1.png"], {"train": "d"}),
+        (["d/a/1.png", "d/a/b/1.png", "d/c/1.jpg"], {"train": "d"}),
+        (["train.csv", "train_loss.png", "test.png"], {"train": "train.csv"}),
     ],
 )
 def test_channels_are_the_folders_of_data(names: list[str], channels: dict[str, str], pets: Path) -> None:
@@ -89,6 +96,36 @@ def test_channels_are_the_folders_of_data(names: list[str], channels: dict[str, 
     assert local.partition("--local ")[2] == " ".join(here or ["--sample 100"])
     assert yaml.safe_load(found["text"])["channels"].keys() == channels.keys() | ({"train"} if not channels else set())
     assert not Path("more/job.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "others", "channels"),
+    [
+        (["train.csv", "test.csv", "a.csv"], {"d/a.csv"}, {"train", "test"}),
+        (["train-0.tar", "train-1.tar", "test-0.tar"], {"d/train-0.tar", "d/train-1.tar", "d/test-0.tar"}, {"train"}),
+    ],
+)
+def test_files_that_are_in_no_channel_are_named(
+    names: list[str], others: set[str], channels: set[str], pets: Path
+) -> None:
+    files(pets / "more/d", "../train.py", *names)
+    done = launch("init", "more", "--yes", "--json", "--dry-run")
+    found = json.loads(done.stdout)
+    named, _, _ = found["notes"][0].removeprefix("in no channel: ").partition(";")
+    assert {*named.split(", ")} == others
+    assert yaml.safe_load(found["text"])["channels"].keys() == channels
+
+
+def test_files_of_splits_in_s3_are_to_be_moved_into_folders(
+    aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    aws.client("s3").create_bucket(Bucket="mine")
+    for name in ("train.csv", "val.csv"):
+        aws.client("s3").put_object(Bucket="mine", Key=f"d/{name}", Body=b"1")
+    done = launch("init", "--data=s3://mine/d/", "--yes")
+    assert done.returncode == 2
+    assert "s3://mine/d/: has files of train, validation; move the files of each" in done.stderr
 
 
 def test_channel_has_the_name_by_which_the_script_reads_it(pets: Path) -> None:
