@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from launcher.errors import Location, Problem, SpecPath
+from launcher.request.build import build_request
 from launcher.spec.job import JobSpec
-from launcher.spec.model import aws_name
-from launcher.spec.structures import members
 from launcher.spec.team import MAX_COST, Allowed, value_at
 
 REQUIRED = "team-required"  # the code of a key that a team requires
-_WHOLE = ("tags", "channels", "image")  # keys whose parts are no members of the request
 
 
 def team_problems(spec: JobSpec) -> Iterator[Problem]:
@@ -66,20 +64,22 @@ def _not_allowed(
 
 
 def _set_by_request(spec: JobSpec, path: SpecPath) -> SpecPath | None:
-    """Return the place below `request:` that sets or deletes the member of a key; None if there is none."""
-    key = str(path[0])
-    if key not in members():
+    """Return the place below `request:` that sets or deletes a member that a key sets; None if there is none."""
+    if not spec.request:
         return None
-    is_verbatim = key in ("environment", "hyperparameters")
-    rest = () if key in _WHOLE else path[1:] if is_verbatim else tuple(aws_name(str(part)) for part in path[1:])
-    level: Any = spec.request or {}
+    below = build_request(spec.model_copy(update={"request": None}), "").origin.set_by(path)
+    return next(filter(None, (_place_in(spec.request, member) for member in below)), None)
+
+
+def _place_in(request: Any, member: SpecPath) -> SpecPath | None:
+    """Return the place of a member below `request:`, or of what has no members in its place."""
     place: SpecPath = ("request",)
-    for member in (*members()[key], *rest):
-        if not isinstance(level, dict):
+    for part in member:
+        if not isinstance(request, dict):
             return place
-        if member not in level:
+        if part not in request:
             return None
-        level, place = level[member], (*place, member)
+        request, place = request[part], (*place, part)
     return place
 
 

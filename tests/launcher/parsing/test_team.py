@@ -87,6 +87,22 @@ def test_defaults_and_locked_values_are_below_the_spec(project: Path) -> None:
     assert bare.request["RoleArn"] == ROLE + "-2"
 
 
+def test_request_cannot_lift_a_key_of_ours_that_sets_a_member(project: Path) -> None:
+    write(
+        project / ".launch.yaml",
+        f"defaults: {{role_arn: '{ROLE}'}}\nlocked: {{bucket_owners: {{bucket: '123456789012'}}}}",
+    )
+    code = {"code.entry_point": "entrypoints/read_channels.py"}
+
+    def variables(request: dict[str, Any]) -> Any:
+        return launcher.plan("jobs/job.yaml", set={**code, "request": request}).request["Environment"]
+
+    assert {"A", "LAUNCHER_BUCKET_OWNERS_0"} <= variables({"Environment": {"A": "b"}}).keys()
+    for over in (None, {"LAUNCHER_BUCKET_OWNERS_0": None}):
+        with pytest.raises(SpecError, match=r"--set request.* \[team-locked\]"):
+            variables({"Environment": over})
+
+
 @pytest.mark.parametrize(
     ("values", "place"),
     [
