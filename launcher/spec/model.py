@@ -7,11 +7,12 @@ that is not written is None and stays out of the request; a written `null` is No
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
-_IRREGULAR = {"gb": "GB"}  # the only word of the request that is not just capitalised
+from launcher.spec.aws_model import shapes
 
 
 class Section(BaseModel):
@@ -41,10 +42,15 @@ def as_request(value: Any) -> Any:
 
 
 def aws_name(key: str) -> str:
-    """Convert `max_runtime_in_seconds` to `MaxRuntimeInSeconds`."""
-    return "".join(_IRREGULAR.get(word, word[:1].upper() + word[1:]) for word in key.split("_"))
+    """Convert `volume_size_in_gb` to `VolumeSizeInGB`, as the model spells it; what is no member's key, by its words."""
+    return _members().get(key) or "".join(word[:1].upper() + word[1:] for word in key.split("_"))
 
 
 def spec_name(member: str) -> str:
     """Convert `MaxRuntimeInSeconds` to `max_runtime_in_seconds`; the inverse of `aws_name`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", member).lower()
+
+
+@cache
+def _members() -> dict[str, str]:
+    return {spec_name(member): member for shape in shapes().values() for member in shape.get("members", ())}

@@ -129,10 +129,11 @@ def test_member_that_aws_adds_is_a_key(tmp_path: Path) -> None:
         **shapes()[REQUEST],
         "members": {**shapes()[REQUEST]["members"], "QuantumConfig": {"shape": "QuantumConfig"}},
     }
-    added = {"type": "structure", "members": {"MaxCoherenceInSeconds": {"shape": "MaxRuntimeInSeconds"}}}
+    names = ("MaxCoherenceInSeconds", "QPUClockMHzInSeconds")  # the latter's capitals are no words
+    added = {"type": "structure", "members": {name: {"shape": "MaxRuntimeInSeconds"} for name in names}}
     known = {**shapes(), REQUEST: request, "QuantumConfig": added}
-    done = dry_run(tmp_path, "quantum_config: {max_coherence_in_seconds: 2h}", known)
-    assert "QuantumConfig:\n  MaxCoherenceInSeconds: 7200\n" in done.stdout, done.stderr
+    done = dry_run(tmp_path, "quantum_config: {max_coherence_in_seconds: 2h, qpuclock_mhz_in_seconds: 1}", known)
+    assert "QuantumConfig:\n  MaxCoherenceInSeconds: 7200\n  QPUClockMHzInSeconds: 1\n" in done.stdout, done.stderr
     done = dry_run(tmp_path, "quantum_config: {max_coherence: 2h}", known)
     assert "did you mean max_coherence_in_seconds?" in done.stderr
 
