@@ -67,7 +67,8 @@ def test_message_is_short_and_has_a_remedy(rule: Rule) -> None:
 def test_rule_has_a_reason_and_a_source(rule: Rule) -> None:
     """The docstring is a row of the documentation; the details have the source."""
     assert re.fullmatch(r"\S.*\.", rule.find.__doc__ or "")
-    assert details(rule.code), "where is it written?"
+    folder = rule.find.__module__.rpartition(".")[0].replace(".", "/")
+    assert details(rule.code), f"add {rule.code} to {folder}/examples.yaml, with `more`, `wrong` and `right`"
 
 
 def test_every_module_with_a_rule_is_a_subject() -> None:
