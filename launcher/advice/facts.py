@@ -28,7 +28,7 @@ class Inventory:
     bytes: int
     sizes: Quantiles
     formats: Mapping[str, int] = field(default_factory=dict)
-    """Objects by content: `jpeg`, `tar`, `recordio`, `recordio-protobuf`, `tfrecord`, ...; of a sample, if `unknown` says so."""
+    """Objects by content, that of most bytes first: `jpeg`, `tar`, `tfrecord`, ...; of a sample, if `unknown` says so."""
     storage_classes: Mapping[str, int] = field(default_factory=dict)  # objects by class: STANDARD, GLACIER, ...
     place: str = "S3"  # where the data is now: S3, S3Express, EFS or FSxLustre
     is_complete: bool = True  # False: the listing ended early, and the numbers are the least there is

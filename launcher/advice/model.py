@@ -68,7 +68,7 @@ def _shards(inventory: Inventory, use: Use, constants: Mapping[str, float]) -> S
     readers, least = use.instances * round(_script_streams(use, constants)), constants["shard_bytes"]
     size = min(max(inventory.bytes / (4 * readers), least), 10 * least)
     number = max(round(inventory.bytes / size), readers)
-    usual = max(inventory.formats, key=inventory.formats.__getitem__, default="")
+    usual = next(iter(inventory.formats), "")
     shards = Shards(number, ceil(inventory.bytes / number), usual if usual in _REPACKED else "tar")
     return shards if 2 * number <= inventory.objects else None
 

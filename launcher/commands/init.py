@@ -165,7 +165,7 @@ def init(
     else:
         _write(target, text)
     show_problems(plan.warnings)
-    notes = notes_on(folder, found)
+    notes = notes_on(folder, found, places)
     if str(asked.role).endswith(_EXAMPLE) and asked.role not in roles:
         notes.append("no role was found: replace role_arn by yours")
     steps = _next_steps(target, plan.spec, local)

@@ -42,13 +42,22 @@ class Answers(NamedTuple):
     bucket: str | None  # or a prefix, of data and outputs
 
 
-def notes_on(folder: Path, found: Folder) -> list[str]:
-    """Return what the user should know of a folder beside its spec."""
+def notes_on(folder: Path, found: Folder, places: Places) -> list[str]:
+    """Return what the user should know of a folder and its channels beside its spec."""
+    mixed = []
+    for name, (_, inventory) in places.items():
+        usual, *rest = inventory.formats if inventory and inventory.formats else ("",)
+        if rest and usual in _TYPES:
+            mixed.append(
+                f"channel {name} has {', '.join(rest)} beside {usual}; remove these files, or they are read as {usual}"
+            )
     lists = f"lists of images: {', '.join(map(str, found.lists))}; `launch lst check` checks them"
     no_script = f"no training script was found in {folder}: the job runs {READS_ALL}"
     others = f"in no channel: {', '.join(map(str, found.left_over[:3]))}{', ...' if found.left_over[3:] else ''}"
     left_over = f"{others}; a channel is a file or a folder: move files of one split into a folder named for it"
-    return [lists] * bool(found.lists) + [left_over] * bool(found.left_over) + [no_script] * (found.script is None)
+    return (
+        [lists] * bool(found.lists) + [left_over] * bool(found.left_over) + mixed + [no_script] * (found.script is None)
+    )
 
 
 def draft(

@@ -6,9 +6,11 @@ The listing ends after MAX_KEYS objects, unless it is asked to go on; the number
 from __future__ import annotations
 
 import random
+import re
 import struct
 from collections import Counter
 from collections.abc import Collection
+from itertools import islice
 
 from launcher.advice.facts import Inventory, Quantiles
 from launcher.aws.threads import concurrently
@@ -25,6 +27,7 @@ MAX_KEYS = 200_000  # 200 requests
 _SAMPLE = 10_000  # objects whose sizes give the quantiles
 _OPENED = 24  # objects whose first bytes are read
 _HEAD = 512  # bytes: a tar's first header
+_NO_DATA = re.compile(r"(.*/)?(README|LICEN[CS]E|NOTICE|CITATION)(\..*)?", re.I | re.S)
 _BEGINNINGS = {
     b"\xff\xd8\xff": "jpeg",
     b"\x89PNG": "png",
@@ -81,8 +84,14 @@ def take_inventory(
     sizes = sorted(size for _, size in sample)
     low, middle, high = (sizes[int(share * (len(sizes) - 1))] for share in (0.1, 0.5, 0.9))
     drawn = choice.sample(sample, len(sample))
-    opened = [S3Location(place.bucket, key) for key, size in drawn if size][:_OPENED]
-    formats, why = _formats(objects, opened)
+    weights, of_endings = Counter[str](), dict[str, str]()
+    for key, size in drawn:
+        weights[ending_of(key)] += 0 if _NO_DATA.fullmatch(key) else size
+        if size:
+            of_endings.setdefault(ending_of(key), key)
+    keys = dict.fromkeys((*of_endings.values(), *(key for key, size in drawn if size)))  # one of each ending first
+    opened = [S3Location(place.bucket, key) for key in islice(keys, _OPENED)]
+    formats, why = _formats(objects, opened, weights)
     unknown += [why] if why else []
     if len(formats) > 1 and count > len(opened):
         unknown.append(f"the shares of the formats are those of a sample of {sum(formats.values())} objects")
@@ -90,7 +99,7 @@ def take_inventory(
         objects=count,
         bytes=total,
         sizes=Quantiles(least, low, middle, high, largest),
-        formats=dict(formats.most_common()),
+        formats=formats,
         storage_classes={name: number for name, number in classes.most_common() if name},
         place="S3Express" if place.bucket.endswith(contract.DIRECTORY_BUCKET) else storage,
         is_complete=is_complete,
@@ -98,15 +107,18 @@ def take_inventory(
     )
 
 
-def _formats(objects: Objects, opened: list[S3Location]) -> tuple[Counter[str], str]:
-    """Return the formats of the objects that can be read, and why others cannot."""
-    found, why = Counter[str](), ""
+def _formats(objects: Objects, opened: list[S3Location], weights: Counter[str]) -> tuple[dict[str, int], str]:
+    """Return the formats of the objects that can be read, that of the heaviest ending first, and why others cannot."""
+    found, weight, why = Counter[str](), Counter[str](), ""
     for each, head in concurrently(lambda each: objects.head(each, _HEAD), opened):
         try:
-            found[format_of(head.result(), each.key)] += 1
+            name = format_of(head.result(), each.key)
         except RefusedError as error:
             why = f"some formats are unknown: {error}"
-    return found, why
+            continue
+        found[name] += 1
+        weight[name] = max(weight[name], weights[ending_of(each.key)])
+    return {name: found[name] for name, _ in weight.most_common()}, why
 
 
 def format_of(head: bytes, key: str) -> str:

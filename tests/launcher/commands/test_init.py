@@ -128,6 +128,16 @@ def test_files_of_splits_in_s3_are_to_be_moved_into_folders(
     assert "s3://mine/d/: has files of train, validation; move the files of each" in done.stderr
 
 
+def test_content_type_is_that_of_most_bytes_and_others_are_named(pets: Path) -> None:
+    files(pets / "more", "train.py", "d/README.md", "d/LICENSE", content=b"A text. " * 99)
+    files(pets / "more/d", *(f"{number}.parquet" for number in range(40)), content=b"PAR1" * 99)
+    files(pets / "more/d", "notes.txt", content=b"A text. " * 9)
+    found = json.loads(launch("init", "more", "--yes", "--json", "--dry-run").stdout)
+    assert yaml.safe_load(found["text"])["channels"]["train"]["content_type"] == "application/x-parquet"
+    beside, _, rest = found["notes"][0].removeprefix("channel train has ").partition(" beside parquet; ")
+    assert (sorted(beside.split(", ")), rest[:6]) == (["md", "txt", "unknown"], "remove")
+
+
 def test_channel_has_the_name_by_which_the_script_reads_it(pets: Path) -> None:
     files(pets / "more", "train/1.png", "val/1.png", "dev/1.png", "test/1.png")
     files(pets / "more", "train.py", content=b"ChannelDataset('val'); ChannelDataset(\"test\")\n")
