@@ -22,11 +22,17 @@ LINES: list[tuple[str, str, str]] = [
     ),
     ("no-space", "OSError: [Errno 28] No space left on device: '/opt/ml/model/model.pt'", "disk"),
     ("out-of-memory", "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.", "memory"),
-    ("out-of-memory", "numpy: MemoryError\nMemoryError", "memory"),
+    ("allocation-failed", "numpy: MemoryError\nMemoryError", "refused"),
     (
-        "out-of-memory",
+        "allocation-failed",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.28 TiB for an array",
+        "refused",
+    ),
+    ("allocation-failed", "OSError: [Errno 12] Cannot allocate memory", "refused"),
+    (
+        "allocation-failed",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:83] DefaultCPUAllocator: can't allocate memory",
-        "memory",
+        "refused",
     ),
     (
         "access-denied",
