@@ -39,8 +39,9 @@ def spec_of(found: FoundRequest, unknowns: Unknowns) -> dict[str, Any]:
     friendly, planned = _valid_keys({**found.keys, **_spec_keys(found.request)})
     patch = _difference(planned, found.request)
     name = friendly.get("training_job_name")
-    if name is not None and (found.is_past or base_of(name) != name):
-        friendly = {"base_name": base_of(name), **friendly}
+    base = name and base_of(unknowns.without_time(name))
+    if name is not None and (found.is_past or base != name):
+        friendly = {"base_name": base, **friendly}
         del friendly["training_job_name"]
     return dict(unknowns.written({**friendly, "request": patch} if patch else friendly))
 

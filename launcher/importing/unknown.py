@@ -18,6 +18,7 @@ _FIRST = 770_377_034_001
 _REFERENCE = re.compile(r"Get|Ref|Std:\w+|Fn::\w+")  # {"Get": "Parameters.Type"}, {"Ref": "Bucket"}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _MEANINGS = {"ACCOUNT_ID": "the number of the account", "ROLE_ARN": "the role that the script runs in"}
+_MADE = re.compile(r"(\$\(|`)\s*(date|uuidgen)\b.*|\$RANDOM", re.DOTALL)  # in a shell, different each time
 _MOST_VALUES = 200_000  # more than a template of CloudFormation has, which is at most 1 MB long
 _LONGEST = 40  # characters of a variable's name
 
@@ -123,6 +124,13 @@ class Unknowns:
             lost.append(f"{name} ({self._variables[value][1]})")
             return None
         return value
+
+    def without_time(self, name: str) -> str:
+        """Return a job's name without the times and random numbers that a shell appends to it."""
+        for number, (_, reference) in reversed(self._variables.items()):
+            if _MADE.fullmatch(reference):
+                name = name.removesuffix(number).rstrip("-") or name
+        return name
 
     def replaced(self, value: Any, texts: Mapping[str, str]) -> Any:
         """Return data with numbers in place of texts that stand for unknown values: text -> the variable."""

@@ -285,6 +285,17 @@ def test_commands_within_quotes_and_backquotes_are_unknown_values(tmp_path: Path
     assert re.fullmatch(r"arn:aws:iam::\$\{\w+\}:role/r", found.spec["role_arn"])
 
 
+@pytest.mark.parametrize("end", ["$(date +%s)", "`date +%Y`-`date +%m`", "$TIME", "$(date)-$RANDOM"])
+def test_time_that_a_shell_appends_to_a_name_is_left_to_the_next_submission(end: str, tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text(
+        f"TIME=$(date -u +%Y%m%d)\naws sagemaker create-training-job --training-job-name digits-{end} --role-arn $ROLE"
+        " --algorithm-specification TrainingImage=x,TrainingInputMode=File"
+    )
+    found = import_file(tmp_path / "train.sh")
+    assert (found.spec["base_name"], "training_job_name" in found.spec) == ("digits", False)
+    assert found.variables.keys() == {"ROLE"}
+
+
 @pytest.mark.parametrize("tags", ["Key=[a}", "Key=a}b,Value=c", "Key=[a"])
 def test_wrong_shorthand_is_refused(tmp_path: Path, tags: str) -> None:
     (tmp_path / "train.sh").write_text(f"aws sagemaker create-training-job --tags '{tags}'\n")
