@@ -163,7 +163,7 @@ def _begin(samples: Samples, target: Target) -> Progress:
         progress.objects = {"last": max(each.key for each in objects), "digest": _digest(objects)}
     if progress.state is not None:
         samples.load_state_dict(progress.state)
-        say(f"{target.uri}: continues after {_counted(len(progress.shards))} of an earlier run")
+        say(f"{target.uri}: continues after {_counted(len(progress.shards), 'shard')} of an earlier run")
     else:
         target.save(progress)  # S3 refuses now what it would refuse later
     return progress
@@ -201,7 +201,7 @@ def _store(file: Path, shard: str, tally: Tally, state: dict[str, Any], target: 
     progress.shards.append({"name": name, "count": tally.count, "bytes": size, "digest": tally.hex})
     progress.state = state
     target.save(progress)
-    say(f"shards/{name}: {tally.count:,} samples, {size / 1e6:,.1f} MB, digest {tally.hex[:16]}")
+    say(f"shards/{name}: {_amount(tally.count, size)}, digest {tally.hex[:16]}")
 
 
 def finish(target: Target) -> dict[str, Any] | None:
@@ -233,7 +233,7 @@ def finish(target: Target) -> dict[str, Any] | None:
     if target.uri.startswith("s3://"):  # SageMaker's manifests name a prefix in S3
         target.write("manifest.json", [{"prefix": f"{target.uri}shards/"}, *expected])
     say(
-        f"{target.uri}: {_counted(len(shards))} with {index['count']:,} samples, {index['bytes'] / 1e6:,.1f} MB, "
+        f"{target.uri}: {_counted(len(shards), 'shard')} with {_amount(index['count'], index['bytes'])}, "
         f"digest {index['digest'][:16]}, verified"
     )
     types = format_of(target.format).content_types  # none for a format that a script chooses
@@ -242,8 +242,12 @@ def finish(target: Target) -> dict[str, Any] | None:
     return index
 
 
-def _counted(shards: int) -> str:
-    return "1 shard" if shards == 1 else f"{shards:,} shards"
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _amount(samples: int, size: int) -> str:
+    return f"{_counted(samples, 'sample')}, {f'{size / 1e6:,.1f} MB' if size >= 50_000 else f'{size:,} bytes'}"
 
 
 def _prepared(
@@ -268,5 +272,5 @@ def _prepared(
         tally.add(fitting)
         if time.monotonic() > reported + _REPORT_SECONDS:
             reported = time.monotonic()
-            say(f"shards/{name}: {tally.count:,} samples, {tally.bytes / 1e6:,.1f} MB so far")
+            say(f"shards/{name}: {_amount(tally.count, tally.bytes)} so far")
         yield fitting
