@@ -69,8 +69,7 @@ def provide(delivery: Delivery) -> Iterator[None]:
         elif not reason:
             stack.enter_context(empty_directory(delivery))
         if reason:
-            what = f"channel {delivery.name!r}: FastFile is a copy here, not a lazy mount"
-            delivery.on_warning(f"{what}: {reason}")
+            delivery.on_warning(f"FastFile channels are copied here, not mounted: {reason}")
             stack.enter_context(copied(delivery, objects))
         delivery.on_delivered("a copy" if reason else "a FUSE mount", not reason)
         yield

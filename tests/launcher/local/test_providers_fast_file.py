@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,11 +80,12 @@ def test_fast_file_without_rclone_is_a_copy_and_warns_what_to_install(
     monkeypatch.setenv("PATH", "")
     warnings: list[str] = []
     delivery = deliver("FastFile", on_warning=warnings.append)
-    with provide(delivery):
+    other = replace(delivery, channel={**delivery.channel, "ChannelName": "other"})
+    with provide(delivery, other):
         assert read_files(delivery.directory) == FILES
         assert not is_mounted(delivery.directory.resolve())
-    assert len(warnings) == 1
-    assert "FastFile is a copy here" in warnings[0]
+    assert warnings[0] == warnings[1]  # a text is printed once
+    assert "FastFile channels are copied here" in warnings[0]
     assert "apt-get install fuse3 rclone" in warnings[0]
     assert leftovers(delivery) == []
 
