@@ -113,7 +113,8 @@ def test_files_that_are_in_no_channel_are_named(
     found = json.loads(done.stdout)
     named, _, _ = found["notes"][0].removeprefix("in no channel: ").partition(";")
     assert {*named.split(", ")} == others
-    assert yaml.safe_load(found["text"])["channels"].keys() == channels
+    written = yaml.safe_load(found["text"])
+    assert (written["channels"].keys(), written["code"]["exclude"][-1]) == (channels, f"/d/*{Path(names[0]).suffix}")
 
 
 def test_files_of_splits_in_s3_are_to_be_moved_into_folders(
