@@ -211,28 +211,30 @@ class RingStream:
         """Return the number of the ring that bytes are written to."""
         return max(number for number in range(MOST_RINGS) if not number or self._numbers[_BEGINS + number])
 
-    def _slowest(self) -> int:
-        """Return the slot of the reader that is most behind."""
+    def _slowest(self) -> tuple[int, int]:
+        """Return how far the reader is that is most behind, and its slot.
+
+        Each position is read once: that of another reader, read later, could be beyond the slowest one's.
+        """
         numbers = self._numbers
-        slots = (slot for slot in self._slots if not numbers[slot + 1] & _LEFT)
-        return min(slots, key=numbers.__getitem__, default=self._slot)
+        found = ((numbers[slot], slot) for slot in self._slots if not numbers[slot + 1] & _LEFT)
+        return min(found, default=(self._read, self._slot))
 
     def _room(self) -> memoryview:
         """Return the part of the ring that can be written; nothing if it is full."""
         number, written = self._last(), self._numbers[_WRITTEN]
         begin, size = self._numbers[_BEGINS + number], RING_BYTES << number
-        room = max(self._numbers[self._slowest()], begin) + size - written
+        room = max(self._slowest()[0], begin) + size - written
         start = (written - begin) % size
         return self._rings[number][start : start + room]
 
     def _give_way(self) -> None:
         """Wait until the slowest reader has read something, or the ring has room; find out why it reads nothing."""
-        slot, begin, check_at, warn_at = self._slowest(), time.monotonic(), _CHECK_SECONDS, WARN_SECONDS
-        position = self._numbers[slot]
+        slowest, begin, check_at, warn_at = self._slowest(), time.monotonic(), _CHECK_SECONDS, WARN_SECONDS
         while (
             self._read
             == self._numbers[_WRITTEN]  # else another one has filled the ring, and this reader is the slowest now
-            and (slot, position) == (self._slowest(), self._numbers[slot])
+            and slowest == self._slowest()
             and not self._room()
         ):
             time.sleep(_GIVE_WAY_SECONDS)
@@ -242,10 +244,10 @@ class RingStream:
                 self._check_not_left()
                 self._drop_those_gone()
             if seconds > GROW_SECONDS and self._may_grow():
-                self._grow(slot)
+                self._grow(slowest[1])
             if seconds > warn_at:
                 warn_at *= 2
-                behind = f"{self._name(slot)} reads nothing; the others wait for it"
+                behind = f"{self._name(slowest[1])} reads nothing; the others wait for it"
                 warn(f"{self._who}: blocked for {seconds:.0f} s, because {behind}")
 
     def _grow(self, slot: int) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -336,3 +339,34 @@ def test_silent_feeder_raises_in_every_reader_after_its_bytes(
     for error in found:
         assert "channel 'lines': the feeder of " in error
         assert "lines_0 has sent nothing for 1 s, after 8 bytes; check that it runs" in error
+
+
+def test_readers_that_overtake_each_other_while_a_third_makes_room_lose_nothing(
+    channel: Channel, feeder: Feeder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of two readers is behind reads past the other one, at any instruction of the third, which finds the ring full."""
+    monkeypatch.setattr(ring, "RING_BYTES", 1 << 16)
+    third, *others = opened(channel, 0, 3)
+    found, count, choice = [bytearray(), bytearray()], 0, random.Random(0)
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        frame.f_trace_opcodes = frame.f_code.co_filename == ring.__file__
+        if event == "opcode" and choice.random() < 0.02:
+            behind = min(range(2), key=lambda each: len(found[each]))
+            size = min(7_000, count - len(found[behind]))  # no more than there is, since it must not wait
+            sys.settrace(None)
+            found[behind] += others[behind].read(size) if size else b""
+            sys.settrace(trace)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        while count < 8_000_000:
+            count += len(third.read(10_000))
+    finally:
+        sys.settrace(before)
+    for stream in (third, *others):
+        stream.close()
+    for data in found:
+        assert data == content(0)[: len(data)]
