@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from launcher import __version__
+from launcher import __version__, bundled
 from launcher.commands import COMMANDS
 from launcher.commands.options import one_of
 from launcher.console import print_line, say, show_error, show_problems
@@ -157,14 +157,10 @@ def _schema(_: bool) -> str:
 
 
 def _skill(_: bool) -> str:
-    from launcher import bundled
-
     return bundled.SKILL.read_text(encoding="utf-8")
 
 
 def _example(name: str) -> str:
-    from launcher import bundled
-
     names = bundled.spec_names()
     if not name:
         return "\n".join(names)
