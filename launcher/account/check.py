@@ -25,11 +25,6 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 Note = tuple[SpecPath, str]  # place in the spec; a fact worth knowing, or why a question has no answer
 Severity = Literal["error", "warning"]
-# Error codes of S3-compatible endpoints that do not know an operation.
-_UNKNOWN_CALL = (
-    *("NotImplemented", "MethodNotAllowed", "UnknownOperation", "UnknownOperationException"),
-    *("InvalidAction", "UnsupportedOperation", "405", "501"),
-)
 
 
 @dataclass(frozen=True)
@@ -149,7 +144,7 @@ class Subject:
         except AwsError as error:
             if error.is_unauthenticated:
                 raise
-            if error.status == 403 or error.is_denied or error.is_unanswered or _is_unknown_call(error):
+            if not error.is_missing:
                 self.refusal = error
             return {}
 
@@ -164,12 +159,20 @@ class Subject:
         Raises:
             AwsError: AWS does not accept the credentials.
         """
-        for (path, _), answer in concurrently(lambda pair: list(look(*pair)), list(things)):
+
+        def ask(thing: tuple[SpecPath, _In]) -> tuple[list[_Out], AwsError | None]:
+            found = list[_Out]()
             try:
-                yield from answer.result()
+                found.extend(look(*thing))
             except AwsError as error:
-                if error.status != 404 or not error.call.startswith("s3:"):
-                    self.could_not_ask(path, error)
+                return found, error
+            return found, None
+
+        for (path, _), answer in concurrently(ask, list(things)):
+            found, error = answer.result()
+            yield from found
+            if error is not None and (error.status != 404 or not error.call.startswith("s3:")):
+                self.could_not_ask(path, error)
 
     def note(self, path: SpecPath, text: str) -> None:
         self.notes.append((path, text))
@@ -181,17 +184,9 @@ class Subject:
         self.not_asked.append((path, why_not(error)))
 
 
-def _is_unknown_call(error: AwsError) -> bool:
-    return error.code in _UNKNOWN_CALL or error.status in (405, 501)
-
-
 def why_not(error: RefusedError) -> str:
-    """Return why a question has no answer, in words that show whether the user can change that."""
-    if isinstance(error, AwsError) and error.is_denied:
-        return f"you may not ask: {error}"
-    if isinstance(error, AwsError) and _is_unknown_call(error):
-        return f"not supported by this endpoint: {error}"
-    return str(error)
+    """Return why a question has no answer."""
+    return f"you may not ask: {error}" if isinstance(error, AwsError) and error.is_denied else str(error)
 
 
 def joined(names: Iterable[str], most: int = 4) -> str:

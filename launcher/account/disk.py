@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from launcher.account.check import Subject
 from launcher.account.data import amount_of
 from launcher.account.listing import listing
-from launcher.account.places import as_folder, channels, hosts_that_share, place_of
+from launcher.account.places import channels, checkpoint_path, hosts_that_share
 from launcher.account.quota import alternatives
 from launcher.aws.account import AwsError
 from launcher.console import human_bytes
@@ -97,12 +97,6 @@ def _too_large(copied: Mapping[str, tuple[int, bool]], path: SpecPath, space: fl
     elif space and need > _NEARLY * space:
         message = f"{data}, and {what}: little is left for outputs and checkpoints; {remedy}"
         yield Problem(path, message, "disk-nearly-full")
-
-
-def checkpoint_path(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
-    """Yield the folder of the checkpoints, if the job keeps any."""
-    if place := place_of(subject.draft.get("CheckpointConfig.S3Uri")):
-        yield ("checkpoint_config", "s3_uri"), S3Location(place.bucket, as_folder(place.key))
 
 
 def checkpoints(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ a storage kind names the checks that look at its channels (`launcher.spec.channe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from launcher.account.check import Subject, joined
@@ -15,8 +15,7 @@ from launcher.errors import Problem, SpecPath
 from launcher.request.view import Entry
 from launcher.spec.channels import KINDS, source_of_entry
 
-_FSX_READY = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
-_EFS_READY = ("available", "updating")
+_READY = ("available", "updating")  # states of mount targets
 _NFS = 2049  # TCP port
 
 
@@ -32,32 +31,28 @@ def channels_of(check: str) -> Callable[[Subject], Iterator[tuple[SpecPath, Entr
     return find
 
 
-def _described_efs(subject: Subject, name: str) -> dict[str, Any] | None:
-    answer = subject.find("efs", "describe_file_systems", FileSystemId=name) or {}
-    return next(iter(answer.get("FileSystems", ())), None)
+def _described(subject: Subject, entry: Entry, service: str, **named: Any) -> Mapping[str, Any] | Problem:
+    """Return a service's description of a channel's file system, or the problem that there is none. Raises AwsError."""
+    answer = subject.find(service, "describe_file_systems", **named) or {}
+    missing = (
+        f"there is no {service.upper()} file system {entry.get('FileSystemId')} in {subject.account.region}; name one of"
+        f" `aws {service} describe-file-systems`, or correct the channel's source"
+    )
+    found: Iterable[Mapping[str, Any]] = answer.get("FileSystems", ())
+    return next(iter(found), Problem(entry.path("file_system_id"), missing, f"{service}-missing"))
 
 
 def efs(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
-    """Do the EFS file systems exist, and are they available?"""
+    """Do the EFS file systems exist, and can the job mount them from its subnets?"""
     name = entry.get("FileSystemId")
-    known = _described_efs(subject, name)
-    if known is None:
-        hint = "; name one of `aws efs describe-file-systems`"
-        if subject.try_to_ask("fsx", "describe_file_systems", FileSystemIds=[name]).get("FileSystems"):
-            hint = "; it is an FSx file system, so write source: FSxLustre"
-        yield Problem(path, f"there is no EFS file system {name} in {subject.account.region}{hint}", "efs-missing")
-    elif (state := known.get("LifeCycleState", "available")) not in _EFS_READY:
-        wrong = f"{name} is {state!r}, not available; wait until it is, or name another"
-        yield Problem(path, wrong, "efs-not-ready")
-
-
-def efs_mount_targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
-    """Can the job mount the EFS file systems from its subnets?"""
-    name, vpc = entry.get("FileSystemId"), vpc_id(subject)
-    answer = subject.find("efs", "describe_mount_targets", FileSystemId=name) if vpc is not None else None
-    if answer is None:
-        return  # the check `EFS` reports a missing file system
-    every = [each for each in answer.get("MountTargets", ()) if each.get("LifeCycleState", "available") in _EFS_READY]
+    known = _described(subject, entry, "efs", FileSystemId=name)
+    if isinstance(known, Problem):
+        yield known
+        return
+    if (vpc := vpc_id(subject)) is None:
+        return
+    answer = subject.ask("efs", "describe_mount_targets", FileSystemId=name)
+    every = [each for each in answer.get("MountTargets", ()) if each.get("LifeCycleState", "available") in _READY]
     here = [each for each in every if each.get("VpcId", vpc) == vpc]
     if every and not here:
         others = joined(sorted({each["VpcId"] for each in every}))
@@ -65,20 +60,16 @@ def efs_mount_targets(subject: Subject, path: SpecPath, entry: Entry) -> Iterato
         yield Problem(path, message, "efs-other-vpc")
         return
     by_zone = {zone(each): each for each in here}
-    targets = {
-        target["MountTargetId"]: target for each in known_subnets(subject) if (target := by_zone.get(zone(each)))
-    }
+    subnets = known_subnets(subject)
+    targets = {target["MountTargetId"]: target for each in subnets if (target := by_zone.get(zone(each)))}
     wrong = [found for each in targets.values() if (found := _closed_target(subject, each)) is not None]
     if wrong:
         others = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
         code = "security-group-closed" if len(wrong) == len(targets) else "security-group-closed-in-some"
         yield Problem(path, wrong[0] + others, code)
-    lacking = [subnet for subnet in known_subnets(subject) if zone(subnet) not in by_zone]
-    if lacking:
+    if lacking := [subnet for subnet in subnets if zone(subnet) not in by_zone]:
         zones = joined(f"{zone(subnet)} ({subnet['SubnetId']})" for subnet in lacking)
-        has = "it has none at all;"
-        if here:
-            has = f"it has some in {joined(sorted(by_zone))}; use a subnet there, or"
+        has = f"it has some in {joined(sorted(by_zone))}; use a subnet there, or" if here else "it has none at all;"
         remedy = f"create one: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
         code = "efs-no-mount-target-in-some" if targets else "efs-no-mount-target"
         yield Problem(path, f"{name} has no mount target in {zones}; {has} {remedy}", code)
@@ -91,28 +82,17 @@ def _closed_target(subject: Subject, target: Mapping[str, Any]) -> str | None:
     return closed(subject, f"the mount target {name} ({zone(target)})", its, _NFS) if its else None
 
 
-def _described_fsx(subject: Subject, entry: Entry) -> Mapping[str, Any] | None:
-    """Return FSx's description; None if there is no such file system. Raises AwsError."""
-    answer = subject.find("fsx", "describe_file_systems", FileSystemIds=[entry.get("FileSystemId")])
-    return next(iter((answer or {}).get("FileSystems", ())), None)
-
-
 def fsx(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
-    """Do the FSx for Lustre file systems exist, and is each path inside one?"""
-    name, known = entry.get("FileSystemId"), _described_fsx(subject, entry)
-    if known is None:
-        hint = "; name one of `aws fsx describe-file-systems`"
-        if subject.try_to_ask("efs", "describe_file_systems", FileSystemId=name).get("FileSystems"):
-            hint = "; it is an EFS file system, so write source: EFS"
-        yield Problem(path, f"there is no FSx file system {name} in {subject.account.region}{hint}", "fsx-missing")
+    """Do the FSx for Lustre file systems exist, is each path inside one, and can the job reach them?"""
+    name = entry.get("FileSystemId")
+    known = _described(subject, entry, "fsx", FileSystemIds=[name])
+    if isinstance(known, Problem):
+        yield known
         return
-    kind, state = known.get("FileSystemType", "LUSTRE"), known.get("Lifecycle", "AVAILABLE")
-    if kind != "LUSTRE":
+    if (kind := known.get("FileSystemType", "LUSTRE")) != "LUSTRE":
         remedy = "but a job mounts only Lustre; name an FSx for Lustre file system"
         yield Problem(path, f"{name} is a {kind} file system, {remedy}", "fsx-not-lustre")
-    elif state not in _FSX_READY:
-        wrong = f"{name} is {state}, not AVAILABLE; wait until it is, or name another"
-        yield Problem(path, wrong, "fsx-not-ready")
+        return
     mount, directory = known.get("LustreConfiguration", {}).get("MountName"), str(entry.get("DirectoryPath"))
     first, _, rest = directory.lstrip("/").partition("/")
     if mount and directory.startswith("/") and first != mount:
@@ -120,22 +100,14 @@ def fsx(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
         wrong = f"{directory!r} does not begin with {mount}, the mount name of {name}"
         remedy = f"write {inner!r} if {first!r} was meant as the mount name, else {whole!r}"
         yield Problem(entry.path("directory_path"), f"{wrong}; {remedy}", "fsx-mount-name-wrong")
-
-
-def fsx_network(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
-    """Can the job reach the FSx for Lustre file systems from its subnets?"""
-    name, vpc = entry.get("FileSystemId"), vpc_id(subject)
-    known = _described_fsx(subject, entry) if vpc is not None else None
-    if known is None or known.get("FileSystemType", "LUSTRE") != "LUSTRE":
-        return
-    its_vpc = known.get("VpcId")
-    if its_vpc not in (vpc, None):
+    vpc, its_vpc = vpc_id(subject), known.get("VpcId")
+    if vpc is not None and its_vpc not in (vpc, None):
         remedy = f"use subnets of {its_vpc}, unless the two VPCs are connected"
         yield Problem(path, f"{name} is in {its_vpc}, but the job in {vpc}; {remedy}", "fsx-other-vpc")
         return
     zones = {zone(each) for each in described(subject, "subnets", "subnet-id", known.get("SubnetIds", ()))}
     elsewhere = [each for each in known_subnets(subject) if zone(each) not in zones]
-    if zones and elsewhere:
+    if vpc is not None and zones and elsewhere:
         shown = joined(f"{each['SubnetId']} ({zone(each)})" for each in elsewhere)
         message = (
             f"{name} is in {joined(sorted(zones))}, but the job may be placed in {shown}: slower, and billed between zones;"

@@ -1,4 +1,4 @@
-"""The account, region and name that the job gets, and whether its images exist. A name is free again only if its job is deleted.
+"""The account, region and name that the job gets, and whether its image exists. A name is free again only if its job is deleted.
 
 Registries of ECR in other accounts, AWS's own included, answer only those they allow. A repository that one of them does not know
 may only be hidden, so only a missing tag or digest in a repository that answers is reported.
@@ -15,7 +15,6 @@ from launcher.aws.ecr import EcrImage, ecr_image, read_config, read_manifest
 from launcher.errors import Problem, SpecPath, did_you_mean
 from launcher.jobs.lookup import name_taken
 from launcher.request.instance_types import instance_type
-from launcher.request.view import RULE_LISTS
 from launcher.spec.names import place_of_name
 
 
@@ -42,17 +41,14 @@ def training_image(subject: Subject) -> EcrImage | None:
     return None if in_vpc else ecr_image(subject.draft.image)
 
 
-def images(subject: Subject) -> Iterator[tuple[SpecPath, EcrImage]]:
-    """Yield the training image and the images of the debugger's and profiler's rules."""
-    if image := training_image(subject):
-        yield ("image",), image
-    for path, uri in subject.draft.each(*(f"{rules}.RuleEvaluatorImage" for rules in RULE_LISTS)):
-        if image := ecr_image(uri):
-            yield path, image
+def images(subject: Subject) -> list[tuple[SpecPath, EcrImage]]:
+    """Return the training image, if it is in ECR."""
+    image = training_image(subject)
+    return [(("image",), image)] if image else []
 
 
 def image(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Problem]:
-    """Do the images in ECR exist?"""
+    """Does the image in ECR exist?"""
     here = subject.account.region
     if image.region != here:
         if subject.draft.spec.region is None:  # else the rule image-region reports it
@@ -68,14 +64,11 @@ def image(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Problem
             wrong = f"the registry has no repository {image.repository!r} in {here}{hint}"
         elif error.code != "ImageNotFoundException":
             raise
-        elif image.digest:
-            wrong = f"the repository {image.repository!r} has no image {image.digest[:19]}..."
-            wrong += "; push the image, or correct the digest"
         else:
             answer = subject.try_to_ask("ecr", "list_images", **image.in_repository, filter={"tagStatus": "TAGGED"})
             tags = [each["imageTag"] for each in answer.get("imageIds", ()) if "imageTag" in each]
-            hint = did_you_mean(image.tag, tags) or (f"; it has {', '.join(tags[:5])}" if tags else "; push the image")
-            wrong = f"the repository {image.repository!r} has no tag {image.tag!r}{hint}"
+            wanted, has = image.digest or image.tag, f"; it has {', '.join(tags[:5])}" if tags else "; push the image"
+            wrong = f"the repository {image.repository!r} has no image {wanted!r}{did_you_mean(wanted, tags) or has}"
         yield Problem(path, wrong, "image-missing")
 
 

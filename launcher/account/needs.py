@@ -11,13 +11,13 @@ them is skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject
 from launcher.account.image import training_image
 from launcher.account.listing import first_keys
-from launcher.account.places import as_folder, channels, code_path, place_of, prefixes_read, uses
+from launcher.account.places import as_folder, channels, checkpoint_path, code_path, place_of, prefixes_read, uses
 from launcher.aws.threads import concurrently
 from launcher.errors import Problem, SpecPath
 from launcher.s3.uri import S3Location
@@ -28,17 +28,15 @@ ROLE: SpecPath = ("role_arn",)
 REMOTE_DEBUG: SpecPath = ("remote_debug_config",)
 ARN = re.compile(r"arn:(?P<partition>[^:]+):iam::(?P<account>\d{12}):role/(?:.*/)?(?P<name>[^/]+)", re.DOTALL)
 _PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
-_CREATE_INTERFACES = ("ec2:CreateNetworkInterface", "ec2:CreateNetworkInterfacePermission")
-_DELETE_INTERFACES = ("ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission")
-_DESCRIBE_NETWORK = tuple(
-    f"ec2:Describe{what}" for what in ("NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups")
-)
-_REMOTE_DEBUG = tuple(
-    f"ssmmessages:{what}"
-    for what in ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
-)  # developer guide, train-remote-debugging, "IAM role"
+_INTERFACE, _PERMISSION = "ec2:%sNetworkInterface", "ec2:%sNetworkInterfacePermission"
+_DESCRIBED = ("NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups")
+_CHANNELS = (
+    "CreateControlChannel",
+    "CreateDataChannel",
+    "OpenControlChannel",
+    "OpenDataChannel",
+)  # train-remote-debugging
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-_CHECKPOINTS: SpecPath = ("checkpoint_config", "s3_uri")
 _OUTPUTS = (
     ("output_data_config", "OutputDataConfig", True),
     ("debug_hook_config", "DebugHookConfig", False),
@@ -49,13 +47,7 @@ MADE_UP = "object"  # the name of an object that stands for all that the job wil
 _SPECIAL = re.compile(r"arn:|.*(-s3alias|--x-s3)$")  # access points and directory buckets
 OUTPUT_KEY: SpecPath = ("output_data_config", "kms_key_id")
 _KMS = ("aws:kms", "aws:kms:dsse")
-_STATES = {
-    "Disabled": ("is disabled", "run aws kms enable-key --key-id {key}"),
-    "PendingDeletion": ("is scheduled for deletion", "name another, or run aws kms cancel-key-deletion --key-id {key}"),
-    "PendingReplicaDeletion": ("is scheduled for deletion", "name another"),
-    "PendingImport": ("has no key material yet", "import it, or name another"),
-    "Unavailable": ("is unavailable because its key store is disconnected", "connect the store, or name another"),
-}
+_UNUSABLE = ("Disabled", "PendingDeletion", "PendingReplicaDeletion", "PendingImport", "Unavailable")  # states of keys
 
 
 def own_role(subject: Subject) -> re.Match[str] | None:
@@ -92,32 +84,33 @@ def needs(subject: Subject) -> Iterator[Need]:
             arn = f"arn:{partition}:s3express:{region}:{account}:bucket/{place.bucket}"
             yield Need(path, "s3express:CreateSession", arn, f"the directory bucket {place.bucket}", True)
     yield from key_needs(subject)
+    rows: list[
+        tuple[SpecPath, Iterable[str], str, str, bool]
+    ] = []  # place, actions, resource, how it is shown, is_vital
     if image := training_image(subject):
         # For images of other accounts, AWS's included, their repository policy decides, which we cannot read.
         is_own = image.account == account
-        yield Need(("image",), "ecr:GetAuthorizationToken", "*", "ECR", is_own)
         arn = f"arn:{partition}:ecr:{image.region}:{image.account}:repository/{image.repository}"
-        for action in _PULL:
-            yield Need(("image",), action, arn, f"the repository {image.repository}", is_own)
+        rows.append((("image",), ("ecr:GetAuthorizationToken",), "*", "ECR", is_own))
+        rows.append((("image",), _PULL, arn, f"the repository {image.repository}", is_own))
     for path, reference in secret_references(subject):
         service, name, _ = parts(reference)
         # The names of secrets get six characters of AWS's, which a simulation needs in its ARN.
         kind = f"secret:{name}-000000" if service == "secretsmanager" else f"parameter/{name.removeprefix('/')}"
         arn = name if name.startswith("arn:") else f"arn:{partition}:{service}:{region}:{account}:{kind}"
-        yield Need(path, ACTIONS[service], arn, reference, True)
+        rows.append((path, (ACTIONS[service],), arn, reference, True))
     if subject.draft.get("VpcConfig"):
-        interfaces = f"arn:{partition}:ec2:{region}:{account}:network-interface/*"
-        for action in (*_CREATE_INTERFACES, *_DELETE_INTERFACES):
-            yield Need(("vpc_config",), action, interfaces, "network interfaces", action in _CREATE_INTERFACES)
-        for action in _DESCRIBE_NETWORK:
-            yield Need(("vpc_config",), action, "*", "the network", False)
+        path, arn = ("vpc_config",), f"arn:{partition}:ec2:{region}:{account}:network-interface/*"
+        rows.append((path, (_INTERFACE % "Create", _PERMISSION % "Create"), arn, "network interfaces", True))
+        rows.append((path, (_INTERFACE % "Delete", _PERMISSION % "Delete"), arn, "network interfaces", False))
+        rows.append((path, [f"ec2:Describe{what}" for what in _DESCRIBED], "*", "the network", False))
     if subject.draft.get("RemoteDebugConfig.EnableRemoteDebug"):
-        for action in _REMOTE_DEBUG:
-            yield Need(REMOTE_DEBUG, action, "*", "Systems Manager, by which `launch exec` enters the job", False)
-    stream = f"{_LOG_GROUP}:log-stream:{subject.draft.request['TrainingJobName']}/a"
-    for action in ("logs:CreateLogStream", "logs:PutLogEvents"):
-        arn = f"arn:{partition}:logs:{region}:{account}:log-group:{stream}"
-        yield Need(ROLE, action, arn, f"the log group {_LOG_GROUP}", False)
+        shown = "Systems Manager, by which `launch exec` enters the job"
+        rows.append((REMOTE_DEBUG, [f"ssmmessages:{what}" for what in _CHANNELS], "*", shown, False))
+    arn = f"arn:{partition}:logs:{region}:{account}:log-group:{_LOG_GROUP}:log-stream:{subject.draft.request['TrainingJobName']}/a"
+    rows.append((ROLE, ("logs:CreateLogStream", "logs:PutLogEvents"), arn, f"the log group {_LOG_GROUP}", False))
+    for path, actions, arn, shown, is_vital in rows:
+        yield from (Need(path, action, arn, shown, is_vital) for action in actions)
 
 
 def secret_references(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
@@ -130,34 +123,36 @@ def secret_references(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
 
 def s3_needs(subject: Subject) -> Iterator[Need]:
     """Yield what the role needs in S3; access points and directory buckets have ARNs and actions of their own."""
-    read = [(path, place, True) for path, place in prefixes_read(subject)]  # whether it holds objects
-    objects = [
-        (entry.path("s3_uri"), place) for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile")
-    ]
-    written: list[tuple[SpecPath, S3Location, str, bool]] = []
+    get, put, job = "s3:GetObject", "s3:PutObject", subject.draft.request["TrainingJobName"]
+    folders = [*prefixes_read(subject)]
+    rows: list[tuple[SpecPath, str, S3Location, str, bool]] = []  # place, action, object, how it is shown, is_vital
+    for path, place in folders:
+        found = first_keys(subject.try_to_ask, place)[:1]  # other checks report an empty prefix
+        rows += [(path, get, S3Location(place.bucket, key), f"{place}*", True) for key in found]
+    for entry, place in channels(subject, "ManifestFile", "AugmentedManifestFile"):
+        rows.append((entry.path("s3_uri"), get, place, str(place), True))
     if code := place_of(subject.code_uri):
-        objects.append((code_path(subject), S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)))
-    if checkpoints := place_of(subject.draft.get("CheckpointConfig.S3Uri")):
-        read.append((_CHECKPOINTS, checkpoints, False))
-        written.append((_CHECKPOINTS, checkpoints, f"{checkpoints}*", True))
+        archive = S3Location(code.bucket, code.key + contract.CODE_ARCHIVE)
+        rows.append((code_path(subject), get, archive, str(archive), True))
+    for path, place in checkpoint_path(subject):
+        folders.append((path, place))
+        rows += [(path, action, _in(place), f"{place}*", True) for action in (get, put)]
     for key, member, is_vital in _OUTPUTS:
         if output := place_of(subject.draft.get(f"{member}.S3OutputPath")):
-            own = S3Location(output.bucket, as_folder(output.key) + subject.draft.request["TrainingJobName"])
-            written.append(((key, "s3_output_path"), own, str(output), is_vital))
+            own = S3Location(output.bucket, as_folder(output.key) + job)
+            rows.append(((key, "s3_output_path"), put, _in(own), str(output), is_vital))
     arn = f"arn:{_partition(subject)}:s3:::"
-    for path, place, is_real in read:
+    for path, action, place, shown, is_vital in rows:
         if not _SPECIAL.match(place.bucket):
-            keys = first_keys(subject.try_to_ask, place) if is_real else [as_folder(place.key) + MADE_UP]
-            for key in keys[:1]:  # other checks report an empty prefix
-                yield Need(path, "s3:GetObject", f"{arn}{place.bucket}/{key}", f"{place}*", True)
+            yield Need(path, action, f"{arn}{place.bucket}/{place.key}", shown, is_vital)
+    for path, place in folders:
+        if not _SPECIAL.match(place.bucket):
             prefix: Context = (("s3:prefix", "string", (as_folder(place.key),)),)
             yield Need(path, "s3:ListBucket", arn + place.bucket, f"the bucket {place.bucket}", True, prefix)
-    for path, place in objects:
-        if not _SPECIAL.match(place.bucket):
-            yield Need(path, "s3:GetObject", f"{arn}{place.bucket}/{place.key}", str(place), True)
-    for path, place, shown, is_vital in written:
-        if not _SPECIAL.match(place.bucket):
-            yield Need(path, "s3:PutObject", f"{arn}{place.bucket}/{as_folder(place.key)}{MADE_UP}", shown, is_vital)
+
+
+def _in(place: S3Location) -> S3Location:
+    return S3Location(place.bucket, as_folder(place.key) + MADE_UP)
 
 
 def _partition(subject: Subject) -> str:
@@ -202,18 +197,15 @@ def keys(subject: Subject, path: SpecPath, key: str) -> Iterator[Problem]:
         return
     if wrong := _unusable(subject, answer):
         yield Problem(path, f"{key!r} {wrong}", "key-disabled")
-    known = answer["KeyMetadata"]
-    usage, spec = known.get("KeyUsage", "ENCRYPT_DECRYPT"), known.get("KeySpec", "SYMMETRIC_DEFAULT")
-    if (usage, spec) != ("ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT"):
-        message = f"{key!r} is a {spec} key for {usage}; name a SYMMETRIC_DEFAULT key for ENCRYPT_DECRYPT"
-        yield Problem(path, message, "key-kind")
 
 
 def _unusable(subject: Subject, answer: dict[str, Any]) -> str | None:
     """Return why the key in DescribeKey's answer cannot be used now, and what to do; None if it can."""
     known = answer["KeyMetadata"]
-    wrong, remedy = _STATES.get(known.get("KeyState", ""), ("", ""))
-    return f"{wrong}; {remedy.format(key=known['KeyId'] + subject.account.options)}" if wrong else None
+    if known.get("KeyState") not in _UNUSABLE:
+        return None
+    verb = "cancel-key-deletion" if "Deletion" in known["KeyState"] else "enable-key"
+    return f"is {known['KeyState']}; run aws kms {verb} --key-id {known['KeyId']}{subject.account.options}, or name another"
 
 
 def keys_of_data(subject: Subject) -> Iterator[tuple[SpecPath, str]]:

@@ -73,25 +73,11 @@ def subnets(subject: Subject) -> Iterator[Problem]:
         message = f"are in several VPCs: {shown}; name subnets of one VPC"
         yield Problem(SUBNETS, message, "subnets-of-several-vpcs")
     free = {name: int(subnet.get("AvailableIpAddressCount", 1 << 30)) for name, subnet in known.items()}
-    need, why = _addresses(subject)
-    if not free or max(free.values()) >= need:
-        return
-    shown = joined(f"{name} has {count}" for name, count in free.items())
-    if sum(free.values()) < need:
-        message = f"have too few free addresses: {shown}, and the job needs {need} ({why}); name a larger subnet"
+    need = min((sum(each.addresses for each in choice) for choice in alternatives(subject.draft)), default=0)
+    if free and sum(free.values()) < need:
+        shown = joined(f"{name} has {count}" for name, count in free.items())
+        message = f"have too few free addresses: {shown}, and the job needs {need}; name a larger subnet"
         yield Problem(SUBNETS, message, "subnet-full")
-    else:
-        remedy = "the machines may not fit into one zone, so name a larger subnet"
-        yield Problem(SUBNETS, f"none has {need} free addresses ({why}): {shown}; {remedy}", "subnet-tight")
-
-
-def _addresses(subject: Subject) -> tuple[int, str]:
-    """Return the free addresses that the job needs at least, and how they add up."""
-    sums = []
-    for choice in alternatives(subject.draft):
-        words = [f"{each.instances} x {each.addresses // each.instances}" for each in choice if each.instances]
-        sums.append((sum(each.addresses for each in choice), " + ".join(words)))
-    return min(sums, default=(0, ""))
 
 
 def zones(subject: Subject) -> Iterator[Problem]:
@@ -130,18 +116,13 @@ def security_groups(subject: Subject) -> Iterator[Problem]:
             yield Problem(path, message, "security-group-missing")
             continue
         its = known[name].get("VpcId")
-        if vpc is not None and its not in (vpc, None) and not _is_associated(subject, name, vpc):
-            message = f"{name} is in {its}, but the subnets are in {vpc}; name a group in {vpc}"
+        if vpc is not None and its not in (vpc, None):
+            message = (
+                f"{name} is in {its}, but the subnets are in {vpc}; name a group in {vpc}, or associate it with that"
+            )
             yield Problem(path, message, "security-group-vpc")
     if own and len(known) == len(set(own)):
         yield from _hosts_talk(subject)
-
-
-def _is_associated(subject: Subject, group: str, vpc: str) -> bool:
-    """Return whether a group of another VPC is associated with this one; not if you may not ask."""
-    filters = [{"Name": "group-id", "Values": [group]}, {"Name": "vpc-id", "Values": [vpc]}]
-    answer = subject.try_to_ask("ec2", "describe_security_group_vpc_associations", Filters=filters)
-    return any(each.get("State") == "associated" for each in answer.get("SecurityGroupVpcAssociations", ()))
 
 
 def _hosts_talk(subject: Subject) -> Iterator[Problem]:
@@ -162,11 +143,7 @@ def _hosts_talk(subject: Subject) -> Iterator[Problem]:
 
 
 def _ranges(subnets: Iterable[Described]) -> list[str]:
-    found = []
-    for subnet in subnets:
-        sixth = [each.get("Ipv6CidrBlock") for each in subnet.get("Ipv6CidrBlockAssociationSet", ())]
-        found += [cidr for cidr in (subnet.get("CidrBlock"), *sixth) if cidr]
-    return found
+    return [subnet["CidrBlock"] for subnet in subnets if subnet.get("CidrBlock")]
 
 
 def closed(subject: Subject, what: str, its_groups: Sequence[str], port: int) -> str | None:
@@ -223,13 +200,12 @@ def _names(rule: Described, groups: Collection[str], cidrs: Collection[str]) -> 
 
 
 def _cidrs(rule: Described) -> list[str]:
-    fourth = [each["CidrIp"] for each in rule.get("IpRanges", ()) if "CidrIp" in each]
-    return fourth + [each["CidrIpv6"] for each in rule.get("Ipv6Ranges", ()) if "CidrIpv6" in each]
+    return [each["CidrIp"] for each in rule.get("IpRanges", ()) if "CidrIp" in each]
 
 
 def _overlap(one: str, other: str) -> bool:
-    first, second = (ipaddress.ip_network(cidr, strict=False) for cidr in (one, other))
-    return first.version == second.version and first.overlaps(second)
+    first, second = (ipaddress.IPv4Network(cidr, strict=False) for cidr in (one, other))
+    return first.overlaps(second)
 
 
 def egress_targets(groups: Iterable[Described], port: int) -> list[str]:

@@ -18,8 +18,6 @@ from launcher.aws.threads import concurrently
 from launcher.errors import Problem, SpecPath
 
 _TAG = "s3:ExistingObjectTag/"
-_NO_POLICY = ("NoSuchBucketPolicy", "RepositoryPolicyNotFoundException")
-_NO_RESOURCE = ("NoSuchBucket", "RepositoryNotFoundException", "NotFoundException")  # reported by other checks
 Statement = Mapping[str, Any]
 
 
@@ -108,11 +106,9 @@ def _may_be_granted(subject: Subject, role: str, need: Need) -> bool:
         else:
             return False
     except AwsError as error:
-        if error.code in _NO_POLICY:
-            return False
-        if error.code in _NO_RESOURCE:
-            return True
-        raise
+        if not error.is_missing:
+            raise
+        return "Policy" not in error.code  # other checks report a missing resource
     return may_name(statements(policy), role)
 
 

@@ -83,6 +83,12 @@ def prefixes_read(subject: Subject) -> list[tuple[SpecPath, S3Location]]:
     return [(entry.path("s3_uri"), place) for entry, place in channels(subject, "S3Prefix")] + [*connectors(subject)]
 
 
+def checkpoint_path(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
+    """Yield the folder of the checkpoints, if the job keeps any."""
+    if place := place_of(subject.draft.get("CheckpointConfig.S3Uri")):
+        yield ("checkpoint_config", "s3_uri"), S3Location(place.bucket, as_folder(place.key))
+
+
 def hosts_that_share(subject: Subject, entry: Entry) -> int:
     """Return the number of hosts that a channel's objects are divided among; 1 if each host gets all."""
     return (subject.draft.hosts_of(entry) or 1) if entry.is_sharded else 1

@@ -17,7 +17,7 @@ def queues(subject: Subject) -> list[tuple[SpecPath, Queue]]:
 
 
 def queue(subject: Subject, path: SpecPath, queue: Queue) -> Iterator[Problem]:
-    """Does the queue exist, does it accept training jobs, and does it need a share?"""
+    """Does the queue exist, and does it accept training jobs?"""
     name, where = str(queue.name), (*path, "name")
     answer = subject.ask("batch", "describe_job_queues", jobQueues=[name])
     if not answer["jobQueues"]:
@@ -32,10 +32,3 @@ def queue(subject: Subject, path: SpecPath, queue: Queue) -> Iterator[Problem]:
     elif found["state"] != "ENABLED" or found.get("status", "VALID") not in ("VALID", "UPDATING"):
         state = f"is {found['state']} and {found.get('status', 'VALID')}, so it accepts no job"
         yield Problem(where, f"{state}; ask its owner to enable it, or name another queue", "queue-disabled")
-    has_share, has_policy = bool(queue.share or queue.quota_share), "schedulingPolicyArn" in found
-    if has_policy and not has_share:
-        message = "has a scheduling policy, which needs a share; write queue.share (fair shares) or queue.quota_share"
-        yield Problem(path, message, "queue-share")
-    elif has_share and not has_policy and kind == KIND:
-        message = "has no scheduling policy, so it refuses a share; delete queue.share and queue.quota_share"
-        yield Problem(path, message, "queue-share")

@@ -1,15 +1,14 @@
 """The machines that a job asks for, and whether the account's quotas and training plans suffice for them.
 
-Service Quotas cannot look up a quota by name, and SageMaker has two thousand, 100 per page. So quota codes, which are the same
-everywhere, come from a table (launcher/data/quota_codes.json), and each is asked about alone. Quotas that the table lacks, or
-whose answer has another name than expected, are searched for in the pages.
+Service Quotas cannot look up a quota by name, and SageMaker has two thousand. So quota codes, which are the same everywhere, come
+from a table (launcher/data/quota_codes.json), and each is asked about alone. A quota that the table lacks, or that running jobs
+use up, CreateTrainingJob itself refuses at once and at no cost.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import cache, partial
@@ -21,7 +20,7 @@ from launcher.aws.threads import concurrently
 from launcher.console import duration
 from launcher.errors import Problem, SpecPath
 from launcher.request.instance_types import instance_type as facts_of
-from launcher.request.view import RULE_LISTS, Draft
+from launcher.request.view import Draft
 
 USES = ("training job usage", "spot training job usage", "training warm pool usage", "processing job usage")
 _TABLE = Path(__file__).parents[1] / "data" / "quota_codes.json"
@@ -34,8 +33,6 @@ _OF_JOBS = {
     "Number of instances across all training jobs": "L-00C91CB5",
     "Number of instances across all spot training jobs": "L-93958082",
 }
-_SERVICE = {"ServiceCode": "sagemaker"}
-_TOTAL = "Number of instances across all"
 _KEEP_ALIVE: SpecPath = ("resource_config", "keep_alive_period_in_seconds")
 # Elastic Fabric Adapters: developer guide, train-vpc, and EC2's list of types with EFA whose training images use it.
 _EFA = re.compile(r"ml\.(p3dn|p4de?|p5(e|en)?\.48xlarge|p6[a-z]*-[a-z0-9]+|trn1n?\.32xlarge|trn2[a-z]*)(\..*)?")
@@ -84,10 +81,6 @@ def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
     return Machines((*path, "instance_type"), name, count, tuple(plans))
 
 
-def _kind(draft: Draft) -> str:
-    return "spot training job" if draft.is_spot else "training job"
-
-
 class _Wanted(NamedTuple):
     """What the job needs of one quota: its name in Service Quotas and in CreateTrainingJob's refusal, and an amount."""
 
@@ -105,12 +98,9 @@ def _wanted(draft: Draft) -> list[_Wanted]:
     AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small. Without the quota
     of a warm pool the job runs, but its machines are not kept (developer guide, train-warm-pools-resource-limits).
     """
-    kind, choices = _kind(draft), alternatives(draft)
+    kind, choices = "spot training job" if draft.is_spot else "training job", alternatives(draft)
     machines = [each for choice in choices for each in choice if not each.plans]
     found = [_Wanted(each.path, f"{each.instance_type} for {kind} usage", each.instances) for each in machines]
-    # Rules that name an instance type run as processing jobs, others on AWS's machines.
-    rules = draft.each(*(f"{rules}.InstanceType" for rules in RULE_LISTS))
-    found += [_Wanted(path, f"{name} for processing job usage", 1) for path, name in rules if name]
     for each in machines if draft.get("ResourceConfig.KeepAlivePeriodInSeconds") else ():
         pool, remedy = f"{each.instance_type} for training warm pool usage", "delete the key, since none is kept warm"
         found.append(_Wanted(_KEEP_ALIVE, pool, each.instances, remedy=remedy, code="warm-pool-quota"))
@@ -125,8 +115,8 @@ def _wanted(draft: Draft) -> list[_Wanted]:
     if instances := max(sizes, default=0):
         has_count = draft.get("ResourceConfig.InstanceCount") is not None
         path = ("resource_config", "instance_count") if has_count else ("resource_config",)
-        for name in (f"Maximum number of instances per {kind}", f"{_TOTAL} {kind}s"):
-            found.append(_Wanted(path, name, instances, remedy="ask for less"))
+        names = (f"Maximum number of instances per {kind}", f"Number of instances across all {kind}s")
+        found += [_Wanted(path, name, instances, remedy="ask for less") for name in names]
     sums: dict[str, _Wanted] = {}
     for one in found:
         before = sums.get(one.quota)
@@ -145,35 +135,6 @@ def quotas(subject: Subject) -> Iterator[Problem]:
             yield Problem(path, f"{short}, and the job needs {amount:,}{unit}; {more}", code)
 
 
-def quotas_in_use(subject: Subject) -> Iterator[Problem]:
-    """Do running jobs leave enough of the quotas?"""
-    held = _instances_in_use(subject)
-    wanted = [each for each in _wanted(subject.draft) if each.quota in held]
-    known = values(subject, [each.quota for each in wanted])
-    for each in wanted:
-        quota, used = known.get(each.quota, -1), held[each.quota]
-        if each.amount <= quota < each.amount + used:
-            wrong = f"the quota {each.quota!r} is {quota}, of which running jobs use {used}, and the job needs {each.amount}"
-            message = f"{wrong}; AWS refuses it until they end, so wait or stop one"
-            yield Problem(each.path, message, "quota-in-use")
-
-
-def _instances_in_use(subject: Subject) -> dict[str, int]:
-    """Return the instances of training jobs in progress by quota, from the 100 newest jobs. Raises AwsError."""
-    in_progress = {"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "InProgress"}
-    search = {"Resource": "TrainingJob", "MaxResults": 100, "SearchExpression": {"Filters": [in_progress]}}
-    held: Counter[str] = Counter()
-    for result in subject.ask("sagemaker", "search", **search).get("Results", ()):
-        job = result.get("TrainingJob", {})
-        kind = "spot training job" if job.get("EnableManagedSpotTraining") else "training job"
-        resources = job.get("ResourceConfig", {}) if job.get("TrainingJobStatus") == "InProgress" else {}
-        for each in (resources, *resources.get("InstanceGroups", ())):
-            if each.get("InstanceType"):
-                held[f"{each['InstanceType']} for {kind} usage"] += int(each.get("InstanceCount", 0))
-                held[f"{_TOTAL} {kind}s"] += int(each.get("InstanceCount", 0))
-    return held
-
-
 @cache
 def codes() -> dict[str, str]:
     """Return the quota codes by name."""
@@ -187,20 +148,11 @@ def codes() -> dict[str, str]:
 
 
 def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
-    """Return the quotas' values by name, such as `ml.g5.xlarge for training job usage`; unknown ones are absent.
-
-    A quota that was never changed and that AWS does not list has its default value, which is not known. Raises AwsError.
-    """
-    known = {codes()[name]: name for name in names if name in codes()}
-    ask = partial(subject.try_to_ask, "service-quotas", "get_service_quota", **_SERVICE)
-    answers = concurrently(lambda code: ask(QuotaCode=code).get("Quota", {}), list(known))
-    found = {known[code]: answer.result() for code, answer in answers}
-    found = {name: quota for name, quota in found.items() if quota.get("QuotaName") == name}
-    wanted = {*names} - _OF_JOBS.keys() - found.keys()
-    listed = subject.account.pages("service-quotas", "list_service_quotas", MaxResults=100, **_SERVICE)
-    while wanted and (page := next(listed, None)):
-        found |= {quota["QuotaName"]: quota for quota in page["Quotas"] if quota["QuotaName"] in wanted}
-        wanted -= found.keys()
+    """Return the quotas' values by name, such as `ml.g5.xlarge for training job usage`; unknown ones are absent."""
+    known = {name: codes()[name] for name in names if name in codes()}
+    ask = partial(subject.try_to_ask, "service-quotas", "get_service_quota", ServiceCode="sagemaker")
+    answers = concurrently(lambda name: ask(QuotaCode=known[name]).get("Quota", {}), list(known))
+    found = {name: answer.result() for name, answer in answers}
     return {name: int(quota["Value"]) for name, quota in found.items() if "Value" in quota}
 
 

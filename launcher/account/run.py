@@ -181,8 +181,7 @@ def subject_of(plan: Plan, account: Account, *, full: bool = False) -> Subject:
 def _wait(runs: Sequence[_Run], account: Account, deadline: float | None, console: Console | None) -> None:
     """Wait until all checks have ended, there are no credentials, or the deadline is over.
 
-    If there has been no answer at all by the deadline, as on a busy machine, wait as long again: the first answer may be that
-    AWS does not accept the credentials. Without a deadline, print the progress of the listings every few seconds.
+    Without any answer by the deadline, as on a busy machine, wait as long again. Without a deadline, print the listings' progress.
     """
     began = time.monotonic()
     due = PROGRESS_SECONDS
@@ -206,12 +205,13 @@ def _refuse_if_none_answered(account: Account, runs: Sequence[_Run]) -> None:
     for error in refused:
         if isinstance(error, AwsError) and error.is_unauthenticated:
             raise error
-    asked = sum(run.subject.has_asked for run in runs)
+    asked = [run for run in runs if run.subject.has_asked]
     ours = [error for error in refused if not isinstance(error, AwsError)]
-    if ours and len(ours) == asked:
+    if ours and len(ours) == len(asked):
         raise ours[0]
-    if asked and account.silence:
-        raise RefusedError(account.silence)
+    if asked and not account.answered:
+        reasons = [*map(str, refused), *(why for run in asked for _, why in run.subject.not_asked), "no answer"]
+        raise RefusedError(f"AWS cannot be reached: {reasons[0]}; check the network, proxies and AWS_ENDPOINT_URL")
 
 
 def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) -> CheckResult:

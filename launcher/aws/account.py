@@ -49,8 +49,6 @@ class Account:
         """Masks secrets in what AWS repeats; the account's own keys are included."""
         self.bucket_owners: dict[str, str] = {}
         """The accounts that buckets must belong to, by bucket: S3 refuses a request about a bucket of another account (403)."""
-        self.silence = ""
-        """Why no call has been answered so far; empty after the first answer."""
         self.answered = False
         """Whether there has been an answer other than that AWS does not accept the credentials."""
         self._requested_region, self._profile, self._on_expired = region, profile, on_expired
@@ -122,11 +120,14 @@ class Account:
             with self._lock:
                 client, session = self.client(service), self._session
             try:
-                return translated(do, client, call, self.mask)
+                answer = translated(do, client, call, self.mask)
+                self.answered = True
+                return answer
             except AwsError as error:
                 was_retried = error.was_retried = was_retried or error.was_retried
                 trouble = self._named(error) if error.is_nameless else error
                 if not trouble.is_unauthenticated or trouble.code == "NoCredentials":
+                    self.answered = self.answered or error.status > 0
                     raise
                 if not self._renew(session, trouble, renewals):
                     over = refusals.unauthenticated(trouble)
@@ -168,7 +169,6 @@ class Account:
                     reason = one_line(self.mask.apply(str(error)))
                     message = f"{service} cannot be reached: {reason}; check the AWS environment variables"
                     raise RefusedError(message) from None
-                client.meta.events.register("needs-retry", self._record_attempt)
                 if service == "s3":
                     client.meta.events.register("provide-client-params.s3", self._with_owner)
                 self._clients[service] = client
@@ -201,20 +201,6 @@ class Account:
         is_known = owner and "ExpectedBucketOwner" in model.input_shape.members
         others = {name: value for name, value in params.items() if name != "ExpectedBucketOwner"}
         return {**others, "ExpectedBucketOwner": owner} if is_known else others
-
-    def _record_attempt(self, response: Any, caught_exception: Exception | None, **_: Any) -> None:
-        """Record an attempt of a call; botocore calls this for each one before it returns or raises."""
-        if response is None:
-            if not self.answered:
-                reason = one_line(self.mask.apply(str(caught_exception)))
-                self.silence = f"AWS cannot be reached: {reason}; check the network, proxies and AWS_ENDPOINT_URL"
-            return
-        details = response[1].get("Error", {})
-        trouble = refusals.credentials_trouble(str(details.get("Code")), str(details.get("Message")))
-        if not trouble and str(details.get("Code")) not in ("400", "403"):  # an answer to HEAD without details
-            self.answered, self.silence = True, ""
-        elif trouble and not self.answered:
-            self.silence = trouble
 
     def _named(self, error: AwsError) -> AwsError:
         """Return the real error if an answer to HEAD did not contain it, by a call whose answer has a body."""

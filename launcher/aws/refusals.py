@@ -22,6 +22,8 @@ _KINDS = (  # of refusals, with the codes of each
     ("throttled", "Throttling ThrottlingException TooManyRequestsException RequestLimitExceeded SlowDown"),
     ("missing", "ResourceNotFound ResourceNotFoundException NotFoundException"),  # SageMaker, CloudWatch Logs, KMS
     ("missing", "NoSuchEntity FileSystemNotFound PolicyNotFound NoSuchBucket NoSuchBucketPolicy"),  # IAM, EFS, FSx, S3
+    ("missing", "NoSuchKey 404 NoSuchResourceException"),  # S3, also to HEAD, and Service Quotas
+    ("missing", "RepositoryNotFoundException ImageNotFoundException RepositoryPolicyNotFoundException"),  # ECR
 )
 _KIND_OF = {code: kind for kind, codes in _KINDS for code in codes.split()}
 _SKEW_TEXT = re.compile(r"Signature (expired|not yet current)")  # AWS has no code of its own for it

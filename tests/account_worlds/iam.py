@@ -193,16 +193,10 @@ BROKEN = {
         [("key-region", "output_data_config.kms_key_id")],
         ("eu-west-1", "name a key in us-east-1"),
     ),
-    "a key that signs": Broken(
-        a_key(KeyUsage="SIGN_VERIFY", KeySpec="ECC_NIST_P256"),
-        "",
-        [("key-kind", "resource_config.volume_kms_key_id")],
-        ("SIGN_VERIFY", "SYMMETRIC_DEFAULT"),
-    ),
     "data of a key scheduled for deletion": Broken(
         data_of_a_key_to_be_deleted,
         "channels: {{train: s3://data/going/}}",
         [("data-key-disabled", "channels.train.s3_uri")],
-        ("{data_key}", "scheduled for deletion", "cancel-key-deletion"),
+        ("{data_key}", "is PendingDeletion", "cancel-key-deletion"),
     ),
 }

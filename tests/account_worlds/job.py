@@ -46,7 +46,6 @@ def a_queue(name: str, **members: str) -> Callable[[World], dict[str, str]]:
     return make
 
 
-POLICY_ARN = "arn:aws:batch:us-east-1:123456789012:scheduling-policy/fair"
 IMAGE = "image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:"
 OLDER = """\
 training_job_name: digits-0
@@ -85,15 +84,6 @@ BROKEN = {
     ),
     "a disabled queue": Broken(
         a_queue("off", state="DISABLED"), "queue: {{name: off}}", [("queue-disabled", "queue.name")], ("is DISABLED",)
-    ),
-    "a queue that needs a share": Broken(
-        a_queue("fair", schedulingPolicyArn=POLICY_ARN),
-        "queue: {{name: fair}}",
-        [("queue-share", "queue")],
-        ("write queue.share",),
-    ),
-    "a queue without shares": Broken(
-        a_queue("fifo"), "queue: {{name: fifo, share: vision}}", [("queue-share", "queue")], ("delete queue.share",)
     ),
     "a missing tag": Broken(
         nothing,

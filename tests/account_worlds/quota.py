@@ -31,12 +31,6 @@ def a_plan(hours: float) -> Callable[[World], dict[str, str]]:
     return make
 
 
-def a_running_job(status: str) -> dict[str, Any]:
-    """A job on 18 instances, as Search returns it."""
-    resources = {"InstanceType": "ml.m5.large", "InstanceCount": 18}
-    return {"TrainingJob": {"TrainingJobStatus": status, "ResourceConfig": resources}}
-
-
 def lowered(name: str, value: float) -> dict[str, Any]:
     """GetServiceQuota's answer with another value of a quota that the jobs of other worlds need, too."""
 
@@ -55,7 +49,6 @@ def a_quota(name: str, value: float) -> Callable[[World], dict[str, str]]:
     return make
 
 
-RULE = "debug_rule_configurations: [{{rule_configuration_name: a, rule_evaluator_image: a:1, instance_type: ml.c5.xlarge}}]"
 TYPE_AT = "resource_config.instance_type"
 BROKEN = {
     "preferences, one of them above its quota": Broken(
@@ -98,12 +91,6 @@ BROKEN = {
         [("warm-pool-quota", "resource_config.keep_alive_period_in_seconds")],
         ("'ml.m5.large for training warm pool usage' is 0", "none is kept warm"),
     ),
-    "a quota for rules": Broken(
-        a_quota("ml.c5.xlarge for processing job usage", 0),
-        RULE,
-        [("quota-exceeded", "debug_rule_configurations[0].instance_type")],
-        ("'ml.c5.xlarge for processing job usage' is 0",),
-    ),
     "a longer run than the quota allows": Broken(
         nothing,
         "stopping_condition: {{max_runtime_in_seconds: 6d}}",
@@ -133,20 +120,5 @@ BROKEN = {
         [("quota-exceeded", "resource_config.instance_count")],
         ("'Number of instances across all spot training jobs' is 1",),
         lowered("Number of instances across all spot training jobs", 1),
-    ),
-    "a quota of all instances that running jobs use": Broken(
-        nothing,
-        MACHINES % ("ml.m5.xlarge", 3, ""),
-        [("quota-in-use", "resource_config.instance_count")],
-        ("'Number of instances across all training jobs' is 20, of which running jobs use 18, and the job needs 3",),
-        lowered("Number of instances across all training jobs", 20)
-        | {"search": lambda answer: {"Results": [a_running_job("InProgress")]}},
-    ),
-    "a quota that running jobs use": Broken(
-        nothing,
-        MACHINES % ("ml.m5.large", 3, ""),
-        [("quota-in-use", TYPE_AT)],
-        ("of which running jobs use 18",),
-        {"search": lambda answer: {"Results": [*map(a_running_job, ("InProgress", "Completed"))]}},
     ),
 }

@@ -44,10 +44,7 @@ BROKEN = {
         nothing,
         SHARED % "fs-0123456789abcdef0",
         [("efs-missing", "channels.shared.file_system_id")],
-        ("fs-0123456789abcdef0", "describe-file-systems"),
-    ),
-    "an FSx file system named as EFS": Broken(
-        nothing, SHARED % "{fsx}", [("efs-missing", "channels.shared.file_system_id")], ("source: FSxLustre",)
+        ("fs-0123456789abcdef0", "aws efs describe-file-systems", "correct the channel's source"),
     ),
     "an EFS without mount targets": Broken(
         an_efs(),
@@ -85,12 +82,6 @@ BROKEN = {
         [("fsx-missing", "channels.fast.file_system_id")],
         ("fs-0123456789abcdef0",),
     ),
-    "an FSx that is being created": Broken(
-        an_fsx(Lifecycle="CREATING"),
-        FAST % ("{fsx}", "/fsx1abcd/images"),
-        [("fsx-not-ready", "channels.fast.file_system_id")],
-        ("CREATING", "wait"),
-    ),
     "an FSx for Windows": Broken(
         an_fsx(FileSystemType="WINDOWS"),
         FAST % ("{fsx}", "/fsx1abcd/images"),
@@ -120,16 +111,5 @@ BROKEN = {
         FAST % ("{fsx}", "/fsx1abcd"),
         [("fsx-other-zone", "channels.fast.file_system_id")],
         ("{subnet_b}", "use a subnet such as {subnet_a}"),
-    ),
-    "an EFS that is being created": Broken(
-        nothing,
-        SHARED % "{efs}",
-        [("efs-not-ready", "channels.shared.file_system_id")],
-        ("'creating', not available", "wait"),
-        {
-            "describe_file_systems": lambda answer: {
-                "FileSystems": [{**answer["FileSystems"][0], "LifeCycleState": "creating"}]
-            }
-        },
     ),
 }

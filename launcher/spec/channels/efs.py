@@ -31,7 +31,7 @@ class EFSChannel(FileSystemChannel):
     """A directory of an EFS file system."""
 
     DATA = "efs/<fs-id>/"
-    ACCOUNT_CHECKS = ("EFS", "EFS mount targets")
+    ACCOUNT_CHECKS = ("EFS",)
     WAYS = ("EFS",)
     MEASURED_AS = ("efs",)
     EXAMPLE = "efs"

@@ -9,7 +9,7 @@ class FSxLustreChannel(FileSystemChannel):
     """A directory of an FSx for Lustre file system."""
 
     DATA = "fsx/<fs-id>/"
-    ACCOUNT_CHECKS = ("FSx", "FSx network")
+    ACCOUNT_CHECKS = ("FSx",)
     WAYS = ("FSxLustre",)
     MEASURED_AS = ("fsx",)
     EXAMPLE = "fsx-lustre"
