@@ -160,18 +160,19 @@ class Subject:
             AwsError: AWS does not accept the credentials.
         """
 
-        def ask(thing: tuple[SpecPath, _In]) -> tuple[list[_Out], AwsError | None]:
+        def ask(thing: tuple[SpecPath, _In]) -> tuple[list[_Out], RefusedError | None]:
             found = list[_Out]()
             try:
                 found.extend(look(*thing))
-            except AwsError as error:
+            except RefusedError as error:
                 return found, error
             return found, None
 
         for (path, _), answer in concurrently(ask, list(things)):
             found, error = answer.result()
             yield from found
-            if error is not None and (error.status != 404 or not error.call.startswith("s3:")):
+            is_missing = isinstance(error, AwsError) and error.status == 404 and error.call.startswith("s3:")
+            if error is not None and not is_missing:
                 self.could_not_ask(path, error)
 
     def note(self, path: SpecPath, text: str) -> None:

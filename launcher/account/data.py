@@ -1,8 +1,7 @@
 """The data of the channels: how much is below each prefix, whether it is what was meant, and whether it can be read.
 
-Objects in an archive are listed like all others, but not readable until they are restored. A listing contains the storage class. It
-contains neither whether an object in GLACIER has been restored nor whether Intelligent-Tiering has archived one. HeadObject returns
-both (Restore, ArchiveStatus), so the check asks about a few objects. Objects in GLACIER_IR are readable like any other.
+Objects in an archive are listed like all others, but not readable until they are restored. Whether they have been, only HeadObject
+says, so the check asks about a few of them. Objects in GLACIER_IR are readable like any other.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.account.check import Subject, joined
-from launcher.account.listing import ARCHIVES, RESTORE, Keys, Listing, archive_of, beside, listing, near
+from launcher.account.listing import RESTORE, Listing, archive_of, beside, listing, near
 from launcher.account.manifests import Named, named_objects
 from launcher.account.places import channels, hosts_that_share
 from launcher.console import duration, human_bytes
@@ -19,6 +18,9 @@ from launcher.request.view import Entry
 from launcher.s3.uri import S3Location
 
 _FEW = 10_000  # objects; fewer are read in a minute or two, however small
+_CLUTTER_REMEDY = (
+    "delete them, or the job reads them as data, and copy with `aws s3 sync --exclude '*.DS_Store'` and the like"
+)
 _SMALL = 50e6  # bytes; below this the request per object decides the time
 _PER_SECOND = 130  # small objects copied by File (aws-samples/sagemaker-bencher, ml.p3.2xlarge)
 
@@ -28,31 +30,26 @@ def prefixes(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Pr
     # None if the script reads the channel itself.
     entry = next((each for each in subject.draft.entries if each.whole == path[: len(each.whole)]), None)
     found = listing(subject, place)
-    if found.count == 0 and not found.folders:
+    if found.count == 0 and not found.markers:
         names, meant = near(subject, place)
         beside_it = f"; beside it are {', '.join(names[:3])}" if names else ""
         message = f"no object begins with {place}{meant or beside_it}; correct the URI, or upload the data first"
         yield Problem(path, message, "prefix-empty" if entry is not None else "connector-empty")
         return
-    if found.markers == found.count and found.is_complete:
+    if found.count == 0 and found.is_complete:
         message = f"{place} holds only empty folders or Hadoop's markers (_SUCCESS, x_$folder$); upload the data first"
         yield Problem(path, message, "prefix-only-folders")
         return
     subject.note(path, found.described())
     yield from _siblings(subject, path, found)
-    if found.empty.count:
-        wrong = f"{found.least}{found.empty.count:,} of {found.count:,} objects are empty (0 bytes), such as"
-        message = f"{wrong} {', '.join(map(repr, found.empty.examples))}; upload them again, or delete them"
-        yield Problem(path, message, "prefix-empty-objects")
-    if found.clutter.count:
-        wrong = (
-            f"{found.least}{found.clutter.count:,} of {found.count:,} objects are files of macOS or Windows, such as"
-        )
-        remedy = (
-            "which the job reads as data; delete them, and copy with `aws s3 sync --exclude '*.DS_Store'` and the like"
-        )
-        message = f"{wrong} {', '.join(map(repr, found.clutter.examples))}, {remedy}"
-        yield Problem(path, message, "prefix-clutter")
+    for kind, are, remedy, code in (
+        (found.empty, "are empty (0 bytes)", "upload them again, or delete them", "prefix-empty-objects"),
+        (found.clutter, "are files of macOS or Windows", _CLUTTER_REMEDY, "prefix-clutter"),
+    ):
+        if kind.count:
+            examples = ", ".join(map(repr, kind.examples))
+            wrong = f"{found.least}{kind.count:,} of {found.count:,} objects {are}, such as {examples}"
+            yield Problem(path, f"{wrong}; {remedy}", code)
     if entry is not None and found.count > _FEW and found.bytes / found.count < _SMALL:
         took = duration(found.count / hosts_that_share(subject, entry) / _PER_SECOND)
         small = f"{human_bytes(found.bytes / found.count)} each on average, and each needs its own request"
@@ -78,14 +75,11 @@ def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Prob
 def archives(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Problem]:
     """Can the objects be read without restoring them?"""
     found = listing(subject, place)
-    for storage_class in (*ARCHIVES, "INTELLIGENT_TIERING"):
-        kind = found.by_class.get(storage_class, Keys())
-        for key in kind.examples:
-            if archive := archive_of(subject.ask("s3", "head_object", Bucket=place.bucket, Key=key)):
-                of = f"{found.least}{kind.count:,} of {found.count:,} " if storage_class in ARCHIVES else ""
-                wrong = f"below {place}, {of}objects are archived ({archive}), such as {key!r}"
-                yield Problem(path, f"{wrong}, and cannot be read; {RESTORE}", "objects-archived")
-                return
+    for key in found.archived.examples:
+        if archive := archive_of(subject.ask("s3", "head_object", Bucket=place.bucket, Key=key)):
+            wrong = f"below {place}, {found.least}{found.archived.count:,} of {found.count:,} objects are archived ({archive})"
+            yield Problem(path, f"{wrong}, such as {key!r}, and cannot be read; {RESTORE}", "objects-archived")
+            return
 
 
 def amount_of(subject: Subject, entry: Entry, place: S3Location) -> Listing | Named | None:

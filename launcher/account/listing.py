@@ -7,7 +7,6 @@ incomplete; with `--full` it continues to the end. All checks that look at a pre
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +21,7 @@ from launcher.s3.uri import S3Location, is_clutter
 MAX_KEYS = 20_000
 MAX_SECONDS = 3.0
 _EXAMPLES = 3
-ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # storage classes that need a restore; GLACIER_IR does not
+_ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")  # storage classes that need a restore; GLACIER_IR does not
 RESTORE = "restore them (aws s3api restore-object), or copy them to S3 Standard"
 
 
@@ -41,33 +40,31 @@ class Keys:
 
 @dataclass
 class Listing:
-    """What is known of the keys that begin with a prefix; folder markers do not count as objects."""
+    """What is known of the keys that begin with a prefix; empty markers of folders do not count as objects."""
 
     place: S3Location
     count: int = 0
     bytes: int = 0
-    folders: int = 0  # empty objects whose key ends with '/', created by the console
-    markers: int = 0  # empty objects that Hadoop creates: `_SUCCESS`, `x_$folder$`
+    markers: int = 0  # empty objects that hold no data: the console's `x/`, Hadoop's `_SUCCESS` and `x_$folder$`
     newest: datetime | None = None
     is_complete: bool = True
     empty: Keys = field(default_factory=Keys)  # other objects of 0 bytes
     clutter: Keys = field(default_factory=Keys)  # files of macOS and Windows, which the job reads as data
-    by_class: dict[str, Keys] = field(default_factory=lambda: defaultdict(Keys))  # storage class -> the keys
+    archived: Keys = field(default_factory=Keys)  # objects of a storage class that needs a restore
 
     def add(self, found: Mapping[str, Any]) -> None:
         key, size = found["Key"], int(found["Size"])
-        if key.endswith("/") and size == 0:
-            self.folders += 1
+        if not size and (key.rpartition("/")[2] in ("", "_SUCCESS") or key.endswith("_$folder$")):
+            self.markers += 1
             return
         self.count += 1
         self.bytes += size
-        if not size and (key.rpartition("/")[2] == "_SUCCESS" or key.endswith("_$folder$")):
-            self.markers += 1
-        elif is_clutter(key):
+        if is_clutter(key):
             self.clutter.add(key)
         elif not size:
             self.empty.add(key)
-        self.by_class[found.get("StorageClass", "STANDARD")].add(key)
+        if found.get("StorageClass") in _ARCHIVES:
+            self.archived.add(key)
         if (when := found.get("LastModified")) and (self.newest is None or when > self.newest):
             self.newest = when
 
@@ -130,8 +127,5 @@ def some_bytes(subject: Subject, place: S3Location, span: str) -> bytes:
 
 def archive_of(head: Mapping[str, Any]) -> str | None:
     """Return the archive that an object is in, from HeadObject's answer; None if the object can be read."""
-    if 'ongoing-request="false"' in str(head.get("Restore", "")):
-        return None
-    if head.get("ArchiveStatus"):
-        return str(head["ArchiveStatus"])
-    return str(head["StorageClass"]) if head.get("StorageClass") in ARCHIVES else None
+    is_restored = 'ongoing-request="false"' in str(head.get("Restore", ""))
+    return str(head["StorageClass"]) if head.get("StorageClass") in _ARCHIVES and not is_restored else None

@@ -59,7 +59,8 @@ def manifests(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Locatio
     except AwsError as error:
         if error.status != 404:
             raise
-        if error.code != "NoSuchBucket" and _has_bucket(subject, place):
+        # A 404 to HEAD may be about the bucket, which `buckets` reports.
+        if subject.try_to_ask("s3", "head_bucket", Bucket=place.bucket):
             _, meant = near(subject, place)
             message = f"there is no object {place}{meant}; correct the URI, or upload the manifest"
             yield Problem(path, message, "manifest-missing")
@@ -67,26 +68,8 @@ def manifests(subject: Subject, path: SpecPath, manifest: tuple[Entry, S3Locatio
         yield Problem(path, str(error), "manifest-form")
 
 
-def _has_bucket(subject: Subject, place: S3Location) -> bool:
-    """Return whether the bucket exists, so that a 404 means the object; `buckets` reports a missing bucket."""
-    try:
-        subject.ask("s3", "head_bucket", Bucket=place.bucket)
-    except AwsError as error:
-        return error.status != 404
-    return True
-
-
 def named_objects(subject: Subject, place: S3Location) -> Named | None:
-    """Return what a ManifestFile names; None if it is too large to be read, or not well-formed. Raises AwsError."""
-    try:
-        return _named_objects(subject, place)
-    except AwsError:
-        raise
-    except RefusedError:
-        return None
-
-
-def _named_objects(subject: Subject, place: S3Location) -> Named | None:
+    """Return what a ManifestFile names; None if it is too large to be read. Raises RefusedError, also if it is not well-formed."""
     named: Named | None = subject.once(repr(("manifest", place)), lambda: _read(subject, place))
     return named
 
@@ -132,7 +115,7 @@ def _look_at(subject: Subject, places: Sequence[S3Location], manifest: S3Locatio
 
 
 def _of_manifest(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Problem]:
-    path, named = entry.path("s3_uri"), _named_objects(subject, place)
+    path, named = entry.path("s3_uri"), named_objects(subject, place)
     if named is None:
         subject.note(path, f"the manifest is larger than {human_bytes(_LARGEST)} and was not read; --full reads it")
         return

@@ -71,7 +71,7 @@ BROKEN = {
         lambda s3: put(s3, "train/7.tar", "train/8.tar", "train/_SUCCESS", body=b""),
         CHANNEL,
         [("prefix-empty-objects", TRAIN)],
-        ("2 of 7 objects are empty (0 bytes), such as 'train/7.tar', 'train/8.tar'", "upload them again"),
+        ("2 of 6 objects are empty (0 bytes), such as 'train/7.tar', 'train/8.tar'", "upload them again"),
     ),
     "files of macOS and Windows": Broken(
         lambda s3: put(s3, "train/.DS_Store", "train/a/._1.tar", "train/a/Thumbs.db"),

@@ -19,7 +19,7 @@ def test_good_data_has_no_problem_and_nothing_is_written(aws: aws_stand_in.Stand
     assert report.not_asked == []
     assert {result.status for result in report.results} == {"passed"}
     notes = {dotted(path): text for path, text in report.notes}
-    assert notes["channels.copied.s3_uri"] == "6 objects, 16 bytes"
+    assert notes["channels.copied.s3_uri"] == "4 objects, 16 bytes"
     assert notes["channels.listed.s3_uri"] == "2 objects in the manifest, 8 bytes"
     assert [dotted(path) for path, _ in report.notes[:3]] == [
         f"channels.{n}.s3_uri" for n in ("copied", "kept", "mounted")
