@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,18 +30,10 @@ from launcher.spec.team import OUTPUT, Team, value_at
 if TYPE_CHECKING:
     from launcher.aws.account import Account
     from launcher.survey.draft import Places
-    from launcher.survey.folder import Folder
 
 _REGION, _NO_ACCOUNT = "us-east-1", "123456789012"
 _EXAMPLE = ":role/SageMakerTraining"
 _MOST_ROLES = 10  # that are shown
-# The answers, and the keys of which one has it already if the layers below the spec give it.
-_HARDWARE = ("instance_type", "instance_groups", "instance_preferences")
-_KEYS: dict[str, list[SpecPath]] = {
-    "instance_type": [("resource_config", key) for key in _HARDWARE],
-    "role": [("role_arn",)],
-    "bucket": [OUTPUT],
-}
 _OPTIONS: dict[SpecPath, str] = {
     ("region",): "--region",
     ("role_arn",): "--role",
@@ -74,6 +66,18 @@ def _prefix(value: str) -> str:
 def _bucket(value: str) -> str:
     """Return `s3://bucket/prefix`."""
     return _prefix(value).rstrip("/")
+
+
+# Each answer's question and check, and the keys of which one has it already if the layers below the spec give it.
+_ANSWERS: dict[str, tuple[str, Callable[[str], str], list[SpecPath]]] = {
+    "instance_type": (
+        "Instance type",
+        _machine,
+        [("resource_config", key) for key in ("instance_type", "instance_groups", "instance_preferences")],
+    ),
+    "role": ("Role of the job (ARN)", _role, [("role_arn",)]),
+    "bucket": ("Bucket or prefix of data and outputs", _bucket, [OUTPUT]),
+}
 
 
 @options.command("init", "init --role arn:aws:iam::123456789012:role/training --bucket s3://mine/pets --yes --dry-run")
@@ -134,15 +138,21 @@ def init(
     profile = where.profile or below.get("profile")
     region = _region(where.region or below.get("region"), profile, team)
     account = options.open_account(region, profile)
-    given = {name for name, paths in _KEYS.items() if any(value_at(below, path) is not None for path in paths)}
-    missing = [f"--{name.replace('_', '-')}" for name in _KEYS if not answers[name] and name not in given]
-    if missing and not yes and not sys.stdin.isatty():
-        raise RefusedError(f"there is no terminal to ask on; pass {', '.join(missing)}, or --yes for the defaults")
+    missing = [
+        name
+        for name, (_, _, paths) in _ANSWERS.items()
+        if not answers[name] and all(value_at(below, path) is None for path in paths)
+    ]
+    may_ask = sys.stdin.isatty() and not yes
+    if missing and not yes and not may_ask:
+        wanted = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        raise RefusedError(f"there is no terminal to ask on; pass {wanted}, or --yes for the defaults")
     if team.files:
         say(f"layers    {', '.join(team.files)}")
-    places, local = _places(folder, found, data, account)
-    number, roles = _look_at_account(account, team, ask=bool({"--role", "--bucket"} & {*missing}))
-    if roles[1:] and "--role" in missing and not yes:
+    local = {} if data else {name: folder / path for name, path in found.channels.items()}
+    places, others = _places(local, data, account)
+    number, roles = _look_at_account(account, team, ask=bool({"role", "bucket"} & {*missing}))
+    if roles[1:] and "role" in missing and may_ask:
         say(f"roles that SageMaker may assume: {', '.join(roles[:_MOST_ROLES])}")
     own = "my-bucket" if number == _NO_ACCOUNT else f"sagemaker-{region}-{number}"
     defaults = {
@@ -150,22 +160,25 @@ def init(
         "role": roles[0] if roles else f"arn:aws:iam::{number}{_EXAMPLE}",
         "bucket": f"s3://{parse_s3_uri(data).bucket if data else own}",
     }
-    asked = Answers(None if region == below.get("region") else region, **_asked(answers, defaults, given, yes=yes))
+    for name in missing:
+        question, check, _ = _ANSWERS[name]
+        default = defaults[name]
+        answers[name] = click.prompt(question, default=default, value_proc=check, err=True) if may_ask else default
+    asked = Answers(None if region == below.get("region") else region, **answers)
     values, comments = draft(found, folder, target, asked, places, below)
     placed = [
         Assignment.of(dotted(path), value, option)
         for path, option in _OPTIONS.items()
         if (value := value_at(values, path)) is not None
     ]
-    may_ask, chosen = sys.stdin.isatty() and not yes, list[str | Assignment](sets)
+    chosen = list[str | Assignment](sets)
     text, plan = _planned(target, lambda: draft_text(values, comments, chosen), chosen, placed, may_ask=may_ask)
-    if dry_run:
-        if not as_json:
-            print_line(text.rstrip("\n"))
-    else:
+    if not dry_run:
         _write(target, text)
+    elif not as_json:
+        print_line(text.rstrip("\n"))
     show_problems(plan.warnings)
-    notes = notes_on(folder, found, places)
+    notes = notes_on(folder, found, places, others)
     if str(asked.role).endswith(_EXAMPLE) and asked.role not in roles:
         notes.append("no role was found: replace role_arn by yours")
     steps = _next_steps(target, plan.spec, local)
@@ -186,20 +199,20 @@ def _check_target(target: Path, *, dry_run: bool) -> None:
         raise InputError(f"-o {target}: there is no folder {target.parent}{near}")
 
 
-def _places(folder: Path, found: Folder, data: str | None, account: Account) -> tuple[Places, dict[str, Path]]:
-    """Return URI and inventory of each channel, the URI None if the data are to be copied there; and the local folders."""
+def _places(local: dict[str, Path], data: str | None, account: Account) -> tuple[Places, list[str]]:
+    """Return URI and inventory of each channel, the URI None if the data are to be copied there; and other folders of `data`."""
     from launcher.survey.folder import inventory_of, prefixes_in
 
     if data is None:
-        local = {name: folder / path for name, path in found.channels.items()}
-        return {name: (None, inventory_of(path, account)) for name, path in local.items()}, local
+        return {name: (None, inventory_of(path, account)) for name, path in local.items()}, []
     try:
-        return {name: (uri, inventory_of(uri, account)) for name, uri in prefixes_in(data, account).items()}, {}
+        found, others = prefixes_in(data, account)
+        return {name: (uri, inventory_of(uri, account)) for name, uri in found.items()}, others
     except InputError:
         raise
     except RefusedError as error:
         say(f"warning: the data could not be looked at: {error}", "yellow")
-        return {"train": (data, None)}, {}
+        return {"train": (data, None)}, []
 
 
 def _look_at_account(account: Account, team: Team, *, ask: bool) -> tuple[str, list[str]]:
@@ -229,38 +242,19 @@ def _region(chosen: str | None, profile: str | None, team: Team) -> str:
     return region if chosen or not allowed or region in allowed else allowed[0]
 
 
-def _asked(answers: dict[str, str | None], defaults: dict[str, str], given: set[str], *, yes: bool) -> dict[str, Any]:
-    """Return instance type, role and bucket: as in the options, as answered, or the defaults; None if the layers give it."""
-
-    def ask(name: str, question: str, check: Callable[[str], str]) -> str | None:
-        if answers[name] or name in given:
-            return answers[name]
-        default = defaults[name]
-        return default if yes else str(click.prompt(question, default=default, value_proc=check, err=True))
-
-    return {
-        "instance_type": ask("instance_type", "Instance type", _machine),
-        "role": ask("role", "Role of the job (ARN)", _role),
-        "bucket": ask("bucket", "Bucket or prefix of data and outputs", _bucket),
-    }
-
-
 def _planned(
     target: Path, make: Callable[[], str], sets: list[str | Assignment], places: list[Assignment], *, may_ask: bool
 ) -> tuple[str, launcher.Plan]:
     """Return the spec's text and plan; keys that the team requires are asked for. Raises SpecError and RefusedError."""
-    asked = set[str]()
     while True:
         text = make()
         try:
             spec = launcher.parse_spec(text, str(target), sets=[*places, *sets], environ=os.environ)
             return text, launcher.plan(spec)
         except SpecError as error:
+            required = [each for each in error.problems if each.code == REQUIRED]
             wanted = {
-                dotted(each.path): each
-                for each in error.problems
-                if (each.code == REQUIRED and (may_ask or not str(each.location).startswith("--")))
-                or str(each.location) in asked
+                dotted(each.path): each for each in required if may_ask or not str(each.location).startswith("--")
             }
             if not wanted:
                 raise
@@ -268,10 +262,7 @@ def _planned(
             if not may_ask:
                 lines = [f"{text}; pass {shlex.quote(f'--set={name}=VALUE')}" for name, text in texts.items()]
                 raise RefusedError("\n".join(lines)) from None
-            # One at a time, so that a wrong answer is asked again before the next one.
-            name = max(wanted, key=lambda each: f"--set {each}" in asked)
-            asked.add(f"--set {name}")
-            sets.append(f"{name}={click.prompt(texts[name], err=True)}")
+            sets += [f"{name}={click.prompt(text, err=True)}" for name, text in texts.items()]
 
 
 def _write(target: Path, text: str) -> None:

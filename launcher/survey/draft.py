@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from textwrap import indent
@@ -42,8 +42,8 @@ class Answers(NamedTuple):
     bucket: str | None  # or a prefix, of data and outputs
 
 
-def notes_on(folder: Path, found: Folder, places: Places) -> list[str]:
-    """Return what the user should know of a folder and its channels beside its spec."""
+def notes_on(folder: Path, found: Folder, places: Places, others: Sequence[str]) -> list[str]:
+    """Return what the user should know of a folder and its channels beside its spec; `others` are folders in S3 in no channel."""
     mixed = []
     for name, (_, inventory) in places.items():
         usual, *rest = inventory.formats if inventory and inventory.formats else ("",)
@@ -53,11 +53,12 @@ def notes_on(folder: Path, found: Folder, places: Places) -> list[str]:
             )
     lists = f"lists of images: {', '.join(map(str, found.lists))}; `launch lst check` checks them"
     no_script = f"no training script was found in {folder}: the job runs {READS_ALL}"
-    others = f"in no channel: {', '.join(map(str, found.left_over[:3]))}{', ...' if found.left_over[3:] else ''}"
-    left_over = f"{others}; a channel is a file or a folder: move files of one split into a folder named for it"
-    return (
-        [lists] * bool(found.lists) + [left_over] * bool(found.left_over) + mixed + [no_script] * (found.script is None)
+    left_over = others or [*map(str, found.left_over)]
+    remedy = (
+        "add a channel for what the script reads" if others else "move files of one split into a folder named for it"
     )
+    beside = f"in no channel: {', '.join(left_over[:3])}{', ...' * bool(left_over[3:])}; {remedy}"
+    return [lists] * bool(found.lists) + [beside] * bool(left_over) + mixed + [no_script] * (found.script is None)
 
 
 def draft(

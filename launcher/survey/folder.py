@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -33,8 +34,10 @@ _DATA = re.compile(  # by kind
     r"|(?P<record>rec|tfrecords?)|(?P<parquet>parquet)|(?P<table>csv)|(?P<lines>jsonl|ndjson))(?:\.gz)?",
     re.I,
 )
+_BESIDE_IMAGES = ("masks", "labels", "annotations")  # folders whose files, of any kind, belong to images
 _NO_SCRIPT = re.compile(r"(test_.*|.*_test|setup|conftest|__init__)\.py")
 Files = Mapping[PurePosixPath, list[str]]  # by folder
+Places = dict[PurePosixPath, str | None]  # with the split that a place is named for
 
 
 class Folder(NamedTuple):
@@ -98,65 +101,61 @@ def _script(files: Files) -> PurePosixPath | None:
 
 
 def _channels(files: Files, script: str | None) -> tuple[dict[str, PurePosixPath], list[PurePosixPath]]:
-    """Return the folders and files of data, and the files beside them.
-
-    Folders are those named like a split, else the first below the root, or those in it if they are of different kinds; none
-    holds Python files. Files are tables and shards named like a split, if a folder has several splits; beside Python files, train
-    alone suffices, and only whole names count. Several files of one of these splits are left over.
+    """Return the places of the channels by name, and the files of data in none.
 
     The split's usual name is the channel's, unless the script's text has only the folder's own name.
     """
-
-    def name_of(folder: str) -> str:
-        usual, texts = _SPLITS[folder.lower()], {*re.findall(r"""["']([\w-]+)["']""", script or "")}
-        return folder if folder in texts and usual not in texts else usual
-
-    with_code = {
-        above for folder, names in files.items() if any(map(_is_python, names)) for above in (folder, *folder.parents)
-    }
-    depth = 1 if PurePosixPath() in with_code else 0
-    places, left_over = dict[PurePosixPath, str | None](), list[PurePosixPath]()
-    others: dict[PurePosixPath, dict[PurePosixPath, set[str]]] = {}  # first folder -> those in it, or itself -> kinds
-    for folder, names in files.items():
-        kinds = {each: found.lastgroup or "" for each in names if (found := _DATA.fullmatch(each))}
-        split = next((number for number, part in enumerate(folder.parts) if part.lower() in _SPLITS), None)
-        if split is not None:
-            top = PurePosixPath(*folder.parts[: split + 1])
-            places |= {top: name_of(top.name)} if kinds and top not in with_code else {}
-            continue
-        named = [
-            each
-            for each, kind in kinds.items()
-            if kind not in ("image", "audio") and (folder not in with_code or each.partition(".")[0].lower() in _SPLITS)
-        ]
-        of_splits = _files_of_splits(named)
-        if len(of_splits) > 1 or (folder in with_code and "train" in of_splits):
-            if any(each[1:] for each in of_splits.values()):
-                left_over += [folder / each for found in of_splits.values() for each in found]
-            else:
-                places |= {folder / each: name_of(_word(each)) for (each,) in of_splits.values()}
-            kinds = {each: kind for each, kind in kinds.items() if [each] not in of_splits.values()}
-        top, below = (PurePosixPath(*folder.parts[:number]) for number in (depth, depth + 1))
-        if kinds and top not in with_code:
-            others.setdefault(top, {}).setdefault(below, set()).update(kinds.values())
-    for top, inside in others.items():
-        with_splits = {above for place in (*places, *left_over) for above in place.parents}
-        if top not in with_splits and (top in inside or set.intersection(*inside.values())):
-            places[top] = None
-            continue
-        for each in inside:
-            if each != top and each not in with_splits:
-                places[each] = None
-                continue
-            beside = [each / name for name in files.get(each, ()) if _DATA.fullmatch(name)]
-            left_over += [file for file in beside if file not in (*places, *left_over)]
+    data = {folder: _data_in(folder, names) for folder, names in files.items()}
+    with_code = {above for folder, names in files.items() if any(map(_is_python, names)) for above in _up(folder)}
+    places = _places(data, with_code)
+    beside = [folder for folder in data if folder not in with_code and not places.keys() & {*_up(folder)}]
+    left_over = [folder / each for folder in beside for each in data[folder] if folder / each not in places]
     if len(places) == 1:
         return {"train": next(iter(places))}, left_over
+    texts, order = {*re.findall(r"""["']([\w-]+)["']""", script or "")}, [*_SPLITS.values(), None]
     channels: dict[str, PurePosixPath] = {}
-    for place, name in places.items():
+    for place, split in sorted(places.items(), key=lambda each: order.index(each[1])):
+        own = _word(place.name)
+        name = own if split and split not in texts and own in texts else split
         free = name if name and name not in channels else re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(place.parts))
         channels[free.strip("-")[:60] or "data"] = place
     return channels, left_over
+
+
+def _places(data: Mapping[PurePosixPath, dict[str, str]], with_code: set[PurePosixPath]) -> Places:
+    """Return the folders and files that are channels, each with its split or None.
+
+    A folder or file named like a split is a channel. Other folders are one as a whole, such as those of classes, unless they have
+    Python files, splits, or only folders of different kinds, such as images and masks: then what is in them is looked at.
+    """
+    kinds, inside = defaultdict[PurePosixPath, set[str]](set), defaultdict[PurePosixPath, set[PurePosixPath]](set)
+    divided, places = {*with_code}, Places()
+    for folder, own in data.items():
+        for each in _up(folder) if own else ():
+            kinds[each].update(own.values())
+            inside[each.parent].add(each)
+            divided.update(each.parents if each.name.lower() in _SPLITS else ())
+        if of_splits := _files_of_splits(own, with_code=folder in with_code):
+            divided.update(_up(folder))
+            if not any(each[1:] for each in of_splits.values()):
+                places |= {folder / each[0]: split for split, each in of_splits.items()}
+    for folder in sorted(kinds):  # a folder before those in it
+        split = None if folder in with_code else _SPLITS.get(folder.name.lower())
+        is_mixed = not data[folder] and not set.intersection(*(kinds[each] for each in inside[folder] - {folder}))
+        if not places.keys() & {*folder.parents} and (split or not (folder in divided or is_mixed)):
+            places[folder] = split
+    return places
+
+
+def _data_in(folder: PurePosixPath, names: Iterable[str]) -> dict[str, str]:
+    """Return the files of data of a folder, each with its kind: that of masks or labels by a folder's name, else by the ending."""
+    beside = next((part.lower() for part in folder.parts if part.lower() in _BESIDE_IMAGES), None)
+    kinds = {each: beside or ((found := _DATA.fullmatch(each)) and found.lastgroup) for each in names}
+    return {each: kind for each, kind in kinds.items() if kind and not _is_python(each)}
+
+
+def _up(folder: PurePosixPath) -> tuple[PurePosixPath, ...]:
+    return (folder, *folder.parents)
 
 
 def _word(name: str) -> str:
@@ -164,20 +163,27 @@ def _word(name: str) -> str:
     return re.split(r"[^A-Za-z]", name)[0]
 
 
-def _files_of_splits(names: Iterable[str]) -> dict[str, list[str]]:
+def _files_of_splits(kinds: Mapping[str, str], *, with_code: bool = False) -> dict[str, list[str]]:
+    """Return tables and shards by the split that they are named for, if there are several splits.
+
+    Beside code, train alone suffices, and only whole names count.
+    """
     found: dict[str, list[str]] = {}
-    for each in names:
-        if split := _SPLITS.get(_word(each).lower()):
+    for each, kind in kinds.items():
+        split = _SPLITS.get((each.partition(".")[0] if with_code else _word(each)).lower())
+        if split and kind not in ("image", "audio", *_BESIDE_IMAGES):
             found.setdefault(split, []).append(each)
-    return found
+    return found if len(found) > 1 or (with_code and "train" in found) else {}
 
 
 def _is_python(name: str) -> bool:
     return name.endswith(".py")
 
 
-def prefixes_in(uri: str, account: Account) -> dict[str, str]:
-    """Return the URIs of the channels below a prefix: its folders that are named like a split, else the prefix itself.
+def prefixes_in(uri: str, account: Account) -> tuple[dict[str, str], list[str]]:
+    """Return the URIs of the channels below a prefix, and of its other folders.
+
+    Channels are the folders that are named like a split, else the prefix itself.
 
     Raises:
         InputError: It has files of several splits; the key of a file as a prefix begins other keys, too, and FastFile has none.
@@ -186,13 +192,15 @@ def prefixes_in(uri: str, account: Account) -> dict[str, str]:
     bucket, key = parse_s3_uri(uri)
     key = as_folder(key)
     page = account.call("s3", "list_objects_v2", Bucket=bucket, Prefix=key, Delimiter="/")
-    found = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
-    splits = {_SPLITS.get(each.rstrip("/").rpartition("/")[2].lower()): each for each in reversed(found)}
-    named = {name: f"s3://{bucket}/{splits[name]}" for name in _SPLITS.values() if name in splits}
-    names = [each["Key"].rpartition("/")[2] for each in page.get("Contents", ())]
-    if not named and len(files := _files_of_splits(filter(_DATA.fullmatch, names))) > 1:
+    folders = {f"s3://{bucket}/{each['Prefix']}": each["Prefix"] for each in page.get("CommonPrefixes", ())}
+    splits = {_SPLITS.get(PurePosixPath(each).name.lower()): uri for uri, each in reversed(folders.items())}
+    named = {name: splits[name] for name in _SPLITS.values() if name in splits}
+    names = [PurePosixPath(each["Key"]).name for each in page.get("Contents", ())]
+    if not named and (files := _files_of_splits(_data_in(PurePosixPath(), names))):
         raise InputError(f"{uri}: has files of {', '.join(files)}; move the files of each into a folder named for it")
-    return named or {"train": f"s3://{bucket}/{key}"}
+    if not named:
+        return {"train": f"s3://{bucket}/{key}"}, []
+    return named, [each for each in folders if each not in named.values()]
 
 
 def inventory_of(place: Path | str, account: Account) -> Inventory:

@@ -84,6 +84,19 @@ def test_spec_of_a_folder_passes_a_strict_dry_run(pets: Path) -> None:
         (["d/train_1.png", "d/test_1.png"], {"train": "d"}),
         (["d/a/1.png", "d/a/b/1.png", "d/c/1.jpg"], {"train": "d"}),
         (["train.csv", "train_loss.png", "test.png"], {"train": "train.csv"}),
+        (["d/images/1.png", "d/masks/1.png"], {"d-images": "d/images", "d-masks": "d/masks"}),
+        (["d/images/1.png", "d/labels/1.txt"], {"d-images": "d/images", "d-labels": "d/labels"}),
+        (
+            ["images/train/1.png", "images/val/1.png", "labels/train/1.txt", "labels/val/1.txt"],
+            {
+                "train": "images/train",
+                "labels-train": "labels/train",
+                "validation": "images/val",
+                "labels-val": "labels/val",
+            },
+        ),
+        (["d/prepare.py", "d/images/a/1.png"], {"train": "d/images"}),
+        (["d/annotations/train.json", "d/annotations/val.json", "d/1.png"], {"train": "d"}),
     ],
 )
 def test_channels_are_the_folders_of_data(names: list[str], channels: dict[str, str], pets: Path) -> None:
@@ -194,6 +207,7 @@ def test_prefix_and_account_give_the_defaults(aws: StandIn, pets: Path, monkeypa
     assert (train["s3_uri"], train["content_type"]) == ("s3://mine/pets/train/", "application/x-tar")
     assert [*written["channels"]] == ["train", "validation"]
     assert written["output_data_config"]["s3_output_path"] == "s3://mine/My-pets/out/"
+    assert "in no channel: s3://mine/pets/old/; add a channel for what the script reads" in done.stderr
     assert aws.writing_calls() == []
 
 
@@ -259,10 +273,9 @@ def test_terminal_is_asked_for_what_the_team_requires(pets: Path, monkeypatch: p
     with on_terminal([sys.executable, "-m", "launcher", "init"], pets) as terminal:
         for shown, answer in (
             ("tags.team is required", "sales"),
-            ("tags.team does not match 'vision|audio'", "audio"),
-            ("max_cost is required", "much"),
-            ("max_cost is 'much'", "20"),
             ('tags."a.b" is required', "x"),
+            ("max_cost is required", "20"),
+            ("tags.team does not match 'vision|audio'", "audio"),
         ):
             terminal.wait_for(shown)
             terminal.type(f"{answer}\n")
