@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from launcher.lists.classes import IN_WORDS, as_classes, columns
 from launcher.lists.files import Lines
 from sagemaker_channels.samples.lst import Line
 
-CLOSE_GAPS = "`launch lst edit --set NUMBER=CLASS` closes such a gap"
 Changes = dict[str, list[tuple[Line | None, Line | None]]]  # by kind: the old and the new line, None for no line
 Problem = tuple[str, Sequence[str]]  # what is wrong, and each line, path or class for which it is
 
@@ -89,7 +88,9 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
         else:
             used.update(classes)
     found.append((f"labels are not {IN_WORDS}", wrong))
-    found.append((f"classes have no line, but higher ones do; {CLOSE_GAPS}", gaps(used, width)))
+    gaps = [str(number) for number in range(width or max(used, default=-1) + 1) if number not in used]
+    why = "classes have no line, but higher ones do; `launch lst edit --set NUMBER=CLASS` closes such a gap"
+    found.append((why, gaps))
     unnamed = [str(number) for number in sorted(used) if number >= len(names) > 0]
     found.append((f"classes have no name in {file}", unnamed))
     return [problem for problem in found if problem[1]]
@@ -97,11 +98,6 @@ def problems_of(lists: Mapping[str, Lines], names: Sequence[str], file: str | No
 
 def _leads_out(path: str) -> bool:
     return path.startswith("/") or ".." in path.split("/")
-
-
-def gaps(used: Collection[int], width: int) -> list[str]:
-    """Return the classes that have no line although a higher one, or a column, has."""
-    return [str(number) for number in range(width or max(used, default=-1) + 1) if number not in used]
 
 
 def problems_with_images(lists: Iterable[Lines], images: Iterable[str]) -> Iterator[Problem]:

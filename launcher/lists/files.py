@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.console import counted
 from launcher.errors import InputError, RefusedError, did_you_mean_path
-from launcher.s3.uri import parse_s3_uri
+from launcher.s3.reading import read_object, refusals
+from launcher.s3.uri import S3Location, parse_s3_uri
 from sagemaker_channels.samples.lst import Line, parse_lst, write_lst
 
 if TYPE_CHECKING:
@@ -28,24 +27,10 @@ def is_s3(place: str) -> bool:
     return place.startswith(("s3://", "https://"))
 
 
-@contextmanager
-def _named(uri: str) -> Iterator[None]:
-    """Name the object or the prefix in what AWS refuses."""
-    try:
-        yield
-    except RefusedError as error:
-        raise RefusedError(f"{uri}: {error}") from None
-
-
 def read_bytes(place: str, account: Callable[[], Account]) -> bytes:
-    """Return the content of a file or an object. Raises InputError or AwsError."""
+    """Return the content of a file or an object. Raises RefusedError."""
     if is_s3(place):
-        bucket, key = parse_s3_uri(place)
-        with _named(place):
-            content: bytes = account().attempt(
-                "s3", "get_object", lambda client: client.get_object(Bucket=bucket, Key=key)["Body"].read()
-            )
-        return content
+        return b"".join(read_object(account().client("s3"), parse_s3_uri(place)))
     try:
         return Path(place).read_bytes()
     except OSError as error:
@@ -62,27 +47,22 @@ def read_list(place: str, account: Callable[[], Account]) -> Lines:
     return lines
 
 
-def _rows(place: str, account: Callable[[], Account]) -> list[list[str]]:
-    """Return the cells of each line of a file, which tabs separate, without the mark with which Windows begins UTF-8."""
+def _rows(place: str, account: Callable[[], Account]) -> list[str]:
+    """Return the lines of a file, without the mark with which Windows begins UTF-8."""
     try:
         text = read_bytes(place, account).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{place}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    rows = csv.reader(text.rstrip().splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    return [[cell.strip() for cell in row] for row in rows]
+    return [line.strip() for line in text.rstrip().splitlines()]
 
 
 def read_names(place: str | None, account: Callable[[], Account]) -> list[str]:
     """Return the names of a class file, if there is one, class 0 first. Raises InputError for a line without a name."""
     names: dict[str, int] = {}
-    for number, cells in enumerate(_rows(place, account) if place else ()):
-        where, name = f"{place}:{number + 1}: class {number}", "\t".join(cells)
+    for number, name in enumerate(_rows(place, account) if place else ()):
+        where = f"{place}:{number + 1}: class {number}"
         if not name:
             raise InputError(f"{where} has no name, and classes have no gaps; write one, or remove the line")
-        if cells[1:]:
-            raise InputError(
-                f"{where} is {name!r}; a line is one name, and its place is the class's number: remove the tab"
-            )
         if names.setdefault(name, number) != number:
             raise InputError(f"{where}, {name!r}, is class {names[name]} as well; remove one of the lines")
     return list(names)
@@ -91,10 +71,11 @@ def read_names(place: str | None, account: Callable[[], Account]) -> list[str]:
 def read_map(file: str, account: Callable[[], Account]) -> list[tuple[str, str]]:
     """Return the key and the value of each line `key<TAB>value` of a map; several values are joined by commas."""
     found = []
-    for number, cells in enumerate(_rows(file, account), start=1):
-        if len(cells) == 1 or "" in cells:
+    for number, line in enumerate(_rows(file, account), start=1):
+        cells = [cell.strip() for cell in line.split("\t")]
+        if line and (len(cells) == 1 or "" in cells):
             raise InputError(f"{file}:{number}: expected a key and its value(s), separated by tabs, got {cells}")
-        if cells:
+        if line:
             found.append((cells[0], ",".join(cells[1:])))
     return found
 
@@ -130,7 +111,7 @@ def find_images(place: str, endings: Collection[str], account: Callable[[], Acco
 
     Raises:
         InputError: There is no such folder, or no image in it.
-        AwsError: AWS refuses the listing.
+        RefusedError: AWS refuses the listing.
     """
     paths, skipped = [], Counter[str]()
     for path in _keys(place, account) if is_s3(place) else _files(place):
@@ -175,9 +156,9 @@ def _files(folder: str) -> Iterator[str]:
 
 def _keys(uri: str, account: Callable[[], Account]) -> Iterator[str]:
     bucket, prefix = parse_s3_uri(uri)
-    prefix = f"{prefix.rstrip('/')}/" if prefix else ""
-    with _named(uri):
-        for page in account().pages("s3", "list_objects_v2", Bucket=bucket, Prefix=prefix):
+    prefix, client = f"{prefix.rstrip('/')}/" if prefix else "", account().client("s3")
+    with refusals(client, S3Location(bucket, prefix)):
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for each in page.get("Contents", ()):
                 if not each["Key"].endswith("/"):  # the console's markers of empty folders
                     yield each["Key"][len(prefix) :]

@@ -24,20 +24,12 @@ def class_names(paths: Iterable[str], place: str) -> list[str]:
     return sorted({path.partition("/")[0] for path in paths})
 
 
-def check_names(names: Sequence[str], folders: Sequence[str], file: str, others: bool) -> list[str]:
-    """Return the names of a class file without a folder of images. Raises InputError for a folder without a name.
-
-    Names without a folder are an error, too, unless `others` states that other lists may have images of them.
-    """
-    unused = [name for name in names if name not in folders]
+def check_names(names: Sequence[str], folders: Sequence[str], file: str) -> None:
+    """Raise InputError for a folder of images that has no name in a class file."""
     for folder in folders:
         if folder not in names:
-            near = did_you_mean(folder, unused)
+            near = did_you_mean(folder, [name for name in names if name not in folders])
             raise InputError(f"{file}: folder {folder!r} has images and no line{near}; add it, or move the folder away")
-    if unused and not others:
-        where = f"{file}:{names.index(unused[0]) + 1}: class {unused[0]!r}"
-        raise InputError(f"{where} has no image; remove the line, or add images: classes have no gaps")
-    return unused
 
 
 def make_lines(paths: Iterable[str], names: Sequence[str], *, one_hot: bool) -> list[Line]:

@@ -1,29 +1,86 @@
-"""Questions about lists that change nothing: `launch lst check` and `diff`."""
+"""`launch lst check` and `diff`, which change nothing, and what all commands on lists share: options, reading, examples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from launcher.commands import options
-from launcher.commands.lists.options import (
-    Tool,
-    class_file,
-    classes_option,
-    in_words,
-    lists_argument,
-    show_classes,
-    show_examples,
-    tool_options,
-)
-from launcher.console import counted, print_line
+from launcher.console import Console, counted, print_line
 from launcher.errors import InputError
 from launcher.lists import classes as of_classes
 from launcher.lists import comparing, files
 from launcher.lists.files import ENDINGS, Lines
 from sagemaker_channels.samples.lst import Line, parse_lst
+
+if TYPE_CHECKING:
+    from launcher.aws.account import Account
+
+CLASS_FILE = "classes.txt"
+_MOST = 10  # examples that a person reads; --json has all
+
+lists_argument = click.argument(
+    "lists", nargs=-1, required=True, type=click.Path(), metavar="LIST..."
+)  # str: may be URIs
+classes_option = click.option(
+    "--classes",
+    type=click.Path(),
+    metavar="FILE",
+    help=f"The names of the classes, one per line, class 0 first; by default {CLASS_FILE} beside the first LIST.",
+)
+
+
+class Tool(NamedTuple):
+    """Reading lists, in the account of those in S3."""
+
+    region: str | None
+    profile: str | None
+    as_json: bool
+
+    def account(self) -> Account:
+        """Open the account of lists and images in S3."""
+        return options.open_account(self.region, self.profile)
+
+    def read(self, places: Sequence[str]) -> dict[str, Lines]:
+        """Return the lines of each list. Raises InputError for a malformed list."""
+        with self.working("reading the lists"):
+            return {place: files.read_list(place, self.account) for place in places}
+
+    def working(self, title: str) -> AbstractContextManager[Any]:
+        """Show that something is running."""
+        return Console(as_json=self.as_json).progress(title, counted=False)
+
+
+tool_options = options.group("tool", options.region_option, options.profile_option, options.json_option, kind=Tool)
+
+
+def class_file(given: str | None, lists: Sequence[str]) -> str | None:
+    """Return the class file of lists: the given one, or classes.txt beside the first list if that exists."""
+    beside = Path(lists[0]).parent / CLASS_FILE
+    return given or (str(beside) if not files.is_s3(lists[0]) and beside.exists() else None)
+
+
+def in_words(changes: comparing.Changes) -> str:
+    """Return `2 added, 1 relabelled`, or `unchanged`."""
+    return ", ".join(f"{count:,} {kind}" for kind, count in comparing.counts(changes).items() if count) or "unchanged"
+
+
+def show_classes(classes: Mapping[str, Mapping[str, int]]) -> None:
+    """Print what each class gained and lost."""
+    counts = {key: ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()) for key, kinds in classes.items()}
+    show_examples([f"class {key}: {text}" for key, text in counts.items()])
+
+
+def show_examples(examples: Sequence[str], colour: str | None = None) -> None:
+    """Print the first few examples, and how many more there are."""
+    for example in examples[:_MOST]:
+        print_line(f"  {example}", colour)
+    if examples[_MOST:]:
+        print_line(f"  {len(examples) - _MOST:,} more; --json shows all")
 
 
 @options.command("check", "lst check train.lst --images images")
