@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import launcher
 from launcher.commands import options
 from launcher.console import print_line, say
 from launcher.cost.estimate import Estimate, estimate, why_not
-from launcher.cost.prices import API_REGION, Lookup, Price, ask_prices, instance_price
+from launcher.cost.prices import API_REGION, Lookup, ask_prices, instance_price
 from launcher.cost.show import as_data, as_text
 from launcher.errors import InputError, RefusedError
 from launcher.parsing.spec_text import is_spec
 from launcher.request.image_uris import image_region
 
-_Change = tuple[str, dict[str, Any]]  # a line for people, and data for `--json`
-
 
 @options.command("cost", "cost job.yaml")
 @options.spec_argument
-@options.flag("--online", help="Ask AWS's price API for today's prices, and show what has changed.")
+@options.flag("--online", help="Ask AWS's price API for today's prices.")
 @options.spec_options
 @options.json_option
 def cost(spec: str, online: bool, reading: options.SpecOptions, as_json: bool) -> None:
@@ -34,12 +31,12 @@ def cost(spec: str, online: bool, reading: options.SpecOptions, as_json: bool) -
     if not is_spec(spec) and not Path(spec).exists():
         raise InputError(f"{spec!r} is not a spec; `launch status {spec}` shows what a job of this name has cost")
     plan = reading.plan(spec)
-    found, changes = _ask(plan) if online else (_estimated(plan, _region(plan)), [])
+    found = _ask(plan) if online else _estimated(plan, _region(plan))
     if as_json:
-        options.print_json(as_data(found) | ({"online": [data for _, data in changes]} if online else {}))
+        options.print_json(as_data(found))
         return
     name = plan.spec.base_name or plan.spec.training_job_name or plan.request["TrainingJobName"]
-    print_line("\n".join([*as_text(found, name), *(line for line, _ in changes)]))
+    print_line("\n".join(as_text(found, name)))
     if found.unknown and not online:
         say("`--online` asks AWS for the prices missing from the table", "yellow")
 
@@ -51,13 +48,12 @@ def _region(plan: launcher.Plan) -> str | None:
     return plan.spec.region or configured or image_region(image)
 
 
-def _ask(plan: launcher.Plan) -> tuple[Estimate, list[_Change]]:
-    """Return the estimate by today's prices, and the differences from the table. Raises AwsError."""
+def _ask(plan: launcher.Plan) -> Estimate:
+    """Return the estimate by today's prices. Raises AwsError."""
     region = plan.spec.region or options.open_account(None, plan.spec.profile).region
     names = _estimated(plan, region).instance_types
     asked = ask_prices(options.open_account(API_REGION, plan.spec.profile), names, region)
-    found = _estimated(plan, region, lambda name, _: asked.get(name))
-    return found, [_change(name, asked.get(name), region) for name in names]
+    return _estimated(plan, region, lambda name, _: asked.get(name))
 
 
 def _estimated(plan: launcher.Plan, region: str | None, lookup: Lookup = instance_price) -> Estimate:
@@ -66,22 +62,3 @@ def _estimated(plan: launcher.Plan, region: str | None, lookup: Lookup = instanc
     if found is None:
         raise RefusedError(f"no estimate is possible: {why_not(plan.request)}")
     return found
-
-
-def _change(name: str, today: Price | None, region: str) -> _Change:
-    known = instance_price(name, region)
-    if known is not None and known.region != region:
-        known = None
-    data = {
-        "instance_type": name,
-        "usd": None if today is None else float(today.usd),
-        "table": known.as_data() if known else None,
-    }
-    if today is None:
-        return f"AWS has no on-demand price for training on {name} in {region} today", data
-    if known is None:
-        return f"the table has no price for {name} in {region}", data
-    if known.usd == today.usd:
-        return f"the table has the same price for {name} ({known})", data
-    percent = (today.usd / known.usd - 1) * 100
-    return f"the table has ${known.usd:f} for {name} ({known}); AWS's price differs by {percent:+.2f} %", data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 import struct
 import zlib
@@ -18,12 +17,11 @@ from launcher.commands import options
 from launcher.console import Console, counted, human_bytes, print_line
 from launcher.errors import RefusedError
 
-_SHARD = re.compile(r"\d{5,}\.(tar|zip|parquet|tfrecord)")
 _POSITIVE = click.IntRange(min=1)
 _MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
 
 
-@options.command("toy-data", "toy-data toy --shards 2 --samples 3 --size 8 --replace")
+@options.command("toy-data", "toy-data toy --shards 2 --samples 3 --size 8")
 @click.argument("directory", type=options.LocalPath(file_okay=False, path_type=Path), metavar="DIR")
 @options.group(
     "toy",
@@ -43,7 +41,6 @@ _MOST_PIXELS = 16_000  # readers refuse a sample of more than 1 GiB
         help="The shards' format; `folders` makes a folder of images in place of each, which is a class.",
     ),
     click.option("--seed", type=int, metavar="N", default=0, help="Other numbers make other pixels."),
-    options.flag("--replace", help="Replace DIR if it has nothing but shards."),
 )
 @options.json_option
 def toy_data(directory: Path, toy: SimpleNamespace, as_json: bool) -> None:
@@ -71,11 +68,8 @@ def _make(directory: Path, toy: SimpleNamespace, console: Console) -> list[tuple
     """Write the shards to a folder beside the directory, rename it, and return their names and sizes."""
     from sagemaker_channels.formats.shards import write_shards
 
-    found = list(directory.iterdir()) if directory.exists() else []
-    old = {each.name: each.is_file() and bool(_SHARD.fullmatch(each.name)) for each in found}
-    if others := [name for name, is_shard in old.items() if not (toy.replace and is_shard)]:
-        remedy = "pass --replace, " if not toy.replace and all(map(_SHARD.fullmatch, others)) else ""
-        raise RefusedError(f"{directory} has {others[0]}; {remedy}use another folder, or delete it")
+    if directory.exists() and any(directory.iterdir()):
+        raise RefusedError(f"{directory} is not empty; use another folder, or delete it")
     unfinished = directory.absolute().with_name(f".{directory.absolute().name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -90,8 +84,6 @@ def _make(directory: Path, toy: SimpleNamespace, console: Console) -> list[tuple
             else:
                 made = write_shards(_images(toy, advance), unfinished, toy.format, 1 << 62, toy.samples)
                 files = [(shard.name, shard.stat().st_size) for shard in made]
-        for each in found:
-            each.unlink()
         unfinished.replace(directory)
         return files
     finally:

@@ -72,19 +72,12 @@ def test_toy_data_is_the_same_again_and_changes_with_the_seed(tmp_path: Path) ->
     assert made[0] == made[1] != made[2]
 
 
-def test_toy_data_replaces_shards_only_if_asked_and_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tiny = (tmp_path / "toy", "--samples", "1", "--size", "2")
-    assert launch(*tiny, "--shards", "2") == 0
-    assert launch(*tiny, "--shards", "1") == 3
-    assert ".tar; pass --replace, use another folder, or delete it" in capsys.readouterr().err
-    assert launch(*tiny, "--shards", "1", "--replace") == 0
-    assert [file.name for file in (tmp_path / "toy").iterdir()] == ["00000.tar"]
+def test_toy_data_is_not_written_among_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "toy").mkdir()
     (tmp_path / "toy/notes.txt").touch()
-    assert launch(*tiny, "--shards", "2", "--replace") == 3
-    assert sorted(file.name for file in (tmp_path / "toy").iterdir()) == ["00000.tar", "notes.txt"]
-    assert "notes.txt; use another folder" in capsys.readouterr().err
+    assert launch(tmp_path / "toy", "--samples", "1", "--size", "2") == 3
+    assert [file.name for file in (tmp_path / "toy").iterdir()] == ["notes.txt"]
+    assert "toy is not empty; use another folder" in capsys.readouterr().err
 
 
 def test_toy_data_that_no_disk_can_hold_is_refused_before_it_is_made(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import click
@@ -74,6 +75,7 @@ def test_example_of_command_runs_and_its_json_parses(name: str, account: StandIn
     words = shlex.split(example_of(all_commands()[name]))
     done = launch(*words)
     assert done.returncode == 0, done.stderr
+    shutil.rmtree("toy", ignore_errors=True)  # of toy-data, which writes to a new folder only
     done = launch(*words, "--json")
     assert done.returncode == 0, done.stderr
     values = done.stdout.splitlines() if name == "logs" else [done.stdout]

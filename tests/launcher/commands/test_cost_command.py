@@ -60,7 +60,7 @@ def test_cost_refuses_job_not_billed_by_the_hour(tmp_path: Path, nowhere: None) 
     assert "paid for in advance" in str(done.exception)
 
 
-def test_online_shows_todays_price_and_difference(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
+def test_online_shows_todays_price(tmp_path: Path, aws: aws_stand_in.StandIn) -> None:
     aws.price("ml.m5.xlarge", 0.253, region="eu-west-1")
     aws.price("ml.m5.xlarge", 9.99, region="eu-west-1", component="Hosting")
     aws.price("ml.m5.xlarge", 8.88, region="us-east-1")
@@ -68,9 +68,6 @@ def test_online_shows_todays_price_and_difference(tmp_path: Path, aws: aws_stand
     done = launch_cost(tmp_path, BASE, *options, "--set", "region=eu-west-1", "--online")
     assert done.exit_code == 0, done.output
     assert "2 x ml.m5.xlarge at $0.253/h, AWS's price API of 2026-01-01" in done.stdout
-    # 0.253 / 0.257, the bill's of 2023
-    assert "the table has $0.257 for ml.m5.xlarge (eu-west-1, an AWS bill of 2023-12-31)" in done.stdout
-    assert "-1.56 %" in done.stdout
     (call,) = aws.calls("pricing:")
     assert call["region"] == "us-east-1"  # the price API answers there for every region
     assert aws.writing_calls() == []
@@ -82,11 +79,7 @@ def test_online_reports_types_without_price(tmp_path: Path, aws: aws_stand_in.St
     assert done.exit_code == 0, done.output
     data = json.loads(done.stdout)
     assert data["usd_per_hour"] is None
-    (change,) = data["online"]
-    assert change["usd"] is None
-    assert change["table"]["usd"] == 0.23
-    done = launch_cost(tmp_path, spec, *options, "--online")
-    assert "AWS has no on-demand price for training on ml.m5.xlarge in us-east-1 today" in done.stdout
+    assert data["unknown_instance_types"] == ["ml.m5.xlarge"]
 
 
 def test_cost_of_a_job_names_the_command_that_shows_it(tmp_path: Path) -> None:
