@@ -20,7 +20,6 @@ from launcher.console import shown_path
 from launcher.errors import RefusedError, did_you_mean
 from launcher.s3.reading import CHUNK, Stream, read_object, refusals
 from launcher.s3.uri import S3Location
-from sagemaker_channels.contract import DIRECTORY_BUCKET
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -106,12 +105,7 @@ class FolderObjects:
         with self._refusals(place):
             if not self._store.has_bucket(place.bucket):
                 return
-            found: Iterable[tuple[str, str]] = self._store.keys(place.bucket, place.key, "")
-            if place.bucket.endswith(DIRECTORY_BUCKET):
-                from launcher.local.s3_server.walk import scattered
-
-                found = sorted(found, key=lambda pair: scattered(pair[0]))
-            for key, path in found:
+            for key, path in self._store.keys(place.bucket, place.key):
                 with suppress(FileNotFoundError):  # removed since it was listed
                     state = os.stat(path)  # noqa: PTH116 - a Path costs more than the call itself
                     yield key, state.st_size, state.st_mtime, ""

@@ -7,8 +7,7 @@ It answers boto3, the AWS CRT, rclone and s3fs as S3 does, path-style only, and 
 Other users of this machine reach it too, so it answers only requests that are signed with its keys (signatures.py). Unlike S3, it
 compares no body with its signed hash or checksum, since client and server are on one machine; headers for checksums, encryption,
 storage class, ACLs, tags and locks have no effect; the ETag of a file in the data folder is made of inode, size and time; there are
-no versions, and one region, us-east-1. A bucket with the name of a directory bucket (S3 Express) lists only folders, and not in the
-order of keys.
+no versions, and one region, us-east-1; and directory buckets (S3 Express) list in the order of keys, too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from urllib.parse import parse_qsl, unquote
 
-from launcher.local.s3_server.call import NO_VERSION, Call
+from launcher.local.s3_server.call import Call
 from launcher.local.s3_server.documents import S3Error
 from launcher.local.s3_server.http_server import Answer, BrokenBodyError, Request, Response, listening
 from launcher.local.s3_server.operations import OPERATIONS, Operation
@@ -35,9 +34,8 @@ _request_ids = itertools.count(1)
 _PARTS = frozenset(part for _, _, part in OPERATIONS if part)
 _PARAMETERS = frozenset(
     (
-        *("prefix", "delimiter", "encoding-type", "list-type", "max-keys", "marker", "start-after", "fetch-owner"),
-        *("continuation-token", "key-marker", "version-id-marker", "versionId", "max-buckets", "bucket-region", "x-id"),
-        "partNumber",
+        *("prefix", "delimiter", "encoding-type", "list-type", "max-keys", "marker", "start-after"),
+        *("continuation-token", "max-buckets", "bucket-region", "x-id", "partNumber"),
     )
 )
 # Conditions, and a place in the object, that no client of ours sends; without them the request would do something else.
@@ -107,8 +105,6 @@ def _operation(call: Call) -> Operation:
     for name in _REFUSED_HEADERS:
         if name in call.headers:
             raise S3Error("NotImplemented", Header=name)
-    if call.query.get("versionId", NO_VERSION) != NO_VERSION:
-        raise S3Error("InvalidArgument", Message="Invalid version id specified", ArgumentName="versionId")
     operation = OPERATIONS.get((call.request.method, level, part))
     if operation is None:
         raise S3Error("MethodNotAllowed", Method=call.request.method, ResourceType=part or level)

@@ -13,7 +13,6 @@ from launcher.local.s3_server.store import Received, Store, Stored
 from launcher.local.s3_server.uploads import Upload
 from launcher.s3.reading import as_file
 
-NO_VERSION = "null"  # the version of every object in a bucket without versioning
 RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 _BODY_LIMIT = 8 * 1024 * 1024  # bytes of an XML body; 10,000 parts or 1,000 keys to delete need less
 
@@ -94,9 +93,9 @@ class Call:
 
     def source(self) -> tuple[str, str]:
         """Return bucket and key of the object that a copy names as its source."""
-        path, _, version = self.headers["x-amz-copy-source"].partition("?versionId=")
+        path = self.headers["x-amz-copy-source"]
         bucket, _, key = unquote(path).removeprefix("/").partition("/")
-        if version not in ("", NO_VERSION) or not key:
+        if "?versionId=" in path or not key:
             raise S3Error("InvalidArgument", ArgumentName="x-amz-copy-source", ArgumentValue=path)
         return bucket, key
 

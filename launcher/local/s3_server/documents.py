@@ -17,7 +17,6 @@ _ESCAPED = {code: f"&#{code};" for code in (*range(32), 127, *map(ord, '&<>"'))}
 # Code -> status and S3's message.
 ERRORS: Mapping[str, tuple[int, str]] = {
     "AccessDenied": (403, "Access Denied"),
-    "BucketNotEmpty": (409, "The bucket you tried to delete is not empty"),
     "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
     "IncompleteBody": (400, "The number of bytes read is not the number that the Content-Length header gave."),
     "InternalError": (500, "The local S3 server failed; see its log."),

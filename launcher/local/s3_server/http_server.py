@@ -70,7 +70,7 @@ def unchunked(stream: io.BufferedIOBase) -> Iterator[bytes]:
 
 
 def _counted(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:
-    while size:
+    while size > 0:
         piece = stream.read(min(size, _PIECE))
         if not piece:
             raise BrokenBodyError("the body ends early")
@@ -129,35 +129,13 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         _log.debug(format, *arguments)
 
-    def handle_expect_100(self) -> bool:
-        """Let the client wait until its body is read: a refused request needs none."""
-        return True
-
     def _answer(self) -> None:
         headers = {name.lower(): value.strip() for name, value in self.headers.items()}
-        waits = headers.get("expect", "").lower() == "100-continue"
-
-        def body() -> Iterator[bytes]:
-            nonlocal waits
-            if waits:
-                waits = False
-                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            if "chunked" in headers.get("transfer-encoding", "").lower():
-                yield from unchunked(self.rfile)
-            else:
-                yield from _counted(self.rfile, int(length))
-
-        length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit() and len(length) < 20):
-            self.send_error(400, "the header Content-Length is not a number of bytes")
-            return
+        is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        body = unchunked(self.rfile) if is_chunked else _counted(self.rfile, int(headers.get("content-length", "0")))
         path, _, query = self.path.partition("?")
-        request = Request(self.command, path, query, headers, body())
-        response = self.server.answer(request)
-        if waits:
-            response.headers["Connection"] = "close"
-        self._send(response)
-        for _ in () if waits else request.body:  # the rest of the body, which precedes the next request
+        self._send(self.server.answer(Request(self.command, path, query, headers, body)))
+        for _ in body:  # the rest of it, which precedes the next request
             pass
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer

@@ -11,26 +11,24 @@ from itertools import islice
 from typing import TypeAlias
 from urllib.parse import quote
 
-from launcher.local.s3_server.call import NO_VERSION, RANGE, Call, bounds_of, xml
+from launcher.local.s3_server.call import RANGE, Call, bounds_of, xml
 from launcher.local.s3_server.documents import Pairs, S3Error, Value, parsed, text_of, timestamp
 from launcher.local.s3_server.http_server import FileSlice, Response
 from launcher.local.s3_server.store import Received, Stored
 from launcher.local.s3_server.uploads import LAST_NUMBER, Upload
 from launcher.local.s3_server.walk import names_after
-from sagemaker_channels.contract import DIRECTORY_BUCKET
 
 Operation: TypeAlias = Callable[[Call], Response]
 
 _REGION = "us-east-1"  # a bucket there has no LocationConstraint
 _PAGE = 1000  # keys in a response, and in one request to delete some, as in S3
-_OWNER = [("ID", "launcher")]
 _DEFAULT_TYPE = "binary/octet-stream"  # S3's own
 
 
 def _list_buckets(call: Call) -> Response:
     found = call.store.buckets().items()
     buckets = [("Bucket", [("Name", name), ("CreationDate", timestamp(changed))]) for name, changed in found]
-    return xml("ListAllMyBucketsResult", [("Buckets", buckets), ("Owner", _OWNER)])
+    return xml("ListAllMyBucketsResult", [("Buckets", buckets)])
 
 
 def _head_bucket(call: Call) -> Response:
@@ -55,16 +53,11 @@ def _create_bucket(call: Call) -> Response:
     return Response(200, {"Location": f"/{call.bucket}"})
 
 
-def _delete_bucket(call: Call) -> Response:
-    call.store.delete_bucket(call.bucket)
-    return Response(204)
-
-
 def _list_objects(call: Call) -> Response:
     """ListObjectsV2, or ListObjects without `list-type=2`."""
     query, is_second = call.query, call.query.get("list-type") == "2"
     marker = _after(call) if is_second else query.get("marker", "")
-    page, last, encode = _page(call, marker, "Contents", owned=not is_second or query.get("fetch-owner") == "true")
+    page, last, encode = _page(call, marker)
     if is_second:
         page.append(("KeyCount", sum(name in ("Contents", "CommonPrefixes") for name, _ in page)))
         page += [(name, query[key]) for name, key in (("ContinuationToken", "continuation-token"),) if key in query]
@@ -78,31 +71,15 @@ def _list_objects(call: Call) -> Response:
     return xml("ListBucketResult", page)
 
 
-def _list_object_versions(call: Call) -> Response:
-    """List the objects, each with its only version, as S3 lists a bucket without versioning."""
-    marker = call.query.get("key-marker", "")
-    page, last, encode = _page(call, marker, "Version")
-    more = [("NextKeyMarker", encode(last)), ("NextVersionIdMarker", NO_VERSION)] if last else []
-    return xml("ListVersionsResult", [*page, ("KeyMarker", encode(marker)), *more])
-
-
-def _page(
-    call: Call, after: str, element: str, *, owned: bool = False
-) -> tuple[list[tuple[str, Value]], str, Callable[[str], str]]:
+def _page(call: Call, after: str) -> tuple[list[tuple[str, Value]], str, Callable[[str], str]]:
     """Return the elements of a listing from the name `after` on, its last name if more follow, and the encoding of names in it."""
     prefix, delimiter = call.query.get("prefix", ""), call.query.get("delimiter", "")
     limit, encoding = min(call.number("max-keys", _PAGE), _PAGE), call.query.get("encoding-type")
     if encoding not in (None, "url"):
         raise S3Error("InvalidArgument", Message="Invalid Encoding Method specified in Request")
     encode: Callable[[str], str] = quote if encoding else str
-    if is_directory := call.bucket.endswith(DIRECTORY_BUCKET):
-        if call.query.get("list-type") != "2" or "start-after" in call.query:
-            raise S3Error("NotImplemented", Message="directory buckets have only ListObjectsV2, without StartAfter")
-        if delimiter not in ("", "/") or not f"/{prefix}".endswith("/"):
-            message = "directory buckets list only folders: prefixes that end in /, the delimiter"
-            raise S3Error("InvalidRequest", Message=message)
-    found = call.store.keys(call.bucket, prefix, "" if is_directory else after, one_each=delimiter == "/")
-    names = list(islice(names_after(found, prefix, delimiter, after, is_scattered=is_directory), limit + 1))
+    found = call.store.keys(call.bucket, prefix, after, one_each=delimiter == "/")
+    names = list(islice(names_after(found, prefix, delimiter, after), limit + 1))
     is_truncated = len(names) > limit > 0
     page: list[tuple[str, Value]] = [("Name", call.bucket), ("Prefix", encode(prefix))]
     page += [("Delimiter", encode(delimiter))] if delimiter else []
@@ -114,8 +91,7 @@ def _page(
         elif (stored := call.store.describe(path)) is not None:  # else it was removed meanwhile
             about: list[tuple[str, Value]] = [("Key", encode(name)), ("LastModified", timestamp(stored.modified))]
             about += [("ETag", f'"{stored.etag}"'), ("Size", stored.size), ("StorageClass", "STANDARD")]
-            about += [("VersionId", NO_VERSION), ("IsLatest", True)] if element == "Version" else []
-            page.append((element, [*about, ("Owner", _OWNER)] if owned else about))
+            page.append(("Contents", about))
     return page, names[limit - 1][0] if is_truncated else "", encode
 
 
@@ -138,7 +114,7 @@ def _delete_objects(call: Call) -> Response:
     entries = root.findall("{*}Object")
     if not 0 < len(entries) <= _PAGE:
         raise S3Error("MalformedXML")
-    if any(entry.findtext("{*}VersionId", NO_VERSION) != NO_VERSION for entry in entries):
+    if any(entry.findtext("{*}VersionId") for entry in entries):
         raise S3Error("NotImplemented", Element="VersionId")
     call.store.require_bucket(call.bucket)
     is_quiet = root.findtext("{*}Quiet", "").strip().lower() == "true"
@@ -266,11 +242,9 @@ OPERATIONS: Mapping[tuple[str, str, str], Operation] = {
     ("HEAD", "bucket", ""): _head_bucket,
     ("GET", "bucket", ""): _list_objects,
     ("GET", "bucket", "location"): _get_bucket_location,
-    ("GET", "bucket", "versions"): _list_object_versions,
     ("GET", "service", "session"): _create_session,  # The CRT leaves the bucket out.
     ("GET", "bucket", "session"): _create_session,
     ("PUT", "bucket", ""): _create_bucket,
-    ("DELETE", "bucket", ""): _delete_bucket,
     ("POST", "bucket", "delete"): _delete_objects,
     ("GET", "object", ""): _get_object,
     ("HEAD", "object", ""): _get_object,

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from launcher.local.s3_server.documents import S3Error
@@ -83,7 +83,7 @@ class OwnJob:
         name, now = self._request["TrainingJobName"], self._transitions[-1]
         output = str(self._request["OutputDataConfig"]["S3OutputPath"]).rstrip("/")
         return {
-            **{member: value for member, value in self._request.items() if member in _members("DescribeTrainingJob")},
+            **self._request,  # a client leaves out the members that an answer does not have
             "TrainingJobArn": self._arn,
             "ModelArtifacts": {"S3ModelArtifacts": f"{output}/{name}/output/model.tar.gz"},
             "TrainingJobStatus": "InProgress",
@@ -106,8 +106,7 @@ class OwnJob:
             self._stored[own] = {**self._stored.get(own, {}), **parameters}
             return arn
         else:
-            known = {**self._stored[own], **arn}
-            return {member: value for member, value in known.items() if member in _members(f"Describe{kind}")}
+            return {**self._stored[own], **arn}
         return arn
 
     def _arn_of(self, kind: str, name: str) -> str:
@@ -149,13 +148,3 @@ def _body(request: Request) -> bytes:
 
 def _written(status: int, content: Mapping[str, Any]) -> Response:
     return Response(status, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(content).encode())
-
-
-@cache
-def _members(operation: str) -> frozenset[str]:
-    """Return the members of an operation's answer."""
-    import botocore.session
-
-    model = botocore.session.get_session().get_service_model("sagemaker")
-    shape = model.operation_model(operation).output_shape
-    return frozenset(shape.members if shape else ())

@@ -29,7 +29,6 @@ _quote = partial(quote, safe="~", encoding="latin-1")
 _REMEDY = (
     "leave credentials and signature_version out of the script, so that it signs with AWS_ACCESS_KEY_ID and its secret"
 )
-_REMEDY_URL = "sign it with Config(signature_version='s3v4')"
 
 
 class _Signed(NamedTuple):
@@ -51,10 +50,13 @@ def signing_key_id(request: Request, keys: Keys, payload: str | None = None) -> 
     query = parse_qsl(request.query, keep_blank_values=True, encoding="latin-1")
     values = dict(query)
     if "Signature" in values:
-        raise S3Error("AccessDenied", Message=f"The URL is signed by version 2; {_REMEDY_URL}")
+        remedy = "sign it with Config(signature_version='s3v4')"
+        raise S3Error("AccessDenied", Message=f"The URL is signed by version 2; {remedy}")
     signed = _stated(request, values, payload)
     key_id, _, scope = signed.credential.partition("/")
-    secret = _secret(key_id, keys)
+    if key_id not in keys:
+        message = f"The AWS Access Key Id you provided does not exist in our records; {_REMEDY}"
+        raise S3Error("InvalidAccessKeyId", Message=message)
     start = _seconds(signed.moment)
     if not start - _SKEW <= time.time() <= start + signed.seconds:
         if "authorization" in request.headers:
@@ -65,7 +67,11 @@ def signing_key_id(request: Request, keys: Keys, payload: str | None = None) -> 
         raise S3Error("AccessDenied", Message="There were headers present in the request which were not signed")
     canonical = _canonical_request(request, query, signed)
     text = f"{_SCHEME}\n{signed.moment}\n{scope}\n{hashlib.sha256(canonical.encode('latin-1')).hexdigest()}"
-    _compare(hmac.digest(_signing_key(secret, scope), text.encode(), "sha256").hex(), signed.signature)
+    key = f"AWS4{keys[key_id]}".encode()
+    for part in scope.split("/"):  # date, region, service, aws4_request
+        key = hmac.digest(key, part.encode(), "sha256")
+    if not hmac.compare_digest(hmac.digest(key, text.encode(), "sha256").hex().encode(), signed.signature.encode()):
+        raise S3Error("SignatureDoesNotMatch")
     return key_id
 
 
@@ -95,25 +101,6 @@ def _canonical_request(request: Request, query: Sequence[tuple[str, str]], signe
     headers = "".join(f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signed.headers)
     parameters = "&".join(f"{name}={value}" for name, value in pairs)
     return f"{request.method}\n{path}\n{parameters}\n{headers}\n{';'.join(signed.headers)}\n{signed.payload}"
-
-
-def _secret(key_id: str, keys: Keys) -> str:
-    if key_id not in keys:
-        message = f"The AWS Access Key Id you provided does not exist in our records; {_REMEDY}"
-        raise S3Error("InvalidAccessKeyId", Message=message)
-    return keys[key_id]
-
-
-def _compare(computed: str, stated: str) -> None:
-    if not hmac.compare_digest(computed.encode(), stated.encode()):
-        raise S3Error("SignatureDoesNotMatch")
-
-
-def _signing_key(secret: str, scope: str) -> bytes:
-    key = f"AWS4{secret}".encode()
-    for part in scope.split("/"):  # date, region, service, aws4_request
-        key = hmac.digest(key, part.encode(), "sha256")
-    return key
 
 
 def _seconds(moment: str) -> int:

@@ -126,15 +126,6 @@ class Store:
             raise S3Error("InvalidBucketName", BucketName=bucket)
         (self._overlay / bucket).mkdir(parents=True, exist_ok=True)
 
-    def delete_bucket(self, bucket: str) -> None:
-        """Remove an empty bucket of the overlay. Raises S3Error BucketNotEmpty, NoSuchBucket; AccessDenied if it is data."""
-        with self._lock:
-            if next(self.keys(bucket), None) is not None:
-                raise S3Error("BucketNotEmpty", BucketName=bucket)
-            if (data := self.data_folder(bucket)).is_dir():
-                raise S3Error("AccessDenied", Message=f"the launcher does not remove {data}, a folder of your data")
-            shutil.rmtree(self._overlay / bucket)
-
     def open(self, bucket: str, key: str) -> tuple[int, Stored]:
         """Open an object; the caller closes the file descriptor. Raises S3Error NoSuchKey, NoSuchBucket, AccessDenied."""
         self.require_bucket(bucket)

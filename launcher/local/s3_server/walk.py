@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from zlib import crc32
 
 _MAX_NAME = 255  # bytes, on all common file systems
 _NO_FOLDER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
@@ -85,29 +84,15 @@ def walk(
 
 
 def names_after(
-    found: Iterator[tuple[str, str]], prefix: str, delimiter: str, after: str, *, is_scattered: bool
+    found: Iterator[tuple[str, str]], prefix: str, delimiter: str, after: str
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the keys and paths of a listing, and its common prefixes with None, that follow the name `after`."""
-    named = (_rolled_up(key, path, prefix, delimiter) for key, path in found)
-    if is_scattered:
-        left = sorted((scattered(name), path) for name, path in dict(named).items())
-        yield from ((place[1], path) for place, path in left if not after or place > scattered(after))
-        return
-    for name, path in named:
+    for key, path in found:
+        cut = key.find(delimiter, len(prefix)) if delimiter else -1
+        name = key if cut < 0 else key[: cut + len(delimiter)]
         if name > after:
-            yield name, path
+            yield name, path if cut < 0 else None
             after = name
-
-
-def scattered(key: str) -> tuple[int, str]:
-    """Return what the keys of a directory bucket are sorted by here: S3 lists them in an order that it does not define."""
-    return crc32(key.encode()), key
-
-
-def _rolled_up(key: str, path: str, prefix: str, delimiter: str) -> tuple[str, str | None]:
-    """Return a key and its path, or the common prefix that it has up to a delimiter after the prefix, and None."""
-    cut = key.find(delimiter, len(prefix)) if delimiter else -1
-    return (key, path) if cut < 0 else (key[: cut + len(delimiter)], None)
 
 
 def _first(names: list[str], base: str, low: str) -> int:

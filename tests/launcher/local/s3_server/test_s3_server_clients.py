@@ -17,7 +17,6 @@ import torch
 from s3torchconnector import S3Checkpoint, S3IterableDataset, S3MapDataset, S3ReaderConstructor
 
 from patience import PATIENCE
-from s3_objects import BODY, Bucket, client_of
 from served_bucket import serve
 
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -138,20 +137,3 @@ def test_rclone_mount_shows_the_objects(served: Served, tmp_path: Path, fuse: No
             file.seek(2500)
             assert file.read(10) == OBJECTS["a/b"][2500:2510]
     assert not point.is_mount()
-
-
-def test_directory_bucket_lists_only_folders_in_an_order_of_its_own(endpoint: str, tmp_path: Path) -> None:
-    s3 = Bucket(endpoint, "b--use1-az4--x-s3", client_of(endpoint))
-    (tmp_path / "s3" / s3.bucket).mkdir()
-    keys = [f"p/{number % 3}/{number:02}" for number in range(25)]
-    for key in [*keys, "other"]:
-        s3.put(key, BODY)
-    asked = {"Bucket": s3.bucket, "Prefix": "p/"}
-    pages = s3.client.get_paginator("list_objects_v2").paginate(**asked, PaginationConfig={"PageSize": 7})
-    listed = [entry["Key"] for page in pages for entry in page["Contents"]]
-    assert sorted(listed) == sorted(keys) != listed
-    folders = s3.client.list_objects_v2(**asked, Delimiter="/")["CommonPrefixes"]
-    assert sorted(folder["Prefix"] for folder in folders) == ["p/0/", "p/1/", "p/2/"]
-    assert s3.error_of("list_objects_v2", Prefix="p") == ("InvalidRequest", 400)
-    assert s3.error_of("list_objects_v2", Delimiter="0") == ("InvalidRequest", 400)
-    assert s3.error_of("list_objects_v2", StartAfter="p/1") == s3.error_of("list_objects") == ("NotImplemented", 501)

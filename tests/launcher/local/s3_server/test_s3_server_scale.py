@@ -162,7 +162,7 @@ def test_listing_equals_the_sorted_keys(tmp_path: Path, seed: int) -> None:
                 names.add(prefix + head + found if found else key)
         expected = sorted(name for name in names if name > marker)
         found = store.keys("bucket", prefix, marker, one_each=delimiter == "/")
-        named = list(names_after(found, prefix, delimiter, marker, is_scattered=False))
+        named = list(names_after(found, prefix, delimiter, marker))
         assert [name for name, _ in named] == expected
         assert all((path is None) == (delimiter != "" and delimiter in name[len(prefix) :]) for name, path in named)
         assert all(store.describe(path) for _, path in named if path is not None)
