@@ -50,10 +50,10 @@ def execute(
     if found := options.given(*_OF_SPECS - {"runner", "yes", "as_json", "command"}):
         raise click.UsageError(f"{found[0]} works only with a spec, such as job.yaml")
     if is_local(name, local=bool(options.given("runner")), where=where):
-        from launcher.local import join
         from launcher.local.runs import local_run
+        from launcher.local.shell import execute
 
-        code = join.execute(local_run(name), host, text, to_stderr=local.as_json)
+        code = execute(local_run(name), host, text, to_stderr=local.as_json)
     else:
         from launcher.jobs import remote
 

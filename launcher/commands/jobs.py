@@ -202,7 +202,7 @@ def stop(names: tuple[str, ...], where: options.AccountOptions, as_json: bool) -
 
     def stop_one(name: str) -> dict[str, str]:
         if is_local(name, local=False, where=where):
-            raise RefusedError(f"{name} is a local run, which Ctrl-C ends where it was started")
+            raise RefusedError(f"{name} is a local run; to stop it, press Ctrl-C in the terminal in which it runs")
         status, line = stop_job(account, name)
         if not as_json:
             say(line)

@@ -22,8 +22,9 @@ from launcher.local.hosts import prepare_host, write_code
 from launcher.local.leftovers import remove_tree
 from launcher.local.report import announce
 from launcher.local.runs import note_begin
+from launcher.local.state import LocalRun
 from launcher.local.watch import INTERRUPTED, PlannedEnd, RunResult, Stops, watch
-from launcher.local.workspace import HostProcess, LocalOptions, LocalRun, refuse_full_disk
+from launcher.local.workspace import HostProcess, LocalOptions, refuse_full_disk
 from sagemaker_channels import contract
 
 
@@ -51,8 +52,7 @@ def run_attempts(run: LocalRun, store: Store, file_systems: Mapping[str, Path], 
                 with refuse_full_disk(run.folder), ExitStack() as stack:
                     run.transitions.begin("Downloading")
                     failures: list[Exception] = []
-                    listed = store.unlisted() if interruptions else store
-                    hosts = delivered(run, listed, file_systems, checkpoints, failures.append, stack)
+                    hosts = delivered(run, store, file_systems, checkpoints, failures.append, stack)
                     if not started:
                         note_facts(run, store, hosts[0])
                     undone.pop_all()

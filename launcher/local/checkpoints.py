@@ -18,7 +18,8 @@ from launcher.errors import RefusedError
 from launcher.local.channels.selection import as_tree, list_prefix, written_as
 from launcher.local.channels.stores import Store
 from launcher.local.runs import copy_stored
-from launcher.local.workspace import BindMount, Host, LocalRun
+from launcher.local.state import LocalRun
+from launcher.local.workspace import BindMount, Host
 from launcher.s3.uri import parse_s3_uri
 from sagemaker_channels import contract
 
@@ -35,13 +36,13 @@ class Checkpoints:
         self._run = run
         self._known: dict[Path, _Stamps] = {}  # the files of each host's directory when they were stored last
         self._linked: set[str] = set()  # links that have caused a warning
-        config = run.plan.request.get("CheckpointConfig")
+        config = run.plan.request.get("CheckpointConfig", {})
         if run.options.resume:
             copy_stored(run, run.options.resume)
-        self._stored = run.stored(config["S3Uri"]) if config else None
-        if config is None or self._stored is None:
+        self._local_path = config.get("LocalPath", _USUAL).rstrip("/") if config else ""
+        self._stored = run.stored(config.get("S3Uri", ""))
+        if not config:
             return
-        self._local_path = config.get("LocalPath", _USUAL).rstrip("/")
         self._stored.mkdir(parents=True, exist_ok=True)
         for found in () if run.options.resume else as_tree(list_prefix(store.objects, parse_s3_uri(config["S3Uri"]))):
             unfinished, target = run.folder / "unfinished", self._stored / found.path
@@ -53,7 +54,7 @@ class Checkpoints:
 
     def place(self, host: Host) -> tuple[BindMount, ...]:
         """Copy the checkpoints for a host; return the mount of them at LocalPath. Raises RefusedError if LocalPath is unusable."""
-        if self._stored is None:
+        if not self._local_path:
             return ()
         target, own = self._target(host), self._run.host_folder(host) / "checkpoints"
         shutil.copytree(self._stored, own)
@@ -101,7 +102,6 @@ class Checkpoints:
         self._known.clear()
 
     def _store_file(self, own: Path, known: _Stamps, name: str, stamp: tuple[int, int]) -> None:
-        assert self._stored is not None
         if known.get(name) != stamp:
             unfinished, target = self._run.folder / "unfinished", self._stored / name
             try:
@@ -113,7 +113,6 @@ class Checkpoints:
             known[name] = stamp
 
     def _remove(self, name: str) -> None:
-        assert self._stored is not None
         target = self._stored / name
         target.unlink(missing_ok=True)
         with suppress(OSError):  # another file is in it
@@ -139,17 +138,14 @@ class Checkpoints:
 
     def _target(self, host: Host) -> Path:
         """Return the directory of LocalPath: below the host's /opt/ml, or in a container anywhere."""
-        path, wrong = Path(self._local_path), ""
-        if path.is_relative_to(contract.BASE_DIR):
+        path = Path(self._local_path)
+        is_plain = path.is_absolute() and ".." not in path.parts
+        if is_plain and path.is_relative_to(contract.BASE_DIR):
             target = self._run.root(host) / path.relative_to(contract.BASE_DIR)
-            if ".." not in path.parts and not target.exists():
+            if not target.exists():
                 target.mkdir(parents=True)
                 return target
-            wrong = "another folder has this path"
-        elif not path.is_absolute() or ".." in path.parts:
-            wrong = "this cannot be a directory"
-        elif self._run.runner.image is None:
-            wrong = f"only below {contract.BASE_DIR} has a host folders of its own without docker or podman"
-        else:
+        elif is_plain and self._run.runner.image is not None:
             return path
-        raise RefusedError(f"checkpoint_config.local_path {self._local_path}: {wrong}; write {_USUAL}")
+        where = f"a folder of its own, and without docker or podman below {contract.BASE_DIR}"
+        raise RefusedError(f"checkpoint_config.local_path {self._local_path}: it must be {where}; write {_USUAL}")

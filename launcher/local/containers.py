@@ -29,7 +29,7 @@ from launcher.errors import InputError, RefusedError
 from launcher.local.engine import Engine, Image, csv_line, folder_mounts, let_all_users_in, mount_option
 from launcher.local.leftovers import at_the_end
 from launcher.local.processes import handles_sigterm
-from launcher.local.workspace import Host, HostProcess, LocalOptions, LocalRun, hosts_of
+from launcher.local.workspace import HostProcess, LocalOptions, hosts_of
 from launcher.planning import Plan
 from sagemaker_channels import contract
 
@@ -163,14 +163,14 @@ class Containers:
     def interface(self) -> str:
         return "lo" if self.alone else "eth0"
 
-    def settings(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    def settings(self, plan: Plan, root: Path, store: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the request's entrypoint and arguments, or the image's own entry point with `train`; and the variables of S3."""
-        algorithm = run.plan.request.get("AlgorithmSpecification", {})
+        algorithm = plan.request.get("AlgorithmSpecification", {})
         arguments = algorithm.get("ContainerArguments", ())
         command = (*self.its_image.entrypoint, *(arguments or ("train",)))
         if "ContainerEntrypoint" in algorithm:
             command = (*algorithm["ContainerEntrypoint"], *arguments)
-        return command, self._environ(run.root(host), store)
+        return command, self._environ(root, store)
 
     def _environ(self, root: Path, store: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of S3; with network isolation, a job gets no credentials."""
@@ -184,11 +184,7 @@ class Containers:
         if not (bundle := store.get("AWS_CA_BUNDLE")):
             return dict(store)
         copy = Path(contract.CONFIG_DIR, "ca-bundle.pem")  # the path is this machine's
-        try:
-            shutil.copyfile(bundle, root / copy)
-        except OSError as error:
-            remedy = "name a file of certificates, or unset it"
-            raise RefusedError(f"AWS_CA_BUNDLE {bundle}: {error.strerror}; {remedy}") from None
+        shutil.copyfile(bundle, root / copy)
         return {**store, "AWS_CA_BUNDLE": f"{contract.BASE_DIR}/{copy}"}
 
     def prepare(self, hosts: Sequence[HostProcess]) -> None:
@@ -210,7 +206,7 @@ class Containers:
             raise
 
     def _create(self, host: HostProcess) -> None:
-        options = [*folder_mounts(host, self.its_image.volumes)]
+        options = [*folder_mounts(host)]
         options += [word for bind in host.binds for word in mount_option(host, bind)]
         network = ("--network", self._run, "--network-alias", host.name)
         if self.alone:

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,18 +65,13 @@ _REMEDIES = {
     " `{engine} system prune` removes what is unused",
     r"no matching manifest": "pull it for another processor, which is slow: `{engine} pull --platform linux/amd64 IMAGE`",
     r"mounts denied|not shared from the host": "share the folder in Docker Desktop's settings (Resources, File sharing)",
-    r"exec format error": "the image is for another processor; use one for this machine",
     r"/bin/sh\W.*(no such file|not found)": "the image has no /bin/sh, through which a local run passes the variables;"
     " add one to the image",
-    r"/bin/sh\W.*permission denied": "the image's user may not run /bin/sh, through which a local run passes the variables",
-    r"unable to find (user|group)": "the image's USER must be a number, or a name in its /etc/passwd",
-    rf"{contract.BASE_DIR}\b.*not a directory": "the image has a file in place of a folder of SageMaker's; remove it",
     r"could not select device driver|nvidia-container": "install the NVIDIA Container Toolkit",
     r"nvidia\.com/gpu": "install the NVIDIA Container Toolkit, then `sudo nvidia-ctk cdi generate --output /etc/cdi/nvidia.yaml`",
     r"invalid reference format|must be lowercase": "write it as NAME:TAG, in lower case, such as python:3.12",
     r"short-name": "name the image with its registry, such as docker.io/library/python:3.12",
     r"address pool": "the engine's networks use all its addresses: `{engine} network prune` removes unused ones",
-    r"bind source path does not exist": "the engine sees other files than this machine: it must run on this machine itself",
 }
 
 
@@ -88,7 +83,6 @@ class Image:
     identity: str
     entrypoint: tuple[str, ...]
     is_of_other_user: bool = False  # than root
-    volumes: tuple[str, ...] = ()
 
 
 class Engine:
@@ -180,9 +174,8 @@ class Engine:
             remedy = "use an image for this machine, or install qemu-user-static, with which it runs slowly"
             raise RefusedError(f"{name}: the image is for {found['Architecture']}, this machine is {machine}; {remedy}")
         config = found["Config"]
-        entrypoint, volumes = (tuple(config.get(key) or ()) for key in ("Entrypoint", "Volumes"))
         is_of_other_user = (config.get("User") or "root").partition(":")[0] not in ("root", "0")
-        return Image(name, found["Id"], entrypoint, is_of_other_user, volumes)
+        return Image(name, found["Id"], tuple(config.get("Entrypoint") or ()), is_of_other_user)
 
     def _pull(self, name: str) -> None:
         command = [self.program, "pull", name]
@@ -228,18 +221,20 @@ def _target(host: HostProcess, path: Path) -> Path:
     return Path(contract.BASE_DIR, path.relative_to(root)) if path.is_relative_to(root) else path
 
 
-def folder_mounts(host: HostProcess, volumes: Sequence[str]) -> Iterator[str]:
-    """Yield the options that mount SageMaker's own folders, and the image's volumes inside them, which would hide files.
+def folder_mounts(host: HostProcess) -> Iterator[str]:
+    """Yield the options that mount SageMaker's own folders; that of the output data would else be hidden by a volume of the image.
 
     The rest of /opt/ml is the image's, which may have its code there. A mount also cannot be replaced by a link, which would lead
     to another file of this machine than of the container. The container cannot write where this machine writes files while it runs.
     """
-    names = [contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DIR]
-    places = [Path(volume) for volume in volumes if ".." not in Path(volume).parts]
-    inside = [place.relative_to(contract.BASE_DIR) for place in places if place.is_relative_to(contract.BASE_DIR)]
-    names += [str(place) for place in inside if not {*names}.isdisjoint(map(str, place.parents))]
     bound = {bind.target for bind in host.binds}
-    for name in names:
+    for name in (
+        contract.CONFIG_DIR,
+        contract.DATA_DIR,
+        contract.MODEL_DIR,
+        contract.OUTPUT_DIR,
+        contract.OUTPUT_DATA_DIR,
+    ):
         if (folder := host.root.absolute() / name) not in bound:
             folder.mkdir(parents=True, exist_ok=True)
             yield from mount_option(host, BindMount(folder, folder, read_only=name == contract.CONFIG_DIR))

@@ -72,10 +72,7 @@ def _show_at(tool: str, base: Path, root: Path, stage: Path) -> None:
             _mount(tool, "--bind", str(entry), str(here), optional=True)
     (stage / base.name).mkdir()
     _mount(tool, "--rbind", str(root), str(stage / base.name))
-    if base.parent == Path("/"):
-        os.chroot(stage)
-    else:
-        _mount(tool, "--rbind", str(stage), str(base.parent))
+    _mount(tool, "--rbind", str(stage), str(base.parent))
 
 
 def _mount(tool: str, *arguments: str, optional: bool = False) -> None:

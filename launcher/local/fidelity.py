@@ -10,11 +10,13 @@ from typing import Any
 from launcher.console import counted
 from launcher.errors import dotted
 from launcher.local.channels.stores import Store
-from launcher.local.workspace import Fact, HostProcess, LocalRun, hosts_of
+from launcher.local.state import Fact, LocalRun
+from launcher.local.workspace import HostProcess, hosts_of
 from launcher.request.image_support import support_of
 from launcher.request.image_uris import versions_of
 from launcher.request.instance_types import instance_type
 from launcher.request.view import file_system_source
+from sagemaker_channels import contract
 
 # What SageMaker does beside or after the training, by members of the request.
 _LEFT_OUT = (
@@ -30,6 +32,8 @@ def note_facts(run: LocalRun, store: Store, host: HostProcess) -> None:
     request = run.plan.request
     image = request.get("AlgorithmSpecification", {}).get("TrainingImage", "")
     run.note("image", run.runner.image or f"none, but {sys.executable}", image, same=run.runner.image == image)
+    if contract.BOOT_FILE in [Path(word).name for word in host.command[:2]] and run.runner.image is None:
+        run.note("start of the code", contract.BOOT_FILE, "the image's toolkit", same=False)
     _note_versions(run, host, image)
     is_isolated, vpc = request.get("EnableNetworkIsolation"), request.get("VpcConfig")
     there = "isolated" if is_isolated else "that of vpc_config" if vpc else "one of the job's own"

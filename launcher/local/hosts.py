@@ -1,4 +1,4 @@
-"""The state in which a host of a local run starts: /opt/ml, environment and command."""
+"""The state in which a host of a local run starts: /opt/ml, environment with the secrets that it names, and command."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
+from launcher.aws.account import Account
+from launcher.errors import RefusedError
 from launcher.local.channels.stores import Store
-from launcher.local.workspace import BindMount, Host, HostProcess, LocalRun
+from launcher.local.state import LocalRun
+from launcher.local.workspace import BindMount, Host, HostProcess
 from launcher.request.build import connector_variables
 from launcher.request.view import s3_source
 from sagemaker_channels import contract
+from sagemaker_channels.start.references import SecretError, parts, read_with, references_in, region_of
 
 WARM_POOLS = ".warm-pool"  # beside the runs' folders, whose names cannot begin so
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
@@ -45,7 +49,7 @@ def prepare_host(run: LocalRun, host: Host, store: Store, temporary: str) -> Hos
         file = root / contract.CONFIG_DIR / name
         file.touch(mode=0o600)  # hyperparameters can contain values of `${NAME}`
         file.write_text(json.dumps(content), encoding="utf-8")
-    command, variables = run.runner.settings(run, host, store.environ)
+    command, variables = run.runner.settings(run.plan, root, store.environ)
     environ = _environ(run, host, store, variables)
     return HostProcess(host.name, root, command, environ, _warm_pool(run, host), temporary)
 
@@ -133,3 +137,31 @@ def _sampled(run: LocalRun) -> dict[str, str]:
         settings = {**json.loads(environment[variable]), contract.CONNECTOR_MAX_OBJECTS: run.options.sample}
         environment[variable] = json.dumps(settings)
     return {**environment, contract.SAMPLE_VARIABLE: str(run.options.sample)}
+
+
+def local_secrets(run: LocalRun) -> dict[str, str]:
+    """Return the value of each reference, and say where it is from: the variable of the first setting's name, or AWS.
+
+    Raises:
+        RefusedError: You cannot read one.
+    """
+    secrets: dict[str, str] = {}
+    for member in ("Environment", "HyperParameters"):
+        for name, value in run.plan.request.get(member, {}).items():
+            for reference in references_in([value]):
+                if reference in secrets:
+                    continue
+                if value == reference and os.environ.get(name):
+                    secrets[reference], origin = os.environ[name], f"the variable {name} of your environment"
+                else:
+                    spec = run.plan.spec
+                    account = Account(region=region_of(parts(reference)[1], spec.region), profile=spec.profile)
+                    try:
+                        secrets[reference] = read_with(account.call, reference)
+                    except (SecretError, RefusedError) as error:
+                        remedy = f"set {name} in your environment to run without it"
+                        raise RefusedError(f"{member}.{name}: {error}; {remedy}") from None
+                    origin = "AWS, read with your credentials"
+                run.note(f"secret {name}", origin, "read by the job's role", same=False)
+                run.console.say(f"secret    {name}: {origin}, not the job's role")
+    return secrets

@@ -23,7 +23,7 @@ from launcher.console import Console
 from launcher.errors import InputError, RefusedError
 from launcher.local import enter
 from launcher.local.leftovers import remove_tree
-from launcher.local.workspace import BindMount, Host, HostProcess, LocalOptions, LocalRun
+from launcher.local.workspace import BindMount, HostProcess, LocalOptions
 from launcher.planning import Plan, boot_arguments
 from sagemaker_channels import contract
 
@@ -77,31 +77,30 @@ class Processes:
             probe.bind((self.address, 0))
             self._port = probe.getsockname()[1]  # the same for all hosts; other runs use this machine as well
 
-    def settings(self, run: LocalRun, host: Host, store: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    def settings(self, plan: Plan, root: Path, store: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the command of a host's PID 1, and its variables besides SageMaker's; `store` has those of S3."""
         # The entrypoint's `python3` is the Python of the launcher, with its packages.
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         environ = {
             **{key: value for key, value in os.environ.items() if key in _PASSED_ON or key.startswith("PIP_")},
             "PATH": path,
-            "HOME": str(run.host_folder(host) / "home"),
+            "HOME": str(root.parent / "home"),
             "PYTHONUSERBASE": site.getuserbase(),
             **store,
             contract.MASTER_PORT_VARIABLE: str(self._port),
         }
-        algorithm = run.plan.request.get("AlgorithmSpecification", {})
+        algorithm = plan.request.get("AlgorithmSpecification", {})
         if "ContainerEntrypoint" in algorithm:
             command = [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", ())]
-        elif run.plan.spec.code is None:
+        elif plan.spec.code is None:
             command = ["train"]  # never started: `opened` refuses such a job, unless it is for a shell
         else:
-            run.note("start of the code", contract.BOOT_FILE, "the image's toolkit", same=False)
             boot = f"{contract.BASE_DIR}/{contract.DATA_DIR}/{contract.CODE_CHANNEL}/{contract.BOOT_FILE}"
-            command = ["python3", boot, *boot_arguments(run.plan.spec.code)]
+            command = ["python3", boot, *boot_arguments(plan.spec.code)]
         if not self.mounts:
-            environ[contract.BASE_DIR_VARIABLE] = str(run.root(host))
+            environ[contract.BASE_DIR_VARIABLE] = str(root)
             environ[contract.MASTER_ADDR_VARIABLE] = self.address
-            root, prefix = run.root(host), f"{contract.BASE_DIR}/"
+            prefix = f"{contract.BASE_DIR}/"
             command = [f"{root}/{word.removeprefix(prefix)}" if word.startswith(prefix) else word for word in command]
         return tuple(command), environ
 
@@ -193,17 +192,8 @@ def _put(bind: BindMount) -> None:
 
 def _settings(host: HostProcess) -> bytes:
     """Return the settings that `enter` reads."""
-    settings = {
-        "name": host.name,
-        "root": host.root,
-        "base_dir": contract.BASE_DIR,
-        "stage": host.folder / "stage",
-        "etc_hosts": host.folder / "hosts",
-        "binds": [asdict(bind) for bind in host.binds],
-        "command": host.command,
-        "mount": shutil.which("mount"),
-    }
-    return json.dumps(settings, default=str).encode()
+    places = {"base_dir": contract.BASE_DIR, "stage": host.folder / "stage", "etc_hosts": host.folder / "hosts"}
+    return json.dumps({**asdict(host), **places, "mount": shutil.which("mount")}, default=str).encode()
 
 
 @cache

@@ -24,8 +24,9 @@ from launcher.jobs.waits import as_data
 from launcher.local import fidelity
 from launcher.local.leftovers import remove_tree
 from launcher.local.runs import RESULT
+from launcher.local.state import Fact, LocalRun
 from launcher.local.watch import RunResult
-from launcher.local.workspace import Fact, Host, LocalRun
+from launcher.local.workspace import Host
 from sagemaker_channels import contract
 from sagemaker_channels.mask import Mask
 from sagemaker_channels.start.failure import shell_code

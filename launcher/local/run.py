@@ -31,15 +31,15 @@ from launcher.local.attempts import run_attempts
 from launcher.local.channels.delivery import provider_of
 from launcher.local.channels.paths import ChannelPaths, with_channel_paths
 from launcher.local.channels.stores import Store, embedded_store, remote_store
-from launcher.local.hosts import job_arn
+from launcher.local.hosts import job_arn, local_secrets
 from launcher.local.leftovers import at_the_end
 from launcher.local.report import report
 from launcher.local.runs import RESULT, RUNS_FOLDER
 from launcher.local.s3_server.own_job import OwnJob, serve_own_job
-from launcher.local.secrets import local_secrets
 from launcher.local.shell import open_shell
+from launcher.local.state import LocalRun
 from launcher.local.watch import stop_signals
-from launcher.local.workspace import LocalOptions, LocalRun, entries_of, hosts_of, refuse_full_disk
+from launcher.local.workspace import LocalOptions, entries_of, hosts_of, refuse_full_disk
 from launcher.planning import Plan
 from launcher.request.view import file_system_source, s3_source
 from launcher.spec.channels import KINDS

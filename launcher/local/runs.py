@@ -18,7 +18,7 @@ from typing import Any
 from launcher.console import counted, human_bytes
 from launcher.errors import RefusedError, did_you_mean
 from launcher.jobs.lines import Line
-from launcher.local.workspace import LocalRun
+from launcher.local.state import LocalRun
 from sagemaker_channels.job.process_identity import start_time
 
 RUNS_FOLDER = ".launch"

@@ -18,7 +18,8 @@ from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.follow import ReadLines
 from launcher.jobs.lines import Line
 from launcher.jobs.waits import ChannelWaits
-from launcher.local.workspace import HostProcess, LocalRun
+from launcher.local.state import LocalRun
+from launcher.local.workspace import HostProcess
 from sagemaker_channels import contract
 
 INTERRUPTED = "Interrupted"

@@ -17,7 +17,7 @@ from threading import Event, Lock
 from launcher.local import processes
 from launcher.local.channels.delivery import Delivery, empty_directory, occupied
 from launcher.local.channels.objects import FolderObjects
-from launcher.local.channels.selection import S3Object, as_tree, refuse_merged, written_as
+from launcher.local.channels.selection import S3Object, as_tree, written_as
 from launcher.local.leftovers import remove_tree
 from launcher.local.workspace import BindMount
 from launcher.request.view import s3_source
@@ -70,8 +70,6 @@ def _own_folder(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
 def copied(delivery: Delivery, objects: Sequence[S3Object]) -> Iterator[None]:
     """Copy the objects, which `as_tree` has accepted, to files below `delivery.directory`; remove them on leaving."""
     delivery.data_dir.mkdir(parents=True, exist_ok=True)
-    if delivery.data_dir.with_name(delivery.data_dir.name.swapcase()).exists():
-        refuse_merged(objects)
     with TemporaryDirectory(prefix=f".{delivery.name}.", dir=delivery.data_dir) as temporary:
         unfinished = Path(temporary) / "files"
         unfinished.mkdir()

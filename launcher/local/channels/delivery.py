@@ -56,11 +56,6 @@ class Delivery:
         """The directory that `SM_CHANNEL_<NAME>` names; under Pipe it does not exist."""
         return self.data_dir / self.name
 
-    @property
-    def is_same_for_all_hosts(self) -> bool:
-        """Whether every host gets the same objects."""
-        return len(self.hosts) == 1 or not is_sharded(self.channel)
-
     def select(self, items: Sequence[T], epoch: int = 0) -> list[T]:
         """Return the items that this host gets in an epoch, in order.
 
@@ -71,7 +66,7 @@ class Delivery:
         ordered = list(items)
         if shuffle := self.channel.get("ShuffleConfig"):
             ordered = epoch_order(ordered, shuffle["Seed"], epoch)
-        return ordered if self.is_same_for_all_hosts else ordered[self.hosts.index(self.host) :: len(self.hosts)]
+        return ordered[self.hosts.index(self.host) :: len(self.hosts)] if is_sharded(self.channel) else ordered
 
 
 @contextmanager

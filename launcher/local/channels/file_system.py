@@ -10,6 +10,7 @@ from launcher.errors import RefusedError
 from launcher.local.channels.delivery import Delivery, empty_directory
 from launcher.local.workspace import BindMount
 from launcher.request.view import file_system_source
+from launcher.spec.channels import KINDS, source_of_entry
 
 
 @contextmanager
@@ -32,8 +33,8 @@ def provide(delivery: Delivery) -> Iterator[BindMount]:
 def _find_directory(delivery: Delivery) -> Path:
     """Return the directory on this machine for the channel's DirectoryPath.
 
-    A path on FSx for Lustre begins with the file system's mount name. If the local directory has no folder of that name, the rest
-    of the path is used, with a warning.
+    If the path begins with a mount name, and the local directory has no folder of that name, the rest of the path is used, with a
+    warning.
     """
     source = file_system_source(delivery.channel)
     identity, asked = source["FileSystemId"], source["DirectoryPath"]
@@ -46,7 +47,7 @@ def _find_directory(delivery: Delivery) -> Path:
     if ".." in parts:
         raise RefusedError(f"{place}: DirectoryPath {asked!r} leaves the file system; write it without '..'")
     tried = [root.joinpath(*parts)]
-    if source["FileSystemType"] == "FSxLustre" and parts:
+    if parts and KINDS[str(source_of_entry(delivery.channel))].HAS_MOUNT_NAME:
         tried.append(root.joinpath(*parts[1:]))
     for directory in tried:
         if directory.is_dir():

@@ -100,14 +100,12 @@ def _why_no_mount() -> str:
     """Return why nothing can be mounted, and the remedy; empty if rclone can try."""
     if sys.platform != "linux":
         return "FUSE mounts need Linux"
-    if not _FUSE.exists():
-        remedy = f"let root run `modprobe fuse`, or start the container around this with --device {_FUSE} --cap-add SYS_ADMIN"
-        return f"{_FUSE} does not exist; {remedy}"
     if not os.access(_FUSE, os.R_OK | os.W_OK):
-        return f"this user may not open {_FUSE}; run as root, or let root run `chmod a+rw {_FUSE}`"
+        remedy = f"run as root, or let root run `modprobe fuse` and `chmod a+rw {_FUSE}`"
+        remedy += f"; start a container around this with --device {_FUSE} --cap-add SYS_ADMIN"
+        return f"this user cannot open {_FUSE}; {remedy}"
     if shutil.which("rclone") is None:
-        by_root = "let root run " if os.geteuid() else ""
-        return f"rclone is not installed; {by_root}`apt-get install fuse3 rclone`"
+        return "rclone is not installed; let root run `apt-get install fuse3 rclone`"
     return ""
 
 

@@ -13,10 +13,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import tee
 from pathlib import Path
 from typing import Any, TypeVar
-from unicodedata import normalize
 
 from launcher.errors import RefusedError
 from launcher.local.channels.objects import Objects
@@ -100,10 +98,8 @@ def _of_prefix(uri: str, objects: Objects, sample: int | None) -> Sequence[S3Obj
 
 def _of_manifest(uri: str, objects: Objects, sample: int | None) -> list[S3Object]:
     (bucket, prefix), entries = read_manifest(objects.read, uri)
-    named: Iterable[str] = (prefix + entry for entry in entries if not entry.endswith("/"))
-    keys, asked = tee(named if sample is None else evenly_spaced(list(named), sample))
-    # Sizes are requested while the manifest is read: of a million names, the first missing object ends it.
-    sizes = objects.sizes(S3Location(bucket, key) for key in asked)
+    keys = evenly_spaced([prefix + entry for entry in entries if not entry.endswith("/")], sample)
+    sizes = objects.sizes(S3Location(bucket, key) for key in keys)
     found = [S3Object(bucket, key, size, relative_path(prefix, key)) for key, size in zip(keys, sizes, strict=True)]
     if not found:
         raise NoObjectsError(f"{uri}: the manifest names no objects; list keys after its prefix")
@@ -136,20 +132,6 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
     return list(keys.values())
 
 
-def refuse_merged(objects: Iterable[S3Object]) -> None:
-    """Raise RefusedError if a disk that ignores case, as macOS's does, would merge files or folders: `Cat/1` and `cat/2`."""
-    spelled: dict[str, str] = {}
-    for found in objects:
-        path = found.path
-        while path:
-            other = spelled.setdefault(normalize("NFC", path).casefold(), path)
-            if other != path:
-                what = f"{path!r} and {other!r} are one name on this disk, which ignores case"
-                remedy = "rename one, or run on a disk that does not; a channel can use Pipe"
-                raise RefusedError(f"{found.place}: {what}; {remedy}")
-            path = path.rpartition("/")[0]
-
-
 @contextmanager
 def written_as(found: S3Object, path: Path) -> Iterator[int]:
     """Open a new file for an object. Raises RefusedError, with the object's name, if it cannot be written."""
@@ -163,14 +145,5 @@ def written_as(found: S3Object, path: Path) -> Iterator[int]:
 
 
 def epoch_order(items: Sequence[T], seed: int, epoch: int) -> list[T]:
-    """Return the items in the order of one epoch: shuffled by `seed`, differently in each epoch.
-
-    A plain shuffle of two or three items often repeats an order, so the first item is chosen in turn.
-    """
-    order = list(items)
-    random.Random(f"{seed}").shuffle(order)
-    if order:
-        first = order.pop(epoch % len(order))
-        random.Random(f"{seed}/{epoch}").shuffle(order)
-        order.insert(0, first)
-    return order
+    """Return the items in the order of one epoch: shuffled by `seed` and the epoch's number."""
+    return random.Random(f"{seed}/{epoch}").sample(items, len(items))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -40,10 +40,6 @@ class Store:
         if asked not in self._listed:
             self._listed[asked] = list_objects(channel, self.objects, sample)
         return self._listed[asked]
-
-    def unlisted(self) -> Store:
-        """Return the same store, which lists again."""
-        return replace(self, _listed={})
 
 
 @contextmanager

@@ -28,6 +28,8 @@ class BaseChannel(Section, ABC):
     """Where `--data` has the data of this kind: a folder, and in it a directory per bucket or file system."""
     PROVIDERS: ClassVar[Mapping[str, str]] = {}
     """Input mode -> the module in `launcher.local.channels` that delivers the channel in a local run."""
+    HAS_MOUNT_NAME: ClassVar[bool] = False
+    """Whether the path on a file system begins with its mount name, which a folder of `--data` may lack."""
     ACCOUNT_CHECKS: ClassVar[tuple[str, ...]] = ()
     """Names of the account checks that look at the data."""
     WAYS: ClassVar[tuple[str, ...]] = ()

@@ -13,5 +13,6 @@ class FSxLustreChannel(FileSystemChannel):
     WAYS = ("FSxLustre",)
     MEASURED_AS = ("fsx",)
     EXAMPLE = "fsx-lustre"
+    HAS_MOUNT_NAME = True
 
     source: Literal["FSxLustre"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.local.fidelity import as_data, in_rows
-from launcher.local.workspace import Fact
+from launcher.local.state import Fact
 from launcher.request.image_uris import versions_of
 from launcher.request.instance_types import instance_type
 from local_jobs import EFS, launch, namespaces, result, write_job

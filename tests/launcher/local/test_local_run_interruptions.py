@@ -22,7 +22,8 @@ from launcher.local.attempts import planned_end
 from launcher.local.channels.stores import embedded_store
 from launcher.local.checkpoints import Checkpoints
 from launcher.local.processes import Processes
-from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
+from launcher.local.state import LocalRun
+from launcher.local.workspace import LocalOptions, hosts_of
 from launcher.parsing.parser import load
 from launcher.rules.examples import laid_over_base
 from local_jobs import assert_nothing_is_left, begun, command, launch, namespaces, result

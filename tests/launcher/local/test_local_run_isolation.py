@@ -13,7 +13,8 @@ import launcher
 from launcher.console import Console
 from launcher.local.hosts import write_code
 from launcher.local.processes import Processes
-from launcher.local.workspace import LocalOptions, LocalRun, hosts_of
+from launcher.local.state import LocalRun
+from launcher.local.workspace import LocalOptions, hosts_of
 from launcher.parsing.parser import load
 from launcher.rules.examples import laid_over_base
 from local_jobs import command, launch, namespaces, result, write_job

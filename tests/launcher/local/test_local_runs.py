@@ -190,7 +190,7 @@ def test_name_of_a_local_run_alone_shows_it(ended: Path, aws: StandIn, monkeypat
     assert (shown.returncode, "error" in shown.stderr) == (0, False)
     refused = called("stop", "job")
     assert refused.returncode == 3
-    assert "job is a local run, which Ctrl-C ends where it was started" in refused.stderr
+    assert "job is a local run; to stop it, press Ctrl-C in the terminal in which it runs" in refused.stderr
 
 
 def test_local_run_is_compared_with_a_job(ended: Path, aws: StandIn) -> None:

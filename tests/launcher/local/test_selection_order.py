@@ -47,19 +47,13 @@ def test_two_keys_of_one_path_are_refused_but_one_key_twice_is_one_file() -> Non
         as_tree([*tree, replace(tree[0], key="elsewhere")])
 
 
-@pytest.mark.parametrize("count", [2, 3, 5, 40])
-def test_epoch_order_is_a_pure_shuffle_that_differs_from_epoch_to_epoch(count: int) -> None:
-    items = list(range(count))
+def test_epoch_order_is_a_pure_shuffle_that_differs_from_epoch_to_epoch() -> None:
+    items = list(range(40))
     orders = [epoch_order(items, 7, epoch) for epoch in range(6)]
     assert all(sorted(order) == items for order in orders)
     assert orders == [epoch_order(items, 7, epoch) for epoch in range(6)]
-    assert all(one != following for one, following in itertools.pairwise(orders))
-    if count == 40:
-        assert epoch_order(items, 7, 0) != epoch_order(items, 8, 0)
-        assert len({tuple(order) for order in orders}) == 6
-
-
-def test_epoch_order_of_nothing_is_nothing() -> None:
+    assert epoch_order(items, 7, 0) != epoch_order(items, 8, 0)
+    assert len({tuple(order) for order in orders}) == 6
     assert epoch_order([], 1, 5) == []
 
 
