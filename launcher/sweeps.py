@@ -1,9 +1,17 @@
-"""A sweep: a job for each combination of values, in the account or on this machine. `launch --matrix` uses the same functions."""
+"""A sweep: one job for each combination of values, in the account or on this machine. `launch --matrix` uses the same functions.
+
+Each has a name that follows from the sweep's and its values, and the tag `launch:sweep` with the sweep's name, by which its jobs
+can be found. There is no other state: jobs that exist and have the same request are followed, not created again.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
@@ -17,25 +25,32 @@ from launcher import api
 from launcher.console import Console, counted
 from launcher.cost.limit import attempts_of, refuse_above_limit
 from launcher.errors import InputError, LaunchError, RefusedError, StoppedError
-from launcher.jobs.sweep import TAG, assignments, member_name, run_sweep, sweep_name
-from launcher.parsing.layers import Assignment
+from launcher.parsing.layers import Assignment, steps_of
 from launcher.parsing.parser import load, parse_spec
 from launcher.planning import Plan
 from launcher.spec.job import JobSpec
+from launcher.spec.names import MAX_LENGTH, beginning
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
     from launcher.jobs.outcome import Outcome
     from launcher.local.workspace import LocalOptions
 
-_MOST_JOBS = 1000
+TAG = "launch:sweep"
+_ROUND_SECONDS = 5.0
+_PACE_SECONDS = 0.5  # between two descriptions: ListTrainingJobs and its like have low quotas, which a team shares
+_DIGEST = 8  # characters
 
 
 class Member(NamedTuple):
     """One job of a sweep."""
 
-    values: Mapping[str, Any]
+    values: Mapping[str, Any]  # by the key that was typed
     plan: Plan
+
+    @property
+    def name(self) -> str:
+        return str(self.plan.request["TrainingJobName"])
 
 
 def sweep(
@@ -96,38 +111,95 @@ def members(
     **plan_options: Any,
 ) -> list[Member]:
     """Plan a job for each combination of values; `read` returns the spec with assignments, and `as_set` writes a value into one."""
-    if len(combinations) > _MOST_JOBS:
-        raise InputError(
-            f"--matrix: {len(combinations):,} combinations, but at most {_MOST_JOBS:,} jobs; write fewer values"
-        )
     found: dict[str, Member] = {}
     for values in combinations:
         sets = assignments({key: as_set(value) for key, value in values.items()})
-        sweep = sweep_name(read(sets), name)
-        tag = Assignment(f"tags.{TAG}={sweep}", "--matrix")
-        texts = [value if isinstance(value, str) else json.dumps(value, default=str) for value in values.values()]
-        member = member_name(sweep, dict(zip(values, texts, strict=True)))
+        spec = read(sets)
+        # Without a time, so that the same command finds its jobs again.
+        sweep = name or spec.training_job_name or beginning(spec.base_name or "job")
+        texts = {key: each if isinstance(each, str) else json.dumps(each, default=str) for key, each in values.items()}
+        member = member_name(sweep, texts)
         if member in found:
-            remedy = "write values that differ in letters or digits"
-            raise InputError(f"--matrix: two jobs would be named {member}; {remedy}")
-        found[member] = Member(values, api.plan(read([*sets, tag]), name=member, **plan_options))
+            raise InputError(f"--matrix: two jobs would be named {member}; write values that differ")
+        tagged = read([*sets, Assignment(f"tags.{TAG}={sweep}", "--matrix")])
+        found[member] = Member(values, api.plan(tagged, name=member, **plan_options))
     return list(found.values())
+
+
+def assignments(values: Mapping[str, str]) -> list[Assignment]:
+    """Return what `--set` would get: a key of the spec, or one with a dot, is a path; any other is a hyperparameter."""
+    are_paths = {key: len(steps_of(key)) > 1 or key in JobSpec.model_fields for key in values}
+    paths = {key: key if is_path else f"hyperparameters.{key}" for key, is_path in are_paths.items()}
+    return [Assignment(f"{paths[key]}={value}", f"--matrix {key}") for key, value in values.items()]
+
+
+def member_name(sweep: str, values: Mapping[str, str]) -> str:
+    """Return `digits-lr-1e-3-batch-32`; a digest ends a name that is too long or could be that of other values."""
+    words = [sweep, *(text for key, value in values.items() for text in (key.rpartition(".")[2], value))]
+    name = re.sub("[^A-Za-z0-9]+", "-", "-".join(words)).strip("-")
+    is_plain = all(re.fullmatch(r"[A-Za-z0-9]+([-.][A-Za-z0-9]+)*", value) for value in values.values())
+    if is_plain and len(name) <= MAX_LENGTH:
+        return name
+    digest = hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:_DIGEST]
+    return f"{name[: MAX_LENGTH - _DIGEST - 1].rstrip('-')}-{digest}"
 
 
 def run_there(
     jobs: Sequence[Member], account: Account, console: Console, max_parallel: int | None, *, agree: str, agreed: bool
 ) -> dict[str, Outcome | LaunchError]:
-    """Create the jobs in the account, follow them to their end, and return how each ended, by name.
+    """Create the jobs that do not exist, at most `max_parallel` at a time, and return how each ended, by name.
 
+    After a refusal no more jobs are created, and the existing ones are followed to their end. Ctrl-C leaves them running.
     Raises RefusedError if all together may cost too much, unless that is `agreed`; `agree` is how to.
     """
+    from launcher.jobs.follow import look_at
+    from launcher.jobs.submission import submit
+
     if max_parallel and jobs[0].plan.spec.queue is not None:
         raise InputError("--max-parallel and a queue exclude each other, since the queue decides; pass one of them")
     for member in jobs:
         runs = len(jobs) * attempts_of(member.plan.spec)
         refuse_above_limit(member.plan, account.region, agree=agree, agreed=agreed, runs=runs)
     console.say(f"sweep     {counted(len(jobs), 'job')}")
-    return run_sweep([each.plan for each in jobs], account, console, max_parallel or len(jobs))
+    results: dict[str, Outcome | LaunchError] = {}
+    waiting, running = deque(jobs), dict[str, str]()  # name -> ID of its service job
+    shown: dict[str, str] = {}  # status
+    try:
+        while waiting or running:
+            while waiting and len(running) < (max_parallel or len(jobs)):
+                member = waiting.popleft()
+                try:
+                    running[member.name] = submit(member.plan, account, console, again=True).service_job
+                except LaunchError as error:
+                    results[member.name] = error
+                    waiting.clear()
+                    console.say(f"{member.name}: {error}; no more jobs are created", "red")
+            for name in list(running):
+                time.sleep(_PACE_SECONDS)
+                if _has_ended(account, name, running[name], shown, console):
+                    results[name] = look_at(account, name, console)
+                    del running[name]
+            if running:
+                time.sleep(_ROUND_SECONDS)
+    except KeyboardInterrupt:
+        state = f"{len(running)} jobs continue, {len(results)} have ended, {len(waiting)} do not exist yet"
+        raise KeyboardInterrupt(f"{state}; the same command resumes, and creates none twice") from None
+    return results
+
+
+def _has_ended(account: Account, name: str, service_job: str, shown: dict[str, str], console: Console) -> bool:
+    """Print a job's status if it has changed, and return whether it has ended; if AWS does not answer now, it has not."""
+    from launcher.jobs.lookup import describe, tried
+    from launcher.jobs.outcome import ENDED
+
+    job = tried(console, describe, account, name, service_job)
+    if job is None:
+        return False
+    status = job["TrainingJobStatus"] if job["TrainingJobStatus"] in ENDED else job["SecondaryStatus"]
+    if shown.get(name) != status:
+        shown[name] = status
+        console.say(f"{name}: {status}", "cyan")
+    return status in ENDED
 
 
 def run_here(jobs: Sequence[Member], options: LocalOptions) -> dict[str, Outcome | LaunchError]:
@@ -141,9 +213,9 @@ def run_here(jobs: Sequence[Member], options: LocalOptions) -> dict[str, Outcome
 
     console, results = Console(as_json=options.as_json), dict[str, Outcome | LaunchError]()
     for member in jobs:
-        name = member.plan.request["TrainingJobName"]
+        name = member.name
         earlier = local_run(name) if name in run_names() else {}
-        if earlier and _was_interrupted(earlier) and _sweep_of(earlier["Request"]) == _sweep_of(member.plan.request):
+        if earlier and _was_interrupted(earlier) and sweep_of(earlier["Request"]) == sweep_of(member.plan.request):
             console.say(f"repeated  the local run {name}, which was interrupted")
             remove_run(Path(earlier["Folder"]), console.warn)
         elif result := earlier.get("Result"):
@@ -166,21 +238,21 @@ def _was_interrupted(run: Mapping[str, Any]) -> bool:
     return bool(run["TrainingJobStatus"] != "InProgress")
 
 
-def _sweep_of(request: Mapping[str, Any]) -> list[str]:
-    return [tag["Value"] for tag in request.get("Tags", ()) if tag["Key"] == TAG]
+def sweep_of(request: Mapping[str, Any]) -> str | None:
+    """Return the name of the sweep to which the request of a job belongs."""
+    return next((tag["Value"] for tag in request.get("Tags", ()) if tag["Key"] == TAG), None)
 
 
 def rows(jobs: Sequence[Member], results: Mapping[str, Outcome | LaunchError]) -> list[dict[str, Any]]:
     """Return the data of each job for programs: name, values, and how it ended, with the metrics that AWS or its lines have."""
     found = []
     for member in jobs:
-        name = member.plan.request["TrainingJobName"]
-        ended = results.get(name, RefusedError("not created"))
+        ended = results.get(member.name, RefusedError("not created"))
         if isinstance(ended, LaunchError):
             data: dict[str, Any] = {"error": str(ended), "ExitCode": ended.exit_code}
         else:
             data = ended.as_data()
             final = {each["MetricName"]: each["Value"] for each in data.get("FinalMetricDataList", ())}
             data["Metrics"] = {**final, **data["Metrics"]}
-        found.append({"TrainingJobName": name, "Matrix": dict(member.values)} | data)
+        found.append({"TrainingJobName": member.name, "Matrix": dict(member.values)} | data)
     return found

@@ -17,8 +17,8 @@ from launcher.jobs.follow import ReadLines, read_metrics
 from launcher.jobs.lookup import describe, jobs_with_settings, tags_of
 from launcher.jobs.metrics import Metrics, Series, plot
 from launcher.jobs.outcome import plain_data
-from launcher.jobs.sweep import TAG
 from launcher.local.runs import RUNS_FOLDER, lines_of, local_run, local_runs
+from launcher.sweeps import TAG, sweep_of
 
 _AT_ONCE = 8  # jobs whose lines are read
 _MOST_OF_SWEEP = 1000
@@ -54,7 +54,7 @@ def compare(
     names = tuple(dict.fromkeys(names))
     if len(names) == 1:
         found = (
-            [run for run in local_runs() if {"Key": TAG, "Value": names[0]} in run["Request"].get("Tags", ())]
+            [run for run in local_runs() if sweep_of(run["Request"]) == names[0]]
             if local
             else jobs_with_settings(account, _MOST_OF_SWEEP, {TAG: names[0]}, None, console.warn)
         )

@@ -130,7 +130,10 @@ def local(
     """
     options.refuse_together("axes", "on_end")
     if axes:
-        return sweep.run_here(sweep.members(spec, name, reading, sweep.Matrix(axes, None)), local)
+        from launcher.sweeps import run_here
+
+        jobs = sweep.members(spec, name, reading, axes)
+        return sweep.show(jobs, run_here(jobs, local), as_json=local.as_json)
     outcome = launcher.run_local(reading.plan(spec, name), options=local)
     after_end(outcome, Console(as_json=local.as_json), on_end)
     return outcome.exit_code

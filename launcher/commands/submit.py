@@ -108,8 +108,10 @@ def submit(
     followed to its end.
     """
     reading = reading.in_queue(queue)
-    if sweep.is_one(matrix):
-        return _sweep(sweep.members(spec, name, reading, matrix), reading, matrix, doing)
+    if matrix.axes:
+        return _sweep(sweep.members(spec, name, reading, matrix.axes), reading, matrix, doing)
+    if matrix.max_parallel:
+        raise click.UsageError("--max-parallel works only with --matrix; add --matrix or leave it out")
     return carry_out(reading.plan(spec, name), reading, doing)
 
 
@@ -156,7 +158,13 @@ def _sweep(jobs: Sequence[Member], reading: options.SpecOptions, matrix: sweep.M
     account = options.open_account(jobs[0].plan.spec.region, jobs[0].plan.spec.profile)
     for report in () if doing.no_check else sweep.check_new(jobs, account, reading, full=doing.full):
         _show(report, reading)
-    return 0 if doing.check else sweep.run(jobs, matrix, account, yes=doing.yes, as_json=doing.as_json)
+    if doing.check:
+        return 0
+    from launcher.sweeps import run_there
+
+    console = Console(as_json=doing.as_json)
+    ended = run_there(jobs, account, console, matrix.max_parallel, agree="--yes", agreed=doing.yes)
+    return sweep.show(jobs, ended, as_json=doing.as_json)
 
 
 def _print_request(plan: launcher.Plan, doing: Submission) -> int:

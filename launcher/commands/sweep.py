@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -10,8 +11,9 @@ import click
 import launcher
 from launcher.columns import print_table
 from launcher.commands import options
-from launcher.console import Console, duration, show_problems
+from launcher.console import duration, show_problems
 from launcher.errors import InputError
+from launcher.parsing.layers import partition
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account
@@ -39,17 +41,21 @@ matrix_options = options.group(
 )
 
 
-def is_one(matrix: Matrix) -> bool:
-    """Return whether a sweep is asked for."""
-    if matrix.max_parallel and not matrix.axes:
-        raise click.UsageError("--max-parallel works only with --matrix; add --matrix or leave it out")
-    return bool(matrix.axes)
+def combinations(matrix: Sequence[str]) -> list[dict[str, str]]:
+    """Return the values of each job for texts such as `lr=1e-3,1e-4`, the last key's changing fastest. Raises InputError."""
+    axes: dict[str, list[str]] = {}
+    for text in matrix:
+        key, _, listed = partition(text)
+        values = [value.strip() for value in listed.split(",")]
+        if not key or key in axes or not all(values):
+            raise InputError(f"--matrix {text}: expected KEY=VALUE,VALUE, such as lr=1e-3,1e-4, and each key once")
+        axes[key] = values
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
-def members(spec: str, name: str | None, reading: options.SpecOptions, matrix: Matrix) -> list[Member]:
+def members(spec: str, name: str | None, reading: options.SpecOptions, axes: Sequence[str]) -> list[Member]:
     """Plan a job for each combination of values; warnings are printed once."""
     from launcher import sweeps
-    from launcher.jobs.sweep import combinations
 
     if spec == "-":
         raise InputError(
@@ -59,7 +65,7 @@ def members(spec: str, name: str | None, reading: options.SpecOptions, matrix: M
     def read(sets: Sequence[Assignment]) -> launcher.JobSpec:
         return launcher.load(spec, sets=[*reading.sets, *sets])
 
-    jobs = sweeps.members(read, combinations(matrix.axes), name, ignore=reading.ignore, strict=reading.strict)
+    jobs = sweeps.members(read, combinations(axes), name, ignore=reading.ignore, strict=reading.strict)
     show_problems(jobs[0].plan.warnings)
     return jobs
 
@@ -79,22 +85,6 @@ def check_new(
             asked.append(rest)
             reports.append(launcher.check(member.plan, account=account, full=full, ignore=reading.ignore))
     return reports
-
-
-def run(jobs: Sequence[Member], matrix: Matrix, account: Account, *, yes: bool, as_json: bool) -> int:
-    """Create the jobs, follow them to their end, print a table, and return the exit code of the worst."""
-    from launcher import sweeps
-
-    console = Console(as_json=as_json)
-    results = sweeps.run_there(jobs, account, console, matrix.max_parallel, agree="--yes", agreed=yes)
-    return show(jobs, results, as_json=as_json)
-
-
-def run_here(jobs: Sequence[Member], local: launcher.LocalOptions) -> int:
-    """Run the jobs on this machine, print a table, and return the exit code of the worst."""
-    from launcher import sweeps
-
-    return show(jobs, sweeps.run_here(jobs, local), as_json=local.as_json)
 
 
 def show(jobs: Sequence[Member], results: Mapping[str, Any], *, as_json: bool) -> int:

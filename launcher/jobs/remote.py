@@ -29,9 +29,8 @@ _INSTALL = (
     "install it: `brew install --cask session-manager-plugin` on macOS; for Linux and Windows see"
     " https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
-# The last that takes the session's token as an argument, which all users of this machine see.
-_OLD_PLUGIN = (1, 2, 497, 0)
-_RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"  # the variable that has it since then
+# The variable that has the session's token; plugins up to 1.2.497 want it as an argument, which all users of the machine see.
+_RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"
 _DOCUMENT = "AWS-StartNonInteractiveCommand"
 _RUNNING = ("Downloading", "Training")  # secondary statuses in which UpdateTrainingJob enables remote debugging
 _CONNECT_SECONDS = 180.0  # for the agent in the container to start
@@ -58,7 +57,8 @@ def execute(account: Account, name: str, host: str, command: str, console: Conso
     Raises:
         RefusedError: The plugin is missing, the job cannot be entered, or the session ended without the exit code.
     """
-    _require_plugin()
+    if shutil.which(_PLUGIN) is None:
+        raise RefusedError(f"{_PLUGIN} was not found, by which Systems Manager opens sessions; {_INSTALL}")
     description = describe(account, name)
     name = description["TrainingJobName"]  # of a queued job that of its present attempt
     check_host(host, description)
@@ -81,25 +81,12 @@ def execute(account: Account, name: str, host: str, command: str, console: Conso
             account.call("ssm", "terminate_session", SessionId=session["SessionId"])
 
 
-def _require_plugin() -> None:
-    if shutil.which(_PLUGIN) is None:
-        raise RefusedError(f"{_PLUGIN} was not found, by which Systems Manager opens sessions; {_INSTALL}")
-    shown = subprocess.run([_PLUGIN, "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    if re.fullmatch(r"\d+(\.\d+)*", shown) and tuple(map(int, shown.split("."))) <= _OLD_PLUGIN:
-        raise RefusedError(
-            f"{_PLUGIN} {shown} shows the session's token to all users of this machine; update it: {_INSTALL}"
-        )
-
-
 def _refuse_unless_running(description: Mapping[str, Any]) -> None:
     name, secondary = description["TrainingJobName"], description["SecondaryStatus"]
     if description.get("EnableNetworkIsolation"):
         raise RefusedError(f"{name} has enable_network_isolation, so Systems Manager cannot reach its containers")
-    if description["TrainingJobStatus"] != "InProgress":
-        raise RefusedError(f"{name} is {description['TrainingJobStatus']}; only a running job can be entered")
     if secondary not in _RUNNING:
-        when = f"it can be entered while it is {' or '.join(_RUNNING)}; try again then"
-        raise RefusedError(f"{name} is in status {secondary}; {when}")
+        raise RefusedError(f"{name} is {secondary}; a job can be entered while it is {' or '.join(_RUNNING)}")
 
 
 def _session(account: Account, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,32 +114,26 @@ def _in_session(account: Account, session: Mapping[str, Any], parameters: Mappin
     """Run the plugin to its end, which alone decides what Ctrl-C does, and return the exit code."""
     answer = {member: session[member] for member in ("SessionId", "TokenValue", "StreamUrl")}
     endpoint = account.client("ssm").meta.endpoint_url
-    words = [
-        _PLUGIN,
-        _RESPONSE,
-        account.region,
-        "StartSession",
-        account.profile or "",
-        json.dumps(parameters),
-        endpoint,
-    ]
+    asked = (_RESPONSE, account.region, "StartSession", account.profile or "", json.dumps(parameters), endpoint)
     environ = {**os.environ, _RESPONSE: json.dumps(answer)}
     interrupts: list[int] = []
     with noting_ctrl_c(interrupts.append):
         if "DocumentName" not in parameters:
-            code = subprocess.run(words, env=environ, check=False).returncode
+            code = subprocess.run([_PLUGIN, *asked], env=environ, check=False).returncode
             if code:
                 raise RefusedError(f"the session ended early: {_PLUGIN} ended with exit code {code}")
             return 0
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        with subprocess.Popen(words, env=environ, stdin=nothing, stdout=pipe) as process:
+        with subprocess.Popen([_PLUGIN, *asked], env=environ, stdin=nothing, stdout=pipe) as process:
             exit_code = _copy_output(process.stdout or (), out)
     if exit_code is not None:
         return exit_code
     if interrupts:
         return _INTERRUPTED
     lost = "the session ended without the command's exit code, so whether it succeeded is unknown"
-    raise RefusedError(f"{lost}; {_PLUGIN} ended with exit code {process.returncode}")
+    raise RefusedError(
+        f"{lost}; {_PLUGIN}, which must be newer than 1.2.497, ended with exit code {process.returncode}"
+    )
 
 
 @contextmanager
@@ -170,23 +151,20 @@ def _copy_output(lines: Iterable[bytes], out: Any) -> int | None:
 
     Only the last line can be the exit code's: a line of the command's own may look like it.
     """
-    held: list[bytes] = []
+    held = b""  # what may be the end
     for line in lines:
         if _BANNER.fullmatch(line):
-            held = [] if line.startswith(b"Starting") else held
-            continue
-        if held and line.strip():
-            _write(out, held)
-            held = []
-        if held or not line.strip() or _EXIT_CODE.fullmatch(line):
-            held.append(line)
+            held = b"" if line.startswith(b"Starting") else held
+        elif not line.strip() or _EXIT_CODE.fullmatch(line):
+            held += line
         else:
-            _write(out, [line])
-    code = next((found for line in held if (found := _EXIT_CODE.fullmatch(line))), None)
-    _write(out, [*held[: held.index(code[0])], code[1]] if code else held)
+            _write(out, held + line)
+            held = b""
+    code = _EXIT_CODE.fullmatch(held)
+    _write(out, code[1] if code else held)
     return int(code[2]) % 256 if code else None
 
 
-def _write(out: Any, pieces: Iterable[bytes]) -> None:
-    out.buffer.write(b"".join(pieces))
+def _write(out: Any, text: bytes) -> None:
+    out.buffer.write(text)
     out.flush()
