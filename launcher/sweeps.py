@@ -192,7 +192,7 @@ def _has_ended(account: Account, name: str, service_job: str, shown: dict[str, s
     from launcher.jobs.lookup import describe, tried
     from launcher.jobs.outcome import ENDED
 
-    job = tried(console, describe, account, name, service_job)
+    job = tried(console.warn, describe, account, name, service_job)
     if job is None:
         return False
     status = job["TrainingJobStatus"] if job["TrainingJobStatus"] in ENDED else job["SecondaryStatus"]

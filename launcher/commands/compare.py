@@ -11,11 +11,12 @@ from launcher.aws.threads import concurrently
 from launcher.commands import options
 from launcher.commands.diff import differences, ran_request, value_at
 from launcher.commands.jobs import as_data, is_local, print_jobs
-from launcher.console import Console, print_line, shown_path
+from launcher.console import Console, print_line
 from launcher.errors import RefusedError, dotted
+from launcher.jobs import metrics
 from launcher.jobs.follow import ReadLines, read_metrics
 from launcher.jobs.lookup import describe, jobs_with_settings, tags_of
-from launcher.jobs.metrics import Metrics, Series, plot
+from launcher.jobs.metrics import Metrics, Series
 from launcher.jobs.outcome import plain_data
 from launcher.local.runs import RUNS_FOLDER, lines_of, local_run, local_runs
 from launcher.sweeps import TAG, sweep_of
@@ -71,7 +72,6 @@ def compare(
         )
     }
     jobs, region = {name: read[name] for name in names}, None if here == {*names} else account.region
-    metrics = dict.fromkeys(metric for job in jobs.values() for metric in job.metrics)
     settings = _settings(jobs)
     if as_json:
         shown = [as_data(job.description, region) | {"Metrics": plain_data(job.metrics)} for job in jobs.values()]
@@ -79,18 +79,13 @@ def compare(
         options.print_json({"jobs": shown, "differences": found})
     else:
         print_jobs([job.description for job in jobs.values()], region)
-        for metric in metrics:
+        for metric in dict.fromkeys(metric for job in jobs.values() for metric in job.metrics):
             _print(metric, {name: _in_words(job.metrics.get(metric)) for name, job in jobs.items()})
         for path, values in settings.items():
             _print(path, values)
         console.say(f"different settings: {len(settings)}" if settings else "no settings differ")
     if plot is not None:
-        _plot(jobs, plot, console, is_timed=not here)
-
-
-def _plot(jobs: Mapping[str, _Job], file: Path, console: Console, *, is_timed: bool) -> None:
-    drawn = plot({name: job.series for name, job in jobs.items()}, file, is_timed=is_timed)
-    console.say(f"plot {shown_path(file)}" if drawn else f"{file}: not drawn; no metrics were found")
+        metrics.plot({name: job.series for name, job in jobs.items()}, plot, console, is_timed=not here)
 
 
 def _read_here(name: str, console: Console) -> _Job:

@@ -13,12 +13,11 @@ from typing import Any
 import click
 
 import launcher
-from launcher.aws.account import AwsError
 from launcher.commands import options
 from launcher.commands.ending import after_end, on_end_option
 from launcher.commands.jobs import is_local
-from launcher.console import Console, json_text, json_timestamp, print_line, shown_path
-from launcher.jobs.follow import ReadLines, View, so_far
+from launcher.console import Console, json_text, json_timestamp, print_line
+from launcher.jobs.follow import ReadLines, View
 from launcher.jobs.lines import Line, Selection, check_host, lines_so_far
 from launcher.jobs.lookup import describe
 from launcher.jobs.metrics import plot
@@ -53,40 +52,22 @@ def logs(name: str, shown: SimpleNamespace, local: bool, where: options.AccountO
         return _logs_here(name, shown)
     since = int(shown.since.timestamp() * 1000) if shown.since else None
     selection = Selection(since=since, host=shown.host)
-    account, console, skipped = where.open(), Console(as_json=shown.as_json), 0
+    account, console = where.open(), Console(as_json=shown.as_json)
     if not shown.follow or shown.tail is not None:
         description = describe(account, name)
         check_host(shown.host, description)
-        written = lines_so_far(
-            account,
-            description["TrainingJobName"],
-            so_far(description, selection),
-            on_trouble=lambda error: _warn(console, error),
-        )
-        lines, skipped = _last(written, shown.tail) if shown.tail else (written, 0)
+        lines: Iterable[Line] = lines_so_far(account, description, selection, console.warn)
+        lines = deque(lines, maxlen=shown.tail) if shown.tail else lines
         if not shown.follow:
             _show(shown, console, description, lines)
             return 0
-        since = next((line.timestamp for line in lines), since)
-        selection = Selection(since=since, host=shown.host)
-    view = View(selection=selection, on_line=_print_json if shown.as_json else None, plot=shown.plot, skipped=skipped)
+        selection = selection._replace(since=next((line.timestamp for line in lines), since))
+    view = View(selection=selection, on_line=_print_json if shown.as_json else None, plot=shown.plot)
     outcome = launcher.follow(name, account=account, console=console, view=view)
     if shown.as_json:
         print_line(json_text(outcome.as_data()))
     after_end(outcome, console, shown.on_end)
     return outcome.exit_code
-
-
-def _last(lines: Iterable[Line], count: int) -> tuple[Iterable[Line], int]:
-    """Return the last lines, and how many before them have the time of their first."""
-    kept, before = deque[Line](), deque[Line]()
-    for line in lines:
-        kept.append(line)
-        if len(kept) > count:
-            before.append(kept.popleft())
-        while before and before[0].timestamp < kept[0].timestamp:
-            before.popleft()
-    return kept, len(before)
 
 
 def _logs_here(name: str, shown: SimpleNamespace) -> int:
@@ -138,13 +119,7 @@ def _show(
     if not ended:
         console.say(f"{name} continues ({description['SecondaryStatus']}); --follow shows the rest")
     if shown.plot:
-        drawn = plot({name: read.metrics.panels()}, shown.plot, is_timed=not is_local)
-        console.say(f"plot {shown_path(shown.plot)}" if drawn else f"{shown.plot}: not drawn; no metrics were found")
-
-
-def _warn(console: Console, error: AwsError) -> None:
-    if not error.is_throttled:
-        console.warn(f"{error}; trying again until it works")
+        plot({name: read.metrics.panels()}, shown.plot, console, is_timed=not is_local)
 
 
 def _print_json(line: Line, *, is_timed: bool = True) -> None:

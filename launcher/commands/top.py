@@ -41,8 +41,10 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
     description: dict[str, Any] = {}
     with _json() if as_json else _in_place() if _can_redraw() else _lines() as show:
         while True:
-            description = tried(console, describe, account, name) or description
-            usage = tried(console, usage_of, account, description, datetime.now(timezone.utc)) if description else None
+            description = tried(console.warn, describe, account, name) or description
+            usage = (
+                tried(console.warn, usage_of, account, description, datetime.now(timezone.utc)) if description else None
+            )
             if usage:
                 show(Outcome(description), usage)
             if (once and usage) or description.get("TrainingJobStatus") in ENDED:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.aws.account import Account, AwsError
-from launcher.console import Console, last_state, shown_path
+from launcher.console import Console, last_state
 from launcher.errors import RefusedError
 from launcher.jobs.lines import (
+    AGAIN,
     SETTLING_SECONDS,
     JobLines,
     Line,
@@ -25,14 +26,13 @@ from launcher.jobs.lines import (
     last_lines,
     lines_so_far,
 )
-from launcher.jobs.lookup import describe, tags_of
+from launcher.jobs.lookup import describe, tags_of, tried
 from launcher.jobs.metrics import LiveTable, Metrics, plot
 from launcher.jobs.outcome import ENDED, Outcome, Statuses
 from launcher.jobs.waits import LoopWaits, in_words
 
 _DESCRIBE_SECONDS = 5.0
 _ROUND_SECONDS = 1.0
-_THROTTLED_SECONDS = 60.0  # without an answer, before throttling is reported
 _LONG_AGO_SECONDS = 180.0  # after its end, no more lines of a job appear
 _COLOURS = ("cyan", "magenta", "green", "blue", "yellow")
 
@@ -45,7 +45,6 @@ class View(NamedTuple):
     on_line: Callable[[Line], None] | None = None  # receives the lines instead of the console
     plot: Path | None = None  # where the metrics are drawn at the end
     continues: bool = True  # whether the job continues after Ctrl-C; if not, the caller stops it
-    skipped: int = 0  # the number of first lines that are not shown
     settling: float = SETTLING_SECONDS  # seconds for which lines are held, since earlier ones may appear
 
 
@@ -67,8 +66,9 @@ def follow(
         RefusedError: The job does not exist, or AWS refuses further calls.
         AwsError: The job is new, and the caller may not describe it (`is_denied`).
     """
-    following, interrupted = _Following(account, name, console, view or View()), False
-    following.service_job = service_job
+    view, named = view or View(), f"{name}{account.options}"
+    following, interrupted = _Following(account, name, console, view, service_job), False
+    resume = f"`launch logs {named} --follow`"
     try:
         following.to_the_end()
     except KeyboardInterrupt:
@@ -77,22 +77,17 @@ def follow(
         if is_new and not following.status and error.is_denied:
             raise
         known = is_new or following.status
-        resume = f"resume with `launch logs {name}{account.options} --follow`"
-        raise RefusedError(f"{error}; the job is not affected: {resume}" if known else str(error)) from None
+        raise RefusedError(f"{error}; the job is not affected: resume with {resume}" if known else str(error)) from None
     finally:
         following.table.hide()
     outcome = following.outcome(interrupted=interrupted)
-    if interrupted and view and not view.continues:
-        return outcome
-    if interrupted:
-        state = "continues" if is_new or following.status else "is not affected"
-        named = f"{name}{account.options}"
-        ways = f"`launch logs {named} --follow` resumes following it, `launch stop {named}` stops it"
-        console.say(f"{name} {state}; {ways}", "yellow")
-    else:
+    if not interrupted:
         outcome.show(console)
-    if view and view.plot and plot({name: following.read.metrics.panels()}, view.plot):
-        console.say(f"  plot       {shown_path(view.plot)}")
+    elif view.continues:
+        state = "continues" if is_new or following.status else "is not affected"
+        console.say(f"{name} {state}; {resume} resumes following it, `launch stop {named}` stops it", "yellow")
+    if view.plot:
+        plot({name: following.read.metrics.panels()}, view.plot, console)
     return outcome
 
 
@@ -112,18 +107,11 @@ def look_at(account: Account, name: str, console: Console) -> Outcome:
     return Outcome(description, read.metrics.last, explaining, waits=read.waits.worst())
 
 
-def so_far(description: Mapping[str, Any], selection: Selection) -> Selection:
-    """Return the selection without lines that a job writes from now on, or that an older job of its name wrote."""
-    # A job may write faster than its lines are read, and this would never end.
-    until = None if description["TrainingJobStatus"] in ENDED else int(time.time() * 1000) + 1
-    return selection._replace(created=creation_of(description), until=until)
-
-
 def read_metrics(account: Account, description: Mapping[str, Any], console: Console) -> Metrics:
     """Return the metrics in all lines that a job has written so far; warn if you may not read them."""
     read, name = ReadLines(description, console), description["TrainingJobName"]
     try:
-        for line in lines_so_far(account, name, so_far(description, Selection()), on_trouble=lambda _: None):
+        for line in lines_so_far(account, description, Selection(), console.warn):
             read.note(line)
     except AwsError as error:
         if not error.is_denied:
@@ -167,18 +155,15 @@ class ReadLines:
 
 
 class _Following:
-    def __init__(self, account: Account, name: str, console: Console, view: View) -> None:
+    def __init__(self, account: Account, name: str, console: Console, view: View, service_job: str) -> None:
         self._account, self._name, self._console, self._view = account, name, console, view
+        self._service_job = service_job  # its ID, if the job is in a queue
         self._description: Mapping[str, Any] = {"TrainingJobName": name}
         self.read = ReadLines({}, console, view.on_line)
         self.table = LiveTable(self.read.metrics)
-        self.service_job = ""  # its ID, if the job is in a queue
         self._lines: JobLines | None = None
         self._attempt = ""  # the training job whose lines are read
         self._statuses = Statuses(self._say)
-        self._troubled: set[str] = set()  # questions without an answer: `status`, `lines`
-        self._skipped = view.skipped
-        self._last_good: dict[str, float] = {}  # when each question was last answered
 
     @property
     def status(self) -> str:
@@ -187,26 +172,24 @@ class _Following:
 
     def to_the_end(self) -> None:
         """Work in rounds until the job has ended and its last line has been shown."""
-        while not self._tried("status", self._describe):
+        while not self._described():
             time.sleep(_ROUND_SECONDS)
         check_host(self._view.selection.host, self._description)
         self.read = ReadLines(self._description, self._console, self._view.on_line)
         self.table = LiveTable(self.read.metrics)
-        self._turn_to_attempt()
-        now = datetime.now(timezone.utc)
-        ended = self._description.get("TrainingEndTime") if self.status in ENDED else now
-        is_old = (now - (ended or now)).total_seconds() >= _LONG_AGO_SECONDS
-        next_describe = time.monotonic() + _DESCRIBE_SECONDS
-        self._statuses.show(self._description)
-        while self.status not in ENDED:
-            self._round()
-            time.sleep(_ROUND_SECONDS)
+        next_describe = 0.0
+        while True:
             if time.monotonic() >= next_describe:
+                if next_describe:
+                    self._described()
                 next_describe = time.monotonic() + _DESCRIBE_SECONDS
-                self._tried("status", self._describe)
                 self._turn_to_attempt()
                 self._statuses.show(self._description)
-        self._drain(is_old=is_old)
+            if self.status in ENDED:
+                break
+            self._round()
+            time.sleep(_ROUND_SECONDS)
+        self._drain()
 
     def outcome(self, *, interrupted: bool) -> Outcome:
         """Return the job's state, with the lines that explain a failure: those that `launch status` reads, not those shown."""
@@ -215,31 +198,13 @@ class _Following:
             lines = last_lines(self._account, str(self._description["TrainingJobName"]), creation_of(self._description))
         return Outcome(self._description, self.read.metrics.last, lines, interrupted, self.read.waits.worst())
 
-    def _tried(self, what: str, do: Callable[[], None]) -> bool:
-        """Return whether AWS answered. Report once that it does not, and once that it does again; short throttling is normal."""
-        now = time.monotonic()
-        try:
-            do()
-        except AwsError as error:
-            if not error.is_passing:
-                raise
-            silent = now - self._last_good.setdefault(what, now)
-            is_short = error.is_throttled and self.status and silent <= _THROTTLED_SECONDS
-            if what not in self._troubled and not is_short:
-                self._troubled.add(what)
-                resume = f"`launch logs {self._name}{self._account.options} --follow` resumes"
-                again = f"trying again until it works. The job is not affected; after Ctrl-C, {resume}"
-                self._say(f"{error}; {again}", "yellow")
-            return False
-        self._last_good[what] = now
-        if what in self._troubled:
-            self._troubled.remove(what)
-            self._say("AWS responds again", "yellow")
-        return True
-
-    def _describe(self) -> None:
-        self._description = describe(self._account, self._name, self.service_job)
-        self.service_job = self._description.get("ServiceJob", {}).get("JobId", "")
+    def _described(self) -> bool:
+        """Return whether AWS described the job."""
+        found = tried(self._warn, describe, self._account, self._name, self._service_job)
+        if found is not None:
+            self._description = found
+            self._service_job = found.get("ServiceJob", {}).get("JobId", "")
+        return found is not None
 
     def _turn_to_attempt(self) -> None:
         """Read the lines of the training job that is described now: each attempt of a queued job is one of its own."""
@@ -257,19 +222,20 @@ class _Following:
         """Read and show new lines, and return whether AWS answered; stop reading them if it denies it."""
         if self._lines is None:
             return True
-        new = self._lines.new()
         try:
-            return self._tried("lines", lambda: self._show(new))
+            self._show(self._lines.new())
         except AwsError as error:
-            if not error.is_denied:
+            if not error.is_denied and not error.is_passing:
                 raise
-            self._lines = None
-            self._say(f"warning: {error}; only the job's statuses are shown", "yellow")
-            return True
+            self._warn(f"{error}; {'only its statuses are shown' if error.is_denied else AGAIN}")
+            self._lines = None if error.is_denied else self._lines
+            return error.is_denied
+        return True
 
-    def _drain(self, *, is_old: bool) -> None:
+    def _drain(self) -> None:
         """Show the remaining lines, until no new one has appeared for a while, not even a late one."""
-        begun = time.monotonic()
+        begun, ended = time.monotonic(), self._description.get("TrainingEndTime")
+        is_old = ended is not None and (datetime.now(timezone.utc) - ended).total_seconds() >= _LONG_AGO_SECONDS
         if self._lines is None and not is_old:
             time.sleep(self._view.settling)  # until the last lines, which explain a failure, can be read
         try:
@@ -280,15 +246,12 @@ class _Following:
                     break
                 time.sleep(min(_ROUND_SECONDS, self._view.settling / 2))
         except AwsError as error:  # the job's result is known, and matters more
-            self._say(f"warning: {error}; the job's last lines may be missing", "yellow")
+            self._warn(f"{error}; the job's last lines may be missing")
         if self._lines is not None:
             self._show(self._lines.remaining())
 
     def _show(self, lines: Iterable[Line]) -> None:
         for line in lines:
-            if self._skipped:
-                self._skipped -= 1
-                continue
             self.table.hide()
             self.read.show(line)
         self.table.show()
@@ -296,4 +259,9 @@ class _Following:
     def _say(self, text: str, colour: str) -> None:
         self.table.hide()
         self._console.say(text, colour)
+        self.table.show()
+
+    def _warn(self, text: str) -> None:
+        self.table.hide()
+        self._console.warn(text)
         self.table.show()

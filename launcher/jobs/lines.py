@@ -23,6 +23,7 @@ from launcher.aws.threads import concurrently
 from launcher.errors import RefusedError, did_you_mean
 
 SETTLING_SECONDS = 5.0
+AGAIN = "trying again until it works"
 _GROUP = "/aws/sagemaker/TrainingJobs"
 _PACE = 0.1  # seconds between two calls
 _LATE_MILLISECONDS = 20_000  # how much later than its neighbours a line may become visible and still be found
@@ -205,14 +206,13 @@ def _streams(account: Account, prefix: str, created: int) -> Iterator[str]:
 
 
 def lines_so_far(
-    account: Account, job: str, selection: Selection, *, on_trouble: Callable[[AwsError], None]
+    account: Account, description: Mapping[str, Any], selection: Selection, warn: Callable[[str], None]
 ) -> Iterator[Line]:
-    """Yield the lines that a job has written so far, oldest first. Raises AwsError.
-
-    For a running job, `selection` should have `until`, or this may never end. `on_trouble` is called with each temporary error,
-    after which the call is repeated.
-    """
-    lines = JobLines(account, job, selection, settling=0.0)
+    """Yield the lines that a described job has written so far, oldest first. Raises AwsError if that cannot pass."""
+    # A job may write faster than its lines are read, and this would never end.
+    until = selection.until or (None if "TrainingEndTime" in description else int(time.time() * 1000) + 1)
+    selection = selection._replace(created=creation_of(description), until=until)
+    lines = JobLines(account, description["TrainingJobName"], selection, settling=0.0)
     while True:
         try:
             yield from lines.new()
@@ -220,7 +220,7 @@ def lines_so_far(
         except AwsError as error:
             if not error.is_passing:
                 raise
-            on_trouble(error)
+            warn(f"{error}; {AGAIN}")
             time.sleep(1)
 
 

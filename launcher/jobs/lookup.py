@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
-from launcher.console import Console
 from launcher.errors import InputError, RefusedError, did_you_mean
+from launcher.jobs.lines import AGAIN
 from launcher.jobs.outcome import ENDED
 from launcher.jobs.queue import as_training_job, find_service_job, with_service_jobs
 from launcher.masking import is_secret, settings_to_hide
@@ -69,14 +69,14 @@ def describe(account: Account, name: str, service_job: str = "") -> dict[str, An
     )
 
 
-def tried(console: Console, ask: Callable[..., _Answer], *arguments: Any) -> _Answer | None:
+def tried(warn: Callable[[str], None], ask: Callable[..., _Answer], *arguments: Any) -> _Answer | None:
     """Return AWS's answer; None if there may be one later, since neither throttling nor the network may end a command."""
     try:
         return ask(*arguments)
     except AwsError as error:
         if not error.is_passing:
             raise
-        console.warn(f"{error}; trying again until it works")
+        warn(f"{error}; {AGAIN}")
         return None
 
 

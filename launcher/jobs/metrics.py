@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.columns import rich_table
-from launcher.console import rich_console
+from launcher.console import Console, rich_console, shown_path
 from launcher.jobs.lines import searchable
 from launcher.plot import new_figure, save
 
@@ -128,14 +128,15 @@ class LiveTable:
         return rich_table(("metric", "last", "least", "most", "values"), rows)
 
 
-def plot(jobs: Mapping[str, Mapping[str, Series]], file: Path, *, is_timed: bool = True) -> bool:
-    """Draw the series of one or several jobs into `file`, a panel for each metric; return False if there are none.
+def plot(jobs: Mapping[str, Mapping[str, Series]], file: Path, console: Console, *, is_timed: bool = True) -> None:
+    """Draw the series of one or several jobs into `file`, a panel for each metric, and report that, or that there are none.
 
     Without `is_timed`, the times are the numbers of lines. Raises RefusedError if the file cannot be written.
     """
     metrics = dict.fromkeys(metric for series in jobs.values() for metric in series)
     if not metrics:
-        return False
+        console.say(f"{file}: not drawn; no metrics were found")
+        return
     columns = min(len(metrics), 2)
     rows = math.ceil(len(metrics) / columns)
     figure = new_figure(5.5 * columns, 2.6 * rows + 0.4)
@@ -149,7 +150,7 @@ def plot(jobs: Mapping[str, Mapping[str, Series]], file: Path, *, is_timed: bool
         if len(jobs) > 1:
             axes.legend(fontsize=7)
     save(figure, file)
-    return True
+    console.say(f"plot {shown_path(file)}")
 
 
 def _draw(axes: Any, jobs: Mapping[str, Series], begun: Mapping[str, int] | None) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher.console import Console, shown_path
 from launcher.errors import RefusedError
 from launcher.jobs.metrics import Metrics, Series, plot
 from launcher.plot import check_plot
@@ -84,14 +85,15 @@ def test_long_series_is_thinned_evenly() -> None:
 
 
 @pytest.mark.parametrize("ending", [".png", ".svg"])
-def test_plot_of_several_metrics_is_written(tmp_path: Path, ending: str) -> None:
+def test_plot_of_several_metrics_is_written(tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
     read = metrics()
     for number in range(50):
         read.note(number * 60_000, "algo-1", f"step {number} loss={1 / (number + 1)}")
     read.series["other"] = Series([(0, math.nan, None), (60_000, 2.0, None)], 2)
     file = tmp_path / f"plot{ending}"
     check_plot(file)
-    assert plot({"cats-1": read.panels()}, file)
+    plot({"cats-1": read.panels()}, file, Console())
+    assert capsys.readouterr().err == f"plot {shown_path(file)}\n"
     if ending == ".png":
         assert file.read_bytes().startswith(b"\x89PNG")
     else:
@@ -99,8 +101,9 @@ def test_plot_of_several_metrics_is_written(tmp_path: Path, ending: str) -> None
         assert {"axes_1", "axes_2"} <= set(axes)
 
 
-def test_plot_without_metrics_writes_no_file(tmp_path: Path) -> None:
-    assert not plot({"cats-1": {}}, tmp_path / "plot.png")
+def test_plot_without_metrics_writes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plot({"cats-1": {}}, tmp_path / "plot.png", Console())
+    assert "not drawn; no metrics were found" in capsys.readouterr().err
     assert not (tmp_path / "plot.png").exists()
 
 
@@ -117,4 +120,4 @@ def test_undrawable_plot_is_refused_before_following(tmp_path: Path, monkeypatch
 def test_unwritable_plot_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plot.png").mkdir()
     with pytest.raises(RefusedError, match="cannot be written"):
-        plot({"cats-1": {"a": Series([(0, 1.0, None)], 1)}}, tmp_path / "plot.png")
+        plot({"cats-1": {"a": Series([(0, 1.0, None)], 1)}}, tmp_path / "plot.png", Console())
