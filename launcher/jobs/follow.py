@@ -132,7 +132,6 @@ class ReadLines:
         self.count = 0
         self._console, self._on_line = console, on_line or self._print
         self._colours: dict[str, str] = {}
-        self._reported: set[str] = set()  # channels whose workers a line has reported
 
     def show(self, line: Line) -> None:
         """Print a line, and note what it says."""
@@ -147,7 +146,7 @@ class ReadLines:
     def print(self, host: str, messages: Sequence[str], state: str = "", *, verbose: bool = False) -> None:
         """Print messages of a host, and the state of its progress bar; records of waits as sentences, unless `verbose`."""
         colour = self._colours.setdefault(host, _COLOURS[len(self._colours) % len(_COLOURS)])
-        shown = messages if verbose else in_words(messages, self._reported)
+        shown = messages if verbose else list(map(in_words, messages))
         self._console.log(f"{host} |", shown, colour, state)
 
     def _print(self, line: Line) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -16,7 +16,6 @@ _CAUSES = {"parse": "parsing", "transform": "the transform", "handover": "the ha
 _SOURCES = {"S3Connector": "S3", "File": "the disk", "Pipe": "the Pipe's feeder"}  # by input mode; others are their own
 _LEAST_SHARE = 0.05  # of a step, to be worth a word
 _LEAST_BUSY = 0.75  # of the workers of a loop that is not timed
-_LEAST_GAIN = 0.95  # of its time in which a sample could be made, for idle processors to count
 _SHOWN = 3  # channels
 _FIRST_WORKERS = 4  # for a loop without any
 _CLIENT_THREADS = 2  # threads that use all connections of their process's S3 client
@@ -48,66 +47,54 @@ class ChannelWaits:
         return self.share >= _LEAST_SHARE or (bool(self.busy) and fmean(self.busy) >= _LEAST_BUSY)
 
     @property
-    def cause(self) -> str | None:
-        """What is waited for most; None if the loader's records do not say."""
+    def _part(self) -> str | None:
+        """The part that is waited for most; None if the loader's records do not say."""
         part = max(self.parts, key=self.parts.__getitem__)
-        if not self.parts[part]:
-            return None
-        return _SOURCES.get(self.mode, self.mode) if part == "source" else _CAUSES[part]
+        return part if self.parts[part] else None
+
+    @property
+    def cause(self) -> str | None:
+        """What is waited for most, in words."""
+        return _SOURCES.get(self.mode, self.mode) if self._part == "source" else _CAUSES.get(self._part or "")
 
     @property
     def removable(self) -> float:
-        """The part of a step that twice the workers would remove, or the first ones; an estimate.
+        """The part of a step that twice the workers would remove, or the first ones; an estimate by the part waited for most.
 
-        Workers wait for S3 or a mount in parallel, but a Pipe has one feeder, and threads share an S3 client and parse one after
-        the other. A transform may compute or, if it asks a service, wait: so parsing and transforms gain what idle processors can
-        do. While a loop waits for its workers, all are busy, so their samples take as long as its steps.
+        Workers wait for S3 or a mount in parallel, but a Pipe has one feeder, and threads share an S3 client and the interpreter.
+        A transform may compute or, if it asks a service, wait: so parsing and transforms gain what idle processors can do.
+        While a loop waits for its workers, all are busy, so their samples take as long as its steps.
         """
-        known = sum(self.parts.values())
-        if not known or not self.waited:
-            return 0.0
+        has_makers = bool(self.workers or self.threads)
         now = self.workers or self.threads or 1
-        more = 2 * now if self.workers or self.threads else _FIRST_WORKERS
-        speed = now / more
-        cores = max(speed, self._fastest)
-        if self.threads and self.mode == "S3Connector":
-            speed = min(now, _CLIENT_THREADS) / min(more, _CLIENT_THREADS)
-        factors = {"source": 1.0 if self.mode == "Pipe" else speed, "parse": 1.0 if self.threads else cores}
-        making = self.seconds if self.workers or self.threads else self.seconds - self.own
-        making *= sum(spent * factors.get(part, cores) for part, spent in self.parts.items()) / known
-        every = self.seconds - self.own
-        left = max(0.0, making - self.own)
-        return max(0.0, every - left) * self.waited / every / self.seconds
-
-    @property
-    def _fastest(self) -> float:
-        """The least part of its time in which a sample can be made if no processor is idle; 1 if that is unknown."""
-        if not self.measured:
-            return 1.0
-        used = self.used / self.measured
-        makers = max(1e-9, min(self.workers or self.threads or 1, used))
-        return makers / (makers + max(0.0, self.cores - used))
+        more = float(2 * now if has_makers else _FIRST_WORKERS)
+        if self._part == "source":
+            most = (
+                0 if self.mode == "Pipe" else _CLIENT_THREADS if self.threads and self.mode == "S3Connector" else more
+            )
+        else:
+            most = now + self.cores - self.used / self.measured if self.measured and not self.threads else 0
+        more = max(now, min(more, most))
+        making = self.seconds if has_makers else self.seconds - self.own
+        left = max(0.0, making * now / more - self.own)
+        return max(0.0, 1 - left / (self.seconds - self.own)) * self.share if self.waited else 0.0
 
     def __str__(self) -> str:
         """The sentence of a report: `41 % of each step waits for channel train (S3); more workers would remove ...`."""
-        if self.seconds and not self.is_notable:
-            return f"{100 * self.share:.0f} % of each step waits for channel {self.channel}"
-        cause, removable = self.cause, 5 * round(20 * self.removable)
+        cause = self.cause
         if not self.seconds:
             busy = f"are busy {100 * fmean(self.busy):.0f} % of the time ({cause}), so the loop may wait for them"
             return f"the workers of channel {self.channel} {busy}; sagemaker_channels.timed(loader) records how long"
-        text = f"{100 * self.share:.0f} % of each step waits for channel {self.channel}" + f" ({cause})" * bool(cause)
-        if cause == _CAUSES["handover"]:
-            return f"{text}; a ThreadLoader sends nothing between processes"
-        if cause in _CAUSES.values() and not self.measured:
+        text = f"{100 * self.share:.0f} % of each step waits for channel {self.channel}"
+        if not self.is_notable or cause is None:
             return text
-        makers = "threads" if self.threads else "workers"
-        if removable:
-            unless = " unless it holds the GIL" * bool(self.threads and cause == _CAUSES["transform"])
-            return f"{text}; more {makers} would remove about {min(removable, round(100 * self.share))} %{unless}"
-        has_idle = not self.measured or self._fastest < _LEAST_GAIN
-        remedy = ", but a DataLoader's processes may" * bool(self.threads and self.mode != "Pipe" and has_idle)
-        return f"{text}; more {makers} would not help{remedy}" if cause else text
+        if self._part == "handover":
+            return f"{text} ({cause}); a ThreadLoader sends nothing between processes"
+        if self._part != "source" and not self.measured:
+            return f"{text} ({cause})"
+        removable = min(5 * round(20 * self.removable), round(100 * self.share))
+        would = f"would remove about {removable} %" if removable else "would not help"
+        return f"{text} ({cause}); more {'threads' if self.threads else 'workers'} {would}"
 
     def as_data(self) -> dict[str, Any]:
         if not self.seconds:
@@ -159,22 +146,12 @@ class LoopWaits:
         return tuple(sorted(found, key=lambda each: -each.waited)[:_SHOWN])
 
 
-def in_words(lines: Iterable[str], reported: set[str]) -> list[str]:
-    """Return the lines with each record of waits as a sentence.
-
-    A loop over a DataLoader's workers is not timed, so its records say the same at the end of each epoch: only the first of each
-    channel is kept. `reported` has the channels whose workers a line has reported.
-    """
-    found = []
-    for line in lines:
-        waits = LoopWaits()
-        if line.startswith("waits channel="):
-            waits.note(line)
-        records = waits.channels()
-        if not all(each.channel in reported for each in records) or not records:
-            found.append(f"waits: {records[0]}" if records else line)
-        reported |= {each.channel for each in records if not each.seconds}
-    return found
+def in_words(line: str) -> str:
+    """Return a line, or if it is a record of waits, its sentence."""
+    waits = LoopWaits()
+    if line.startswith("waits channel="):
+        waits.note(line)
+    return next((f"waits: {each}" for each in waits.channels()), line)
 
 
 def as_data(waits: tuple[ChannelWaits, ...]) -> Mapping[str, Any]:

