@@ -18,7 +18,6 @@ from typing import Any
 import click
 
 from launcher.errors import Location, Problem, dotted
-from launcher.github import annotation, in_actions
 
 # None lets click decide by whether it writes to a terminal; NO_COLOR overrides that (https://no-color.org).
 COLOUR = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
@@ -37,6 +36,9 @@ _SPACE = {"\r": " ", "\n": " "}
 _MOST_WARNINGS = 3  # of one code, that are shown in full
 _MOST_KEYS = 8  # of others with this code
 _WIPE_LINE = "\r\x1b[K"
+# What a workflow command of GitHub Actions escapes (actions/toolkit, packages/core/src/command.ts).
+_IN_MESSAGES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_IN_PROPERTIES = _IN_MESSAGES | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 class Console:
@@ -193,8 +195,25 @@ def show_error(message: str) -> None:
 
 def _say_severe(severity: str, message: str, title: str, at: Location | None = None) -> None:
     """Print an error or a warning; in GitHub Actions as the annotation that stands for it there."""
-    text = annotation(severity, message, title, at) if in_actions() else f"{severity}: {message}"
+    text = _annotation(severity, message, title, at) if in_actions() else f"{severity}: {message}"
     say(text, "yellow" if severity == "warning" else "red")
+
+
+def in_actions() -> bool:
+    """Return whether this process is a step of GitHub Actions."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def _annotation(severity: str, message: str, title: str, at: Location | None) -> str:
+    """Return the workflow command that shows a message as an annotation, at its line if it is in a file of the repository."""
+    place = {}
+    if at and at.line and Path(at.file).is_file():
+        file = os.path.relpath(at.file, os.environ.get("GITHUB_WORKSPACE") or ".")
+        place = {"file": file, "line": str(at.line), "col": str(at.column)}
+    properties = ",".join(
+        f"{name}={value.translate(_IN_PROPERTIES)}" for name, value in {**place, "title": title}.items()
+    )
+    return f"::{severity} {properties}::{message.translate(_IN_MESSAGES)}"
 
 
 def show_problem(problem: Problem) -> None:

@@ -29,7 +29,6 @@ class _Job(NamedTuple):
     description: dict[str, Any]
     request: dict[str, Any]
     shown: Any  # the request with *** for possible secrets
-    has_tags: bool  # whether the tags in it are known
     series: Mapping[str, Series]
     # The last, least and most value of each; only the last if no line has it.
     metrics: Mapping[str, Mapping[str, float]]
@@ -95,16 +94,16 @@ def _read_here(name: str, console: Console) -> _Job:
     for line in lines_of(description["TrainingJobName"]):
         read.note(line)
     del description["ResourceConfig"]  # which has the number of its hosts only
-    return _Job(description, request, shown, True, read.metrics.panels(), _of_series(read.metrics))
+    return _Job(description, request, shown, read.metrics.panels(), _of_series(read.metrics))
 
 
 def _read(account: Account, name: str, console: Console) -> _Job:
     description = describe(account, name)
-    tags = tags_of(account, description, lambda text: console.warn(f"{text}; they are not compared"))
+    tags = tags_of(account, description, console.warn)
     request, shown = ran_request(description, tags)
     found = read_metrics(account, description, console)
     metrics = {each["MetricName"]: {"last": each["Value"]} for each in description.get("FinalMetricDataList") or ()}
-    return _Job(description, request, shown, tags is not None, found.panels(), metrics | _of_series(found))
+    return _Job(description, request, shown, found.panels(), metrics | _of_series(found))
 
 
 def _of_series(found: Metrics) -> dict[str, dict[str, float]]:
@@ -114,12 +113,11 @@ def _of_series(found: Metrics) -> dict[str, dict[str, float]]:
 def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, str | None]]:
     """Return the value of each job, as JSON, by the settings that differ among them."""
     first, *others = jobs.values()
-    left_out = {"TrainingJobName"} | ({"Tags"} if not all(job.has_tags for job in jobs.values()) else set())
     paths = dict.fromkeys(path for other in others for path, _, _ in differences(first.request, other.request))
     return {
         dotted(path): {name: value_at(path, job.request, job.shown) for name, job in jobs.items()}
         for path in paths
-        if path[0] not in left_out
+        if path[0] != "TrainingJobName"
     }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
 import launcher
-from launcher.console import Console
+from launcher.console import Console, in_actions
 from launcher.cost.show import estimate_of_job
-from launcher.github import add_summary
 
 on_end_option = click.option(
     "--on-end",
@@ -27,7 +28,7 @@ def after_end(outcome: launcher.Outcome, console: Console, on_end: str | None = 
     if outcome.interrupted:
         return
     try:
-        add_summary(f"{outcome.name}: {outcome.status}", outcome.rows())
+        _add_summary(f"{outcome.name}: {outcome.status}", outcome.rows())
     except OSError as error:
         console.warn(f"the step's summary cannot be written: {error}")
     if not on_end:
@@ -42,3 +43,24 @@ def after_end(outcome: launcher.Outcome, console: Console, on_end: str | None = 
         reason = str(error) or "interrupted"
     if reason:
         console.warn(f"--on-end {on_end}: {reason}; the job is {outcome.status}")
+
+
+def _add_summary(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Append a heading and a table to the step's summary, if there is one. Raises OSError."""
+    if not in_actions() or not (file := os.environ.get("GITHUB_STEP_SUMMARY")):
+        return
+    lines = [
+        f"### {_cell(title)}",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {_cell(name)} | {_cell(text)} |" for name, text in rows),
+    ]
+    with Path(file).open("a", encoding="utf-8") as summary:
+        summary.write("\n".join(lines) + "\n\n")
+
+
+def _cell(text: str) -> str:
+    """Return a text as GitHub's Markdown shows it in a cell; `#` and `_` mean nothing there, and an escape would break a URL."""
+    shown = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return "".join(f"\\{each}" if each in "\\|`*[]" else each for each in shown)

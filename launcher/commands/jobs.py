@@ -39,14 +39,6 @@ def _tag(text: str) -> tuple[str, str]:
     return key, value
 
 
-class _Status(click.Choice[str]):
-    """A TrainingJobStatus, in any case; click's own `case_sensitive=False` would show all of them in lower case."""
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        by_folded = {known.casefold(): known for known in self.choices}
-        return super().convert(by_folded.get(value.casefold(), value), param, ctx)
-
-
 @options.command("status", "status digits-1")
 @options.jobs_argument
 @options.local_option
@@ -113,7 +105,7 @@ def _show_local(name: str, *, as_json: bool) -> Any:
 
 @options.command("list", "list digits --status InProgress")
 @click.argument("contains", required=False, metavar="[TEXT]")
-@click.option("--status", type=_Status(_STATUSES), help="Only jobs with this status.")
+@click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only jobs with this status.")
 @click.option(
     "--since", type=options.moment_of, metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d."
 )

@@ -246,32 +246,21 @@ def _submit_and_stop(plan: launcher.Plan, account: Account, console: Console, do
 
 def _after_creation(job: launcher.Submitted, account: Account, console: Console, doing: Submission) -> int:
     """Report that the job exists, and follow it if that is wanted."""
-    follow_it = f"launch logs {job.name}{account.options} --follow"
     place = f"{queue}, {job.region}" if (queue := job.queue) else job.region
     done = f"{'queued ' if queue else 'created'}   {job.name} in {place}"
     if job.was_found:
         done = f"found     {job.name} in {place}: another submission of the same request created it"
     console.say(done, "green")
     if doing.shows_log or doing.wait:
-        from launcher.aws.account import AwsError
         from launcher.jobs.follow import View
 
         view = View(logs=doing.shows_log, continues=not doing.stop_on_exit)
-        try:
-            outcome = launcher.follow(job, account=account, console=console, view=view)
-        except AwsError as error:  # the caller may create the job, but not describe it
-            other = f"a user with the permission can run `{follow_it}`"
-            if doing.wait or doing.follow:
-                message = f"{job.name} has been created and continues, but cannot be followed: {error}; {other}"
-                raise RefusedError(message) from None
-            console.warn(f"the job cannot be followed: {error}; {other}")
-        else:
-            if doing.as_json:
-                options.print_json(outcome.as_data())
-            after_end(outcome, console, doing.on_end)
-            return outcome.exit_code
-    else:
-        console.say(f"follow    {follow_it}")
+        outcome = launcher.follow(job, account=account, console=console, view=view)
+        if doing.as_json:
+            options.print_json(outcome.as_data())
+        after_end(outcome, console, doing.on_end)
+        return outcome.exit_code
+    console.say(f"follow    launch logs {job.name}{account.options} --follow")
     if doing.as_json:
         arn = "ServiceJobArn" if queue else "TrainingJobArn"
         created = {"TrainingJobName": job.name, arn: job.arn, "Region": job.region}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timezone
 from typing import Any
 
@@ -39,14 +39,16 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
         raise RefusedError(f"{name} is a local run, of which CloudWatch has nothing; use `launch exec {name} -- top`")
     account, console = where.open(), Console(as_json=as_json)
     description: dict[str, Any] = {}
-    with _json() if as_json else _in_place() if _can_redraw() else _lines() as show:
+    is_drawn, shown = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not as_json, None
+    with _in_place() if is_drawn else nullcontext(_show_json if as_json else _show_lines) as show:
         while True:
             description = tried(console.warn, describe, account, name) or description
             usage = (
                 tried(console.warn, usage_of, account, description, datetime.now(timezone.utc)) if description else None
             )
-            if usage:
+            if usage and (is_drawn or as_json or usage.at != shown):
                 show(Outcome(description), usage)
+                shown = usage.at
             if (once and usage) or description.get("TrainingJobStatus") in ENDED:
                 break
             time.sleep(_REFRESH_SECONDS)
@@ -59,10 +61,6 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
         console.say(f"{name}: {description['TrainingJobStatus']}; {more}")
 
 
-def _can_redraw() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
 @contextmanager
 def _in_place() -> Iterator[_Show]:
     from rich.console import Group
@@ -71,7 +69,10 @@ def _in_place() -> Iterator[_Show]:
 
     def show(job: Outcome, usage: Usage) -> None:
         titles = ("host", *(f"{column.replace('_', ' ')} %" for column in COLUMNS))
-        rows = [(host, *(_number(values.get(column)) for column in COLUMNS)) for host, values in usage.hosts.items()]
+        rows = [
+            (host, *(f"{values[column]:.1f}" if column in values else "-" for column in COLUMNS))
+            for host, values in usage.hosts.items()
+        ]
         about = f"{job.name}: {job.status}, {job.description['SecondaryStatus']}"
         about += f", values of {timestamp(usage.at)}" if usage.at else ", no values yet"
         below = [job.cost.text] if job.cost else []
@@ -82,39 +83,18 @@ def _in_place() -> Iterator[_Show]:
         yield show
 
 
-@contextmanager
-def _lines() -> Iterator[_Show]:
-    shown: datetime | None = None
-
-    def show(job: Outcome, usage: Usage) -> None:
-        nonlocal shown
-        if usage.at is None or usage.at == shown:
-            return
-        shown = usage.at
-        for host, values in usage.hosts.items():
-            _print(usage.at, host, {column: f"{value:.1f}%" for column, value in values.items()})
-        _print(usage.at, "metrics", {metric: f"{value:.6g}" for metric, value in usage.metrics.items()})
-
-    yield show
+def _show_lines(_: Outcome, usage: Usage) -> None:
+    rows = {host: [f"{name}={value:.1f}%" for name, value in values.items()] for host, values in usage.hosts.items()}
+    rows["metrics"] = [f"{metric}={value:.6g}" for metric, value in usage.metrics.items()]
+    for what, values in rows.items():
+        if values and usage.at:
+            print_line(" ".join([timestamp(usage.at), what, *values]))
 
 
-def _print(at: datetime, what: str, values: Mapping[str, str]) -> None:
-    if values:
-        print_line(" ".join([timestamp(at), what, *(f"{name}={value}" for name, value in values.items())]))
-
-
-@contextmanager
-def _json() -> Iterator[_Show]:
-    def show(job: Outcome, usage: Usage) -> None:
-        members = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus")
-        data = {member: job.description[member] for member in members}
-        data |= {"timestamp": usage.at and json_timestamp(usage.at), "Hosts": usage.hosts, "Metrics": usage.metrics}
-        if job.cost:
-            data["EstimatedCost"] = job.cost.as_data()
-        print_line(json_text(plain_data(data)))
-
-    yield show
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+def _show_json(job: Outcome, usage: Usage) -> None:
+    members = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus")
+    data = {member: job.description[member] for member in members}
+    data |= {"timestamp": usage.at and json_timestamp(usage.at), "Hosts": usage.hosts, "Metrics": usage.metrics}
+    if job.cost:
+        data["EstimatedCost"] = job.cost.as_data()
+    print_line(json_text(plain_data(data)))

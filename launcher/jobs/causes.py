@@ -114,8 +114,6 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()
     if root is not None:
         return job.of_exception(root)
     found = job.in_log([row for row in rows() if row.in_warnings], shown) or job.in_log(_in_lines(), errors)
-    if found is None and raised:
-        found = job.of_exception(raised[-1]._replace(host="", rank=""))
     if found is None and (hint := job.in_log(_in_lines(), shown)):
         found = hint._replace(cause=f"perhaps {hint.cause} (only a warning suggests it)")
     return found or cause or job.script_error(None)

@@ -64,7 +64,6 @@ def follow(
 
     Raises:
         RefusedError: The job does not exist, or AWS refuses further calls.
-        AwsError: The job is new, and the caller may not describe it (`is_denied`).
     """
     view, named = view or View(), f"{name}{account.options}"
     following, interrupted = _Following(account, name, console, view, service_job), False
@@ -74,8 +73,6 @@ def follow(
     except KeyboardInterrupt:
         interrupted = following.status not in ENDED
     except AwsError as error:
-        if is_new and not following.status and error.is_denied:
-            raise
         known = is_new or following.status
         raise RefusedError(f"{error}; the job is not affected: resume with {resume}" if known else str(error)) from None
     finally:

@@ -11,16 +11,14 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 
 from launcher.aws.account import Account, AwsError
-from launcher.aws.threads import concurrently
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.jobs.lines import AGAIN
 from launcher.jobs.outcome import ENDED
-from launcher.jobs.queue import as_training_job, find_service_job, with_service_jobs
+from launcher.jobs.queue import as_training_job, find_service_job
 from launcher.masking import is_secret, settings_to_hide
 
 _Answer = TypeVar("_Answer")
 _MOST_LISTED = 10_000  # among which the caller's jobs are looked for
-_AT_ONCE = 8  # DescribeTrainingJob
 _LOOKUP_SECONDS = 0.5
 _SEARCHED = {  # ListTrainingJobs' parameters as filters of Search
     "NameContains": ("TrainingJobName", "Contains"),
@@ -101,34 +99,20 @@ def jobs_with_settings(
 ) -> list[dict[str, Any]]:
     """Return at most `limit` jobs as described, the latest first: those with all `tags` and, unless None, one of the `names`.
 
-    ListTrainingJobs has neither instances nor times of billing. Search has, but its answers may be some seconds old.
+    ListTrainingJobs has neither instances nor times of billing. Search has, but its answers may be some seconds old, so a job
+    without `tags` and `names` is listed by the former, and at first without them.
     """
-    most = limit if names is None else _MOST_LISTED
-    listed = _searched(account, most, tags, **filters) if tags else jobs(account, most, **filters)
-    found = list(islice((job for job in listed if names is None or job["TrainingJobName"] in names), limit))
-    try:
-        found = with_service_jobs(account, found)
-    except AwsError as error:
-        warn(f"jobs of queues have the names that Batch gave them: {error}")
-    if tags or not found:
-        return found
+    if tags or names is not None:
+        listed = _searched(account, limit if names is None else _MOST_LISTED, tags, **filters)
+        return list(islice((job for job in listed if names is None or job["TrainingJobName"] in names), limit))
     known: dict[str, dict[str, Any]] = {}
     try:
         known = {job["TrainingJobName"]: job for job in _searched(account, limit, {}, **filters)}
     except AwsError as error:
         if not error.is_denied:
             raise
-    old = [
-        name
-        for each in found
-        if known.get(name := each["TrainingJobName"], {}).get("TrainingJobStatus") != each["TrainingJobStatus"]
-    ]
-    for name, answer in concurrently(lambda name: describe(account, name), old, _AT_ONCE):
-        try:
-            known[name] = answer.result()
-        except RefusedError as error:
-            warn(f"instances and cost are unknown: {error}")
-    return [{**known.get(each["TrainingJobName"], {}), **each} for each in found]
+        warn(f"instances and cost are unknown: {error}")
+    return [known.get(job["TrainingJobName"], {}) | job for job in jobs(account, limit, **filters)]
 
 
 def _searched(account: Account, limit: int, tags: Mapping[str, str], **filters: Any) -> Iterator[dict[str, Any]]:

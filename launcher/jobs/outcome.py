@@ -41,8 +41,8 @@ class Statuses:
         self._shown = 0  # transitions
         self._message = ""  # of the last of them; it changes while the status stays
 
-    def show(self, description: Mapping[str, Any]) -> bool:
-        """Print new transitions and messages, and return whether there was a new transition."""
+    def show(self, description: Mapping[str, Any]) -> None:
+        """Print new transitions and messages."""
         transitions = description.get("SecondaryStatusTransitions") or []
         if self._name != (name := description.get("TrainingJobName")):
             self._name, self._shown = name, 0
@@ -54,7 +54,6 @@ class Statuses:
                 took = _duration_of(transitions[index - 1], start) if index and index >= shown else ""
                 self._say(f"{clock}{transition['Status']:11} {message}{took}".rstrip(), "cyan")
                 self._message = message
-        return len(transitions) > shown
 
 
 def _duration_of(status: Mapping[str, Any], next_start: datetime | None) -> str:

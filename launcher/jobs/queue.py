@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
-from itertools import chain, islice
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
@@ -19,7 +18,6 @@ from launcher.spec.job import Queue
 
 KIND = "SAGEMAKER_TRAINING"  # serviceJobType, and the type of a queue for such jobs
 _WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")  # without a training job, or with that of an earlier attempt
-_MOST_LISTED = 1000  # of a queue
 _ENDS = {"SUCCEEDED": "Completed", "FAILED": "Failed"}
 
 
@@ -57,20 +55,6 @@ def service_jobs(account: Account, queue: str, since: datetime | None) -> Iterat
     after = round(since.timestamp() * 1000) if since else 0
     for job in _listed(account, queue, "AFTER_CREATED_AT", str(after)):
         yield {"TrainingJobName": job["jobName"], "TrainingJobStatus": _status(job), **_times(job), **_facts(job)}
-
-
-def with_service_jobs(account: Account, jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return training jobs, the latest attempts of queued ones with their `ServiceJob`. Raises AwsError."""
-    unknown = {job["TrainingJobArn"] for job in jobs if job["TrainingJobName"].startswith("AWSBatch")}
-    known: dict[str, dict[str, Any]] = {}
-    queues = _queues(account) if unknown else ()
-    listed = (islice(_listed(account, queue, "AFTER_CREATED_AT", "0"), _MOST_LISTED) for queue in queues)
-    for each in chain.from_iterable(listed):
-        if (arn := _arn(each)) in unknown:
-            known[arn] = _facts(each)
-            if known.keys() == unknown:
-                break
-    return [{**job, **known.get(job["TrainingJobArn"], {})} for job in jobs]
 
 
 def as_requested(job: Mapping[str, Any]) -> dict[str, Any]:

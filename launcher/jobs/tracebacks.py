@@ -19,7 +19,6 @@ _AHEAD = (  # prefixes that launchers print: `[rank0]: `, `[1,mpirank:0,algo-1]<
 )
 _NAME = r"(?:\w+\.)*(?:[A-Z]\w*|_\w+)?(?:Error|Exception|Exit|Fault|Interrupt)"
 _LINE = re.compile(rf"^{_AHEAD}(?P<text>(?P<name>{_NAME})(?: ?\([^)]{{1,40}}\))?(?::\s?(?P<detail>.*))?)$")
-_INDENTED = re.compile(rf"^{_AHEAD}\s*(?P<text>(?P<name>{_NAME}):\s(?P<detail>\S.*))$")
 _ANY_NAME = re.compile(  # at the end of a traceback: `zipfile.BadZipFile: ...`
     rf"^{_AHEAD}(?P<text>(?P<name>(?:\w+\.)+\w+|[A-Z]\w+)(?::\s(?P<detail>.*))?)$"
 )
@@ -97,7 +96,7 @@ def _raised_by_process(lines: Sequence[tuple[int, str]]) -> list[Raised]:
         if _TRACEBACK.match(line):
             in_traceback = True
             continue
-        match = _LINE.match(line) or _INDENTED.match(line) or (_ANY_NAME.match(line) if in_traceback else None)
+        match = _LINE.match(line) or (_ANY_NAME.match(line) if in_traceback else None)
         if match is None:
             continue
         cause = found[-1] if found and is_direct_cause else None

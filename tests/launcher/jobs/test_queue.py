@@ -185,13 +185,7 @@ def test_status_list_logs_and_stop_know_queued_job(queue: StandIn) -> None:
     queue.log(name, ["hello"])
     assert "algo-1 | hello" in launch("logs", "digits-1").stdout
     assert json.loads(launch("status", "digits-1", "--json").stdout)["TrainingJobName"] == name
-    assert launch("list").stdout.startswith("digits-1  InProgress ")
-    assert json.loads(launch("list", "--json").stdout)[0]["ServiceJob"]["Name"] == "digits-1"
-    queue.deny("batch:*")
-    denied = launch("list")
-    assert denied.stdout.startswith(f"{name}  InProgress ")
-    assert "is not authorized to perform: batch:DescribeJobQueues" in denied.stderr
-    queue.clear_faults()
+    assert launch("list").stdout.startswith(f"{name}  InProgress ")
     assert launch("stop", "digits-1").stderr.startswith("digits-1: stopping; its script has 120 s")
     assert queue.service_job("digits-1", "FAILED")["isTerminated"] is True
     assert launch("stop", "other-1").returncode == 3

@@ -118,8 +118,7 @@ def test_submission_without_permission_to_describe_cannot_be_followed(aws: Stand
     done = launch("job.yaml", "--no-check", "--wait", "--name", "digits-2")
     assert done.returncode == 3
     assert "created   digits-2" in done.stderr
-    assert "digits-2 has been created and continues, but cannot be followed" in done.stderr
-    assert "`launch logs digits-2 --follow`" in done.stderr
+    assert "the job is not affected: resume with `launch logs digits-2 --follow`" in done.stderr
 
 
 def into(target: str, *arguments: str) -> tuple[int, str]:
