@@ -63,27 +63,6 @@ def start_time(process: int) -> str:
     return ""
 
 
-def torchrun_ranks(process: int) -> set[int]:
-    """Return the running processes that torchrun started together with this one, which is among them.
-
-    torchrun starts all ranks of a host at the same moment, so a rank that is not among them has ended, however late ranks read.
-    The set is empty if that cannot be known: torchrun did not start the process itself, or there is no /proc.
-    """
-    fields = stat(process)
-    if fields is None or not _is_rank(process) or _is_rank(int(fields[1])):
-        return set()
-    known = {other: stat(other) for other in processes()}
-    return {other for other, its in known.items() if its is not None and its[1] == fields[1] and its[0] not in _ENDED}
-
-
-def _is_rank(process: int) -> bool:
-    """Return whether torchrun started the process or an ancestor of it."""
-    try:
-        return b"\0TORCHELASTIC_RUN_ID=" in b"\0" + Path(f"/proc/{process}/environ").read_bytes()
-    except OSError:
-        return False
-
-
 def processes() -> list[int]:
     """Return the processes of this machine; none without /proc."""
     return [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]

@@ -2,7 +2,7 @@
 
 SageMaker makes `<channel>_1` only after `<channel>_0` was read to its end or closed early, so the reader waits for it.
 `pipe_record` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. If one
-process of a host reads a channel, it does so here; if several do, they share what is read (`tee.py`). If several hosts get the same
+process of a host reads a channel, it gets a FifoStream; if several do, they share what is read (`tee.py`). If several hosts get the same
 objects (FullyReplicated), each reads all of them and keeps its shard of the samples.
 
 A silent feeder is reported on stderr, and at last an error: a job that waits costs as much as one that works.
@@ -30,36 +30,12 @@ from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.meter import received, waited
 from sagemaker_channels.sources import pipe_record
 from sagemaker_channels.sources.pipe_record import read_already
-from sagemaker_channels.sources.silence import Silence, check_exit, warn_once
+from sagemaker_channels.sources.silence import Silence, warn_once
 
-REREAD_SECONDS = 10.0  # for a FIFO that this job has read before; only a feeder run by hand writes to it again
 LEFT_SECONDS = 2.0  # for a feeder to notice that its reader was killed
 PIPE_BYTES = 1 << 20  # the most that Linux grants any user; the default is 64 KiB
 # On Linux, opening needs no writer; poll() reports nothing until there is one.
 READING = os.O_RDONLY | (os.O_NONBLOCK if sys.platform == "linux" else 0)
-
-
-def open_fifo(channel: Channel, epoch: int, seconds: float) -> FifoStream:
-    """Wait up to so many seconds for the FIFO of an epoch and its writer, and open it.
-
-    Raises:
-        ChannelError: The FIFO or its writer did not appear, or the epoch was read already.
-    """
-    pending = PendingFifo(channel, epoch, pipe_record.own_process())
-    seconds = pending.timeout(seconds)
-    deadline = time.monotonic() + seconds
-    pause, begin = 0.001, time.perf_counter()
-    try:
-        while (descriptor := pending.try_open()) is None:
-            check_exit()
-            if time.monotonic() > deadline:
-                raise pending.timeout_error(seconds)
-            pending.wait(pause)
-            pause = min(2 * pause, 0.1)
-    finally:
-        pending.close()
-    waited(begin)
-    return FifoStream(descriptor, Silence(f"channel {channel.name!r}: the feeder of {pending.path}", seconds))
 
 
 class PendingFifo:
@@ -75,12 +51,10 @@ class PendingFifo:
         self._since = time.monotonic()
         self._left = -1  # the last FIFO opened by an earlier job whose processes have ended
         self._number = None
-        self._again = False  # whether this job has read the FIFO before
         opened = pipe_record.last_opened(channel)
         if opened is not None and opened.is_valid:
             self._number = epoch - opened.ahead
             self.path = _path(channel, self._number)
-            self._again = self._number <= opened.last
             if self._number < 0:
                 raise read_already(channel.name, epoch, f"this job began with epoch {opened.ahead}")
         elif opened is not None:
@@ -112,19 +86,7 @@ class PendingFifo:
                 self.path = _path(self._channel, number)
         if self.descriptor < 0:
             self.descriptor = _open_descriptor(self.path, self._channel.name)
-        if self.descriptor < 0 and self._number is not None:
-            self._check_not_read(self._number)
         return self.descriptor >= 0
-
-    def _check_not_read(self, number: int) -> None:
-        """Raise ChannelError if this job's FIFO does not exist, but a later one does.
-
-        Before a job has opened its first FIFO that means only that the feeder moves on; the next look finds the next one.
-        """
-        later = [found for found in _numbers(self.path.parent, self._channel.name) if found > number]
-        if later and not self.path.exists():  # It may have appeared meanwhile.
-            epoch = self._epoch + later[0] - number
-            raise read_already(self._channel.name, self._epoch, f"the FIFO of epoch {epoch} exists")
 
     def wait(self, seconds: float) -> bool:
         """Wait until there may be a change, and return whether the FIFO has a writer."""
@@ -135,15 +97,8 @@ class PendingFifo:
         poll.register(self.descriptor, select.POLLIN)
         return bool(poll.poll(1000 * seconds))
 
-    def timeout(self, seconds: float) -> float:
-        """Return how long to wait for the FIFO; `seconds` is the time for one that this job has not read."""
-        return min(seconds, REREAD_SECONDS) if self._again else seconds
-
     def timeout_error(self, seconds: float) -> ChannelError:
         """Return the error for a FIFO that no feeder made, or wrote to, within so many seconds."""
-        if self._again:
-            reason = f"no feeder has written to {self.path} again within {seconds:g} s"
-            return read_already(self._channel.name, self._epoch, reason)
         if self.descriptor < 0:
             what = f"the FIFO {self.path} did not appear within {seconds:g} s"
         else:
@@ -171,7 +126,7 @@ class PendingFifo:
 
 
 class FifoStream:
-    """The bytes of one epoch, a ByteStream; reading raises ChannelError if the feeder has been silent for too long."""
+    """The bytes of one epoch for a host's only reader; reading raises ChannelError if the feeder is silent for too long."""
 
     def __init__(self, descriptor: int, silence: Silence) -> None:
         self._file, self._silence, self._busy = FileIO(descriptor), silence, threading.Lock()
@@ -193,6 +148,8 @@ class FifoStream:
 
     def close(self) -> None:
         self._file.close()
+
+    drop = close
 
     def end_for(self, epoch: int) -> None:
         """End this stream, which was left open, for a later epoch."""

@@ -7,9 +7,9 @@ is recorded in a file beside the FIFOs, or in the temporary folder if that folde
 that it was made for. Then a new job begins: in a new container, or in this one if torchrun restarts a failed training, which finds
 the FIFOs where the last one left them.
 
-If several readers share a Pipe, the record also has their ring (tee.py) and a table of their requests; a reader's latest request
-replaces the one before. The table is cleared when no process is left that asked, since torchrun or a notebook may start another job
-beside the same FIFOs. One exception: a rank that needed nothing of an epoch may end before the others ask.
+The record also has a table of the readers' requests, in which a reader's latest one replaces the one before, and the ring of
+several readers that share a Pipe (tee.py). The table is cleared when no process is left that asked, since torchrun or a notebook
+may start another job beside the same FIFOs. One exception: a rank that needed nothing of an epoch may end before the others ask.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.job.process_identity import is_running, owner_process, rank_variable, start_time, torchrun_ranks
+from sagemaker_channels.job.process_identity import is_running, owner_process, rank_variable, start_time
 
 WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a million objects to list first
-# Until missing ranks are looked for: torchrun's processes all run by then, and one that replaces another.
-CENSUS_SECONDS = 3.0
+CENSUS_SECONDS = 3.0  # until missing ranks are looked for: a process that replaces another runs by then
 _LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 _ONCE = "read the channel once per epoch in each rank and worker"
 
@@ -80,26 +80,34 @@ def _paths(channel: Channel) -> Iterator[Path]:
             yield path
 
 
-# A thread that has it can take it again: Python may finalize a stream meanwhile.
-_mutex = threading.RLock()
+_mutex = threading.RLock()  # of this process's threads
+_has_lock = False  # whether the thread that has the mutex has locked a folder, too
+_left: list[Callable[[], None]] = []  # by streams that Python finalized in that thread
 
 
 @contextmanager
 def locked(channel: Channel) -> Iterator[None]:
     """Exclude the other readers of this host from the channel's record. The folder is locked, so that no lock file is needed."""
+    global _has_lock
     folder = os.open(channel.path.parent, os.O_RDONLY)
     try:
         with _mutex:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
+            _has_lock = True
+            try:
+                yield
+            finally:
+                _has_lock = False
     finally:
         fcntl.flock(folder, fcntl.LOCK_UN)  # A process forked meanwhile holds the descriptor, too.
         os.close(folder)
+    while _left:
+        _left.pop()()
 
 
 def _renew_mutex() -> None:
-    global _mutex
-    _mutex = threading.RLock()  # Another thread may have had it when this process was forked.
+    global _mutex, _has_lock
+    _mutex, _has_lock = threading.RLock(), False  # Another thread may have had it when this process was forked.
 
 
 os.register_at_fork(after_in_child=_renew_mutex)
@@ -129,12 +137,6 @@ def record_opened(channel: Channel, epoch: int, number: int, owners: Owners) -> 
     store(channel, ahead=epoch - number, last=number, owners={**known, **owners})
 
 
-def own_process() -> Owners:
-    """Return the process that this one reads for."""
-    owner = owner_process()
-    return {str(owner): start_time(owner)}
-
-
 @dataclass
 class Request:
     """A reader's request for an epoch. A process is its number and its start time."""
@@ -146,10 +148,9 @@ class Request:
     process: list[Any]  # that reads
     owner: list[Any]  # the process itself, or the one whose worker it is
     rank: str  # the owner's name in messages
-    ranks: int  # that torchrun has started on this host; 0 without torchrun
     launch: str  # differs after torchrun has restarted the ranks; empty without torchrun
     files: tuple[int, ...] = ()  # its descriptors of memory and FIFO, which other readers open, too
-    left: bool = False  # It has stopped reading.
+    left: bool = False  # It has stopped reading, or no other reader waits for it.
 
     def is_reading(self, epoch: int) -> bool:
         """Return whether the reader needs bytes of an epoch."""
@@ -170,8 +171,8 @@ def request(name: str, epoch: int, readers: int, *, finished: bool) -> Request:
         [process, start_time(process)],
         [owner, start_time(owner)],
         f"process {owner}" if rank is None else f"rank {rank}",
-        int(os.environ.get("LOCAL_WORLD_SIZE") or 0),
         " ".join(os.environ.get(variable, "") for variable in _LAUNCH_VARIABLES).strip(),
+        left=readers == 1,  # No other reader waits for an only one.
     )
 
 
@@ -219,6 +220,10 @@ def _is_kept(table: Table, new: Request) -> bool:
 
 def leave(channel: Channel, own: Request, *, lost: bool) -> None:
     """Record that a reader has left its epoch, of which bytes are lost; else it can ask again."""
+    with _mutex:
+        if _has_lock:  # A second lock of the folder would wait for the first one.
+            _left.append(partial(leave, channel, own, lost=lost))
+            return
     with locked(channel):
         table = table_of(channel)
         if own.name in table and table[own.name].epoch == own.epoch:
@@ -240,18 +245,11 @@ def are_behind(table: Table, own: Request) -> bool:
 def why_given_up(table: Table, own: Request, most: int, waited: float) -> str:
     """Return why the missing readers of an epoch are not waited for any more; empty if they are. `most` have asked at a time."""
     names = sorted({each.rank for each in table.values() if each.epoch >= own.epoch})
-    is_late = waited > CENSUS_SECONDS
     ended = {each.rank for each in table.values() if each.rank not in names and not is_running(*each.owner)}
-    if ended and is_late:
+    if ended and waited > CENSUS_SECONDS:
         return (
             f"{', '.join(sorted(ended))} of this host has ended without reading this epoch; see its log for why; every rank must "
             "read the channel in every epoch"
-        )
-    running = {each.owner[0] for each in table.values() if is_running(*each.owner)}
-    if is_late and len(running) < own.ranks and torchrun_ranks(min(running)) == running:
-        return (
-            f"of this host's {own.ranks} ranks only {', '.join(names)} still runs; the others have ended without reading the "
-            "channel; see their logs for why; every rank must read it in every epoch"
         )
     if waited > wait_seconds():
         return (

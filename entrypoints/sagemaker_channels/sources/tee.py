@@ -1,8 +1,8 @@
-"""One Pipe for several readers of a host: each of them gets the whole byte stream of an epoch.
+"""One Pipe for all readers of a host: each of them gets the whole byte stream of an epoch.
 
-A FIFO can be read once, and a host has many readers: torchrun's ranks, and DataLoader workers. So they share a ring of memory
-(ring.py): a reader that has used up its bytes reads more of the FIFO into it, for all, and each copies the bytes from there. No
-process serves the readers, so none has to be started, found, watched or ended.
+A FIFO can be read once, and a host has many readers: torchrun's ranks, and DataLoader workers. An only reader reads the FIFO itself
+(fifo.py). Several share a ring of memory (ring.py): a reader that has used up its bytes reads more of the FIFO into it, for all, and
+each copies the bytes from there. No process serves the readers, so none has to be started, found, watched or ended.
 
     feeder -> FIFO -> whichever reader is first -> ring -> rank 0, which keeps its samples of the stream
                                                         -> rank 1, which keeps its own
@@ -18,9 +18,8 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
@@ -29,11 +28,12 @@ from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources import fifo, pipe_record, ring
 from sagemaker_channels.sources.background import in_background
 from sagemaker_channels.sources.pipe_record import Request, Table, wait_seconds
-from sagemaker_channels.sources.silence import check_exit
+from sagemaker_channels.sources.silence import Silence, check_exit
 
 _PAUSE_SECONDS = 0.02  # between two checks for other readers or the FIFO, at most
 _WATCH_SECONDS = 1.0  # between two checks of whether another process reads the next epoch in this one's place
-_streams: weakref.WeakValueDictionary[tuple[str, str], ring.RingStream] = weakref.WeakValueDictionary()
+Stream: TypeAlias = fifo.FifoStream | ring.RingStream
+_streams: weakref.WeakValueDictionary[tuple[str, str], Stream] = weakref.WeakValueDictionary()
 
 
 def open_stream(
@@ -68,21 +68,16 @@ def open_stream(
         )
     begin, key = time.perf_counter(), (str(channel.path), str(reader))
     own = pipe_record.request(str(reader), epoch, readers, finished=finished)
-    if readers > 1:
-        pipe_record.ask(channel, own)
+    pipe_record.ask(channel, own)
     if old := _streams.pop(key, None):
         old.end_for(epoch)
     if finished:
         return None
-    if readers == 1:
-        pipe_record.store(channel, only=asdict(own))
-        only = fifo.open_fifo(channel, epoch, wait_seconds())
-        in_background(partial(_watch, weakref.ref(only), channel, own), "pipe")
-        return only
     stream = None
     try:
         _streams[key] = stream = _opened(channel, own, may_grow)
-        stream.wait_for_others()
+        if isinstance(stream, ring.RingStream):
+            stream.wait_for_others()
     except BaseException:
         pipe_record.leave(channel, own, lost=False)
         if stream is not None:
@@ -93,22 +88,21 @@ def open_stream(
     return stream
 
 
-def _watch(reference: Callable[[], ring.RingStream | fifo.FifoStream | None], channel: Channel, own: Request) -> None:
+def _watch(reference: Callable[[], Stream | None], channel: Channel, own: Request) -> None:
     """End a stream if another process has asked for a later epoch of it, such as a worker of the next loop.
 
     Otherwise a worker of a loop that was left early, and still runs, would hold the FIFO, and its feeder would not continue.
     """
     while (stream := reference()) is not None and stream.is_open:
-        record = pipe_record.load(channel)
-        for other in [record.get("only")] if own.readers == 1 else record.get("readers", []):
-            if other and other["name"] == own.name and other["owner"] == own.owner and other["epoch"] > own.epoch:
-                stream.end_for(other["epoch"])
+        latest = pipe_record.table_of(channel).get(own.name)
+        if latest is not None and latest.owner == own.owner and latest.epoch > own.epoch:
+            stream.end_for(latest.epoch)
         del stream
         time.sleep(_WATCH_SECONDS)
 
 
-def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> ring.RingStream:
-    """Wait until all readers have asked and the FIFO has a writer, and open the ring, or make it."""
+def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> Stream:
+    """Wait until all readers have asked and the FIFO has a writer, and open the FIFO, or the ring, or make that."""
     pending: fifo.PendingFifo | None = None
     since, pause, most = time.monotonic(), 0.001, 0
     try:
@@ -120,18 +114,25 @@ def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> rin
                 if pending is None and pipe_record.asked(table, own) >= own.readers:
                     owners = {str(each.owner[0]): each.owner[1] for each in table.values()}
                     pending, since = fifo.PendingFifo(channel, own.epoch, owners), time.monotonic()
-                if pending is not None and (about := _open_ring(channel, own, table, pending)):
+                if pending is not None and own.readers == 1:
+                    if (descriptor := pending.try_open()) is not None:
+                        silence = Silence(f"channel {channel.name!r}: the feeder of {pending.path}", wait_seconds())
+                        return fifo.FifoStream(descriptor, silence)
+                elif pending is not None and (about := _open_ring(channel, own, table, pending)):
                     pipe_record.store_table(channel, {**table, own.name: own})
                     return ring.RingStream(channel, own, about, may_grow)
             seconds = time.monotonic() - since
             if pending is not None:
-                if seconds > (patience := pending.timeout(wait_seconds())):
-                    raise pending.timeout_error(patience)
+                if seconds > wait_seconds():
+                    raise pending.timeout_error(wait_seconds())
             elif pipe_record.are_behind(table, own):
                 since = time.monotonic()
             elif reason := pipe_record.why_given_up(table, own, most, seconds):
                 raise ChannelError(f"channel {channel.name!r}, epoch {own.epoch}: {reason}")
-            time.sleep(pause)
+            if pending is None:
+                time.sleep(pause)
+            else:
+                pending.wait(pause)
             pause = min(2 * pause, _PAUSE_SECONDS)
     finally:
         if pending is not None:

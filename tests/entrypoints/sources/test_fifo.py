@@ -6,6 +6,7 @@ import os
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,16 @@ from object_channels import on_disk
 from patience import PATIENCE
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.sources.fifo import open_fifo
-from sagemaker_channels.sources.pipe_record import wait_seconds
+from sagemaker_channels.sources import tee
+
+
+def open_fifo(pipe: Channel, epoch: int = 0) -> Any:
+    return tee.open_stream(pipe, epoch, 1, reader=0)
 
 
 def read_fifo(pipe: Channel, epoch: int = 0) -> bytes:
-    with closing(open_fifo(pipe, epoch, wait_seconds())) as stream:
-        return stream.read()
+    with closing(open_fifo(pipe, epoch)) as stream:
+        return bytes(stream.read())
 
 
 def feed(path: Path, data: bytes) -> threading.Thread:
@@ -71,7 +75,7 @@ def test_empty_fifo_yields_no_bytes(tmp_path: Path) -> None:
 def test_closing_a_fifo_early_ends_the_writer(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "train_0")
     feeder = feed(tmp_path / "train_0", bytes(50_000_000))
-    stream = open_fifo(on_disk(tmp_path / "train", "Pipe"), 0, 10)
+    stream = open_fifo(on_disk(tmp_path / "train", "Pipe"))
     assert stream.read(10)
     stream.close()
     feeder.join(timeout=PATIENCE)

@@ -22,6 +22,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sources import pipe_record, ring, tee
+from sagemaker_channels.sources.background import in_background
 from tee_readers import (
     DATA,
     bytes_of,
@@ -118,6 +119,21 @@ def test_stream_left_open_is_ended_by_its_readers_next_epoch(channel: Channel, f
             while True:
                 found += stream.read(1 << 16)
         assert content(0)[10:].startswith(found)  # and no bytes that were written over them
+
+
+def test_stream_that_is_finalized_where_the_record_is_locked_leaves_afterwards(
+    channel: Channel, feeder: Feeder
+) -> None:
+    """Python may collect a stream in any thread, also in one that has the lock; it waited for itself then."""
+    streams = opened(channel, 0, 2)
+
+    def finalize() -> bool:
+        with pipe_record.locked(channel):
+            streams[0].close()
+        return pipe_record.table_of(channel)["0"].left
+
+    assert in_background(finalize, "test").result(PATIENCE)
+    streams[1].close()
 
 
 def test_forked_process_neither_ends_a_stream_nor_keeps_it(channel: Channel, feeder: Feeder) -> None:

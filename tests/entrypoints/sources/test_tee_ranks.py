@@ -121,60 +121,30 @@ RANK = """
     sys.path.insert(0, sys.argv[1])
     from tee_readers import bytes_of, digest, pipe
 
-    rank, root, how = int(os.environ["RANK"]), Path(sys.argv[2]), sys.argv[3]
-    if rank == 0 and how == "ends":
-        sys.exit()
-    if rank == 0 and how == "pauses":
-        time.sleep(6)
+    rank, root = int(os.environ["RANK"]), Path(sys.argv[2])
     attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
     found = digest(bytes_of(pipe(root), 3, 2, rank))
     Path(root, f"found-{attempt}-{rank}").write_text(found)
-    while how == "restarts" and attempt == "0":  # until torchrun ends it
+    while attempt == "0":  # until torchrun ends it
         if rank == 1 and Path(root, "found-0-0").exists():
             sys.exit(1)
         time.sleep(0.05)
 """
 
 
-# Starts the ranks of a host with torchrun's variables, and without its import of torch.
-AGENT = """
-import os, subprocess, sys
-shared = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-environs = [{**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
-ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env=environ) for environ in environs]
-sys.exit(max([rank.wait() for rank in ranks]))
-"""
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--max_restarts=1")
 
 
-def of_host(root: Path, how: str, agent: tuple[str, ...] = ("-c", AGENT)) -> subprocess.Popen[str]:
+def test_ranks_that_torchrun_restarts_ask_for_their_epoch_again(root: Path) -> None:
     (root / "script.py").write_text(textwrap.dedent(RANK))
     tests = Path(__file__).parents[2]
-    return subprocess.Popen(
-        [sys.executable, *agent, "script.py", str(tests), str(root), how],
+    with subprocess.Popen(
+        [sys.executable, *TORCHRUN, "script.py", str(tests), str(root)],
         env={**os.environ, "PYTHONPATH": str(tests.parent), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
         cwd=root,
-    )
-
-
-def test_rank_of_torchrun_that_ends_before_it_asks_is_reported(root: Path) -> None:
-    with of_host(root, "ends") as process:
-        _, errors = process.communicate(timeout=PATIENCE)  # and not the ten minutes of a rank that is late
-    assert process.returncode == 1
-    assert "ChannelError: channel 'lines', epoch 3: of this host's 2 ranks only rank 1 still runs; the others" in errors
-
-
-def test_rank_of_torchrun_that_asks_late_is_waited_for(root: Path, channel: Channel) -> None:
-    with of_host(root, "pauses") as process:
-        _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
-    assert [(root / f"found-0-{rank}").read_text() for rank in (0, 1)] == [whole(0)] * 2
-
-
-def test_ranks_that_torchrun_restarts_ask_for_their_epoch_again(root: Path) -> None:
-    with of_host(root, "restarts", TORCHRUN) as process:
+    ) as process:
         _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert [(root / f"found-0-{rank}").read_text() for rank in (0, 1)] == [whole(0)] * 2

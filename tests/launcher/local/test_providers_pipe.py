@@ -20,7 +20,7 @@ from patience import PATIENCE, wait_for
 from pipe_deliveries import Deliver, epochs, fifo
 from s3_objects import client_of_job
 from sagemaker_channels.job.environment import Channel
-from sagemaker_channels.sources.fifo import open_fifo
+from sagemaker_channels.sources.tee import open_stream
 
 
 def test_every_epoch_sends_all_objects_and_reports_its_bytes(deliver: Deliver, folder: Path) -> None:
@@ -40,7 +40,9 @@ def test_resumed_job_begins_with_fifo_0(deliver: Deliver, folder: Path) -> None:
     for begin in (0, 3, 1):  # runs that take each other's place, as a job does after a spot interruption
         with provide(delivery):
             for epoch in range(begin, begin + 3):
-                with closing(open_fifo(channel, epoch, PATIENCE)) as stream:
+                stream = open_stream(channel, epoch, 1, reader=0)
+                assert stream is not None
+                with closing(stream):
                     assert stream.read() == b"a"
                 assert not (delivery.data_dir / f"train_{epoch - begin + 2}").exists()
         assert list(delivery.data_dir.iterdir()) == []
