@@ -76,7 +76,6 @@ SECRETS_VARIABLE = "LAUNCHER_SECRETS"
 
 FIFO_WAIT_VARIABLE = "LAUNCHER_FIFO_WAIT_SECONDS"  # how long a Pipe's reader waits for a FIFO, and for bytes
 READ_WAIT_VARIABLE = "LAUNCHER_READ_WAIT_SECONDS"  # how long a reader of S3 or of a remote mount waits without any byte
-REQUEST_PAYER_VARIABLE = "LAUNCHER_REQUEST_PAYER"  # `requester`: pay for requests to Requester Pays buckets
 COMPARE_VARIABLE = "LAUNCHER_COMPARE_OBJECTS"  # `all`: compare every object of S3 that is read whole with its listing
 MAX_SAMPLE_VARIABLE = "LAUNCHER_MAX_SAMPLE_BYTES"  # A larger sample is refused; formats/window.py has the defaults.
 WAITS_VARIABLE = "LAUNCHER_WAITS"  # 0 records nothing of how long training loops wait (waits.py)

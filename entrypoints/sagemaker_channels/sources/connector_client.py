@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 
 
@@ -39,14 +38,6 @@ def place(environ: Mapping[str, str], endpoint: str | None = None, region: str |
     return Place(endpoint, region)
 
 
-def requester_pays(environ: Mapping[str, str]) -> bool:
-    """Return whether requests agree to be charged, which Requester Pays buckets demand. Raises ChannelError for another value."""
-    value = environ.get(contract.REQUEST_PAYER_VARIABLE)
-    if value not in (None, "", "requester"):
-        raise ChannelError(f"{contract.REQUEST_PAYER_VARIABLE} is {value!r}; set it to requester, or remove it")
-    return value == "requester"
-
-
 def require() -> None:
     """Raise ImportError, with what to install, if the connector is not installed."""
     try:
@@ -59,17 +50,11 @@ def require() -> None:
         ) from error
 
 
-def new_client(place: Place, gbps: float, attempts: int, *, pays: bool) -> Any:
-    """Return a client. Raises ChannelError if requests should pay, and this release cannot say so."""
+def new_client(place: Place, gbps: float, attempts: int) -> Any:
+    """Return a client."""
     require()
     from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
 
-    if pays and "requester_pays" not in (MountpointS3Client.__text_signature__ or ""):
-        raise ChannelError(
-            f"{contract.REQUEST_PAYER_VARIABLE} is set, but this release of s3torchconnector cannot send it; install a later"
-            " one than 1.5.0, whose S3ClientConfig has requester_pays, or copy the objects to a bucket of your own"
-        )
-    paying: Any = {"requester_pays": True} if pays else {}  # No release has it yet.
     # `bucket.host` resolves at AWS only; elsewhere the bucket is a part of the path.
     return MountpointS3Client(
         place.region,
@@ -77,7 +62,6 @@ def new_client(place: Place, gbps: float, attempts: int, *, pays: bool) -> Any:
         throughput_target_gbps=gbps,
         max_attempts=attempts,
         force_path_style=place.endpoint is not None,
-        **paying,
     )
 
 

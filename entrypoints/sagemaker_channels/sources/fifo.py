@@ -1,9 +1,9 @@
 """Pipe mode: SageMaker writes a channel's objects, one after the other, into a FIFO per epoch.
 
 SageMaker makes `<channel>_1` only after `<channel>_0` was read to its end or closed early, so the reader waits for it.
-`pipe_record` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. If one
-process of a host reads a channel, it gets a FifoStream; if several do, they share what is read (`tee.py`). If several hosts get the same
-objects (FullyReplicated), each reads all of them and keeps its shard of the samples.
+`pipe_record` maps a job's epochs to these numbers. A FIFO can have one reader: two would each get pieces of the stream. The only
+reader of a host gets a FifoStream; several share what is read (`tee.py`). If several hosts get the same objects (FullyReplicated),
+each reads all of them and keeps its shard of the samples.
 
 A silent feeder is reported on stderr, and at last an error: a job that waits costs as much as one that works.
 """

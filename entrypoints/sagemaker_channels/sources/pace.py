@@ -11,10 +11,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sagemaker_channels.sources.stream import Limits, Piece
+from sagemaker_channels.sources.stream import Limits, Piece
 
 REPEATED_SHARE = 0.03  # repeated requests, of the answers
 _SAVED = 8.0  # repeated requests that the answers may save up

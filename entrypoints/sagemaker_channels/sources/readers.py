@@ -5,7 +5,6 @@ A reader is a module with the functions of `Reader`. A new one is a new file her
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -52,9 +51,5 @@ READERS: Mapping[str, Reader | None] = {
 def reader_of(channel: Channel) -> Reader | None:
     """Return the reader of a channel's input mode; None for a Pipe. Raises ChannelError for an unknown mode."""
     if channel.mode not in READERS:
-        near = difflib.get_close_matches(channel.mode, READERS, 1)
-        raise ChannelError(
-            f"channel {channel.name!r}: input mode {channel.mode!r} is not one of {', '.join(READERS)}"
-            + (f"; did you mean {near[0]!r}?" if near else "")
-        )
+        raise ChannelError(f"channel {channel.name!r}: input mode {channel.mode!r} is not one of {', '.join(READERS)}")
     return READERS[channel.mode]

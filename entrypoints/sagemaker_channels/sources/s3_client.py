@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources import connector_client
 from sagemaker_channels.sources.background import exit_deadline, in_background, leaving
-from sagemaker_channels.sources.connector_client import Place, place, requester_pays
+from sagemaker_channels.sources.connector_client import Place, place
 from sagemaker_channels.sources.s3_errors import cause_of
 from sagemaker_channels.sources.s3_owners import check_owner
 from sagemaker_channels.sources.silence import Silence, remote_silence
@@ -126,7 +126,17 @@ def fetch(bucket: str, key: str, start: int | None, end: int | None, where: Plac
 
 def head(bucket: str, key: str, where: Place | None = None) -> tuple[int, str]:
     """Return the current size and ETag of an object. Raises ChannelError."""
-    found = _patiently(f"s3://{bucket}/{key} cannot be read", lambda: _client(where).head_object(bucket, key), where)
+
+    def request() -> Any:
+        client = _client(where)
+        try:
+            return client.head_object(bucket, key)
+        except connector_client.s3_error() as error:
+            if "<no message>" in str(error):  # A HEAD has no body that would say whether the keys expired; a GET has.
+                next(client.get_object(bucket, key, 0, 1), None)
+            raise
+
+    found = _patiently(f"s3://{bucket}/{key} cannot be read", request, where)
     return found.size, found.etag
 
 
@@ -207,8 +217,7 @@ def _in_thread(who: str | Silence, ask: Callable[[], T], waiting_for: str) -> T:
 
 def _patiently(failing: str, request: Callable[[], T], where: Place | None = None) -> T:
     """Return what a request returns, retrying transient errors. Raises ChannelError, which begins with `failing`."""
-    begun, renewed = time.monotonic(), False
-    pause = _PAUSE_SECONDS
+    begun, pause = time.monotonic(), _PAUSE_SECONDS
     while True:
         attempt = time.monotonic()
         try:
@@ -216,11 +225,6 @@ def _patiently(failing: str, request: Callable[[], T], where: Place | None = Non
                 return request()
         except connector_client.s3_error() as error:
             cause = cause_of(str(error), (where or place(os.environ)).endpoint or "S3")
-            # A HEAD has no body that would say whether the keys expired.
-            if not renewed and "<no message>" in str(error):
-                renewed = True
-                _renew_client(attempt)
-                continue
             seconds = time.monotonic() - begun
             patience = min(PATIENCE_SECONDS, cause.most_seconds)
             if not cause.passes or seconds >= patience or leaving.wait(pause):
@@ -234,7 +238,7 @@ def _patiently(failing: str, request: Callable[[], T], where: Place | None = Non
 def _client(where: Place | None, gbps: float = _TARGET_GBPS) -> Any:
     """Return the client for a place; without one, for that of the variables."""
     with _creating:
-        return _client_at(where or place(os.environ), gbps, requester_pays(os.environ))
+        return _client_at(where or place(os.environ), gbps)
 
 
 def _renew_client(since: float) -> None:
@@ -245,9 +249,9 @@ def _renew_client(since: float) -> None:
 
 
 @cache
-def _client_at(where: Place, gbps: float, pays: bool) -> Any:
+def _client_at(where: Place, gbps: float) -> Any:
     global _made
-    client = connector_client.new_client(where, gbps, _CLIENT_ATTEMPTS, pays=pays)
+    client = connector_client.new_client(where, gbps, _CLIENT_ATTEMPTS)
     _guard_forks()
     _running.set()
     _made = time.monotonic()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError, MissingError
 
 
@@ -32,8 +31,8 @@ _CAUSES = {
         False,
         "access is denied (403: {})",
         "give the job's role s3:GetObject and s3:ListBucket there, s3:PutObject to save a checkpoint, and kms:Decrypt of the"
-        " key that encrypts it; without s3:ListBucket S3 also answers so for objects that do not exist, and a Requester Pays bucket"
-        f" unless {contract.REQUEST_PAYER_VARIABLE}=requester is in the job's environment",
+        " key that encrypts it; without s3:ListBucket S3 also answers so for objects that do not exist, and the connector cannot"
+        " read Requester Pays buckets: copy their objects to your own",
     ),
     r"(?:key does not exist|object was not found)": Cause(
         False, "it no longer exists (404 NoSuchKey)", _UNCHANGED, MissingError

@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from sagemaker_channels.contract import DIRECTORY_BUCKET
 from sagemaker_channels.sources.background import in_background
-from sagemaker_channels.sources.connector_client import Place, requester_pays
+from sagemaker_channels.sources.connector_client import Place
 from sagemaker_channels.sources.listing import Page, page_of, version_of
 from sagemaker_channels.sources.s3_owners import owner_of
 
@@ -170,9 +170,8 @@ def _requests(bucket: str, prefix: str, where: Place) -> Callable[[bytes, str | 
         raise UnsuitableError("no credentials")
     verify: Any = os.environ.get("AWS_CA_BUNDLE") or True
     session = URLLib3Session(verify, get_environ_proxies(url), _TIMEOUT, THREADS)
-    headers = {"x-amz-request-payer": "requester"} if requester_pays(os.environ) else {}
-    if owner := owner_of(bucket, os.environ, is_own=False):
-        headers["x-amz-expected-bucket-owner"] = owner
+    owner = owner_of(bucket, os.environ, is_own=False)
+    headers = {"x-amz-expected-bucket-owner": owner} if owner else {}
 
     def page(after: bytes, token: str | None) -> tuple[Page, str | None]:
         query = {"list-type": "2", "encoding-type": "url", "max-keys": "1000", "prefix": prefix}

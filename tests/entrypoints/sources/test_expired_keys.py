@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from expiring_keys import Keys, issued_keys
-from sagemaker_channels import ChannelMapDataset, Checkpoints, contract
+from sagemaker_channels import ChannelError, ChannelMapDataset, Checkpoints, contract
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sources import s3_client
 from served_bucket import serve
@@ -66,6 +67,19 @@ def test_keys_that_expire_too_soon_are_replaced(work: Callable[[Path], None], ke
     while len(keys.used) < 2:
         work(tmp_path)
     assert keys.refused
+
+
+def test_expired_keys_that_nobody_renews_are_named_whatever_the_request(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a HEAD has no body with the reason, and was reported as a denied access."""
+    monkeypatch.setattr(s3_client, "PATIENCE_SECONDS", 0.5)
+    keys.uses = 0
+    for request in (s3_client.head, s3_client.delete, partial(s3_client.fetch, start=None, end=None)):
+        with pytest.raises(
+            ChannelError, match=r"s3://bucket/a cannot .*: the credentials have expired \(ExpiredToken\)"
+        ):
+            request("bucket", "a")
 
 
 def test_checkpoints_outlive_keys(keys: Keys) -> None:

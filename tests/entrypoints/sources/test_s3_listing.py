@@ -19,9 +19,7 @@ from launcher.local.s3_server.http_server import Answer, Request, Response
 from object_listings import listing_of
 from sagemaker_channels import open_channel
 from sagemaker_channels.epoch.placement import Shard
-from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources import s3, s3_pages
-from sagemaker_channels.sources.connector_client import place
 from sagemaker_channels.sources.listing import version_of
 from sagemaker_channels.sources.s3_pages import UnsuitableError
 from served_bucket import serve, served_bucket
@@ -37,7 +35,6 @@ class Bucket:
         self.folder = folder
         self.keys: Sequence[str] = ()
         self.queries: list[str] = []
-        self.payers: list[str | None] = []
         self.on_start_after: Callable[[Request, Answer], Response] | None = None
 
     def around(self, answer: Answer) -> Answer:
@@ -45,7 +42,6 @@ class Bucket:
             if "list-type" not in request.query:
                 return answer(request)
             self.queries.append(request.query)
-            self.payers.append(request.headers.get("x-amz-request-payer"))
             answer_listing = listing_of(self.keys, self.folder)
             if self.on_start_after is not None and "start-after" in request.query:
                 return self.on_start_after(request, answer_listing)
@@ -162,24 +158,6 @@ def test_pages_of_any_form_are_parsed_or_refused() -> None:
     ):
         with pytest.raises(UnsuitableError):
             s3_pages.parse(text)
-
-
-def test_requester_pays_is_sent_or_refused(
-    tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, on_host: OnHost
-) -> None:
-    on_host(0)
-    bucket.keys = ["a"]
-    channel = channel_of(tmp_path, "s3://bucket/")
-    monkeypatch.setenv("LAUNCHER_REQUEST_PAYER", "requester")
-    list(s3_pages.rest("bucket", "", place(os.environ), b""))
-    assert bucket.payers == ["requester"]
-    with pytest.raises(
-        ChannelError, match=r"this release of s3torchconnector cannot send it; install a later one than 1\.5\.0"
-    ):
-        len(s3.objects(channel))
-    monkeypatch.setenv("LAUNCHER_REQUEST_PAYER", "yes")
-    with pytest.raises(ChannelError, match="LAUNCHER_REQUEST_PAYER is 'yes'; set it to requester, or remove it"):
-        len(s3.objects(channel))
 
 
 HOST = """
