@@ -143,7 +143,7 @@ def submit(
     Args:
         plan: What `plan` returned.
         yes: Whether the job may cost more than $100, or have an unknown price, if no `max_cost` is set. It lifts no `max_cost` of
-            the spec, LAUNCH_MAX_COST or the user's configuration file.
+            the spec, and no LAUNCH_MAX_COST.
         account: The account to create it in.
         console: Where progress and warnings are printed.
 

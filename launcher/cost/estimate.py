@@ -7,25 +7,24 @@ Managed spot training costs at most that; AWS reports the saving only afterwards
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from launcher.cost.prices import Lookup, Price, instance_price, volume_price
 from launcher.request.instance_types import instance_type as facts_of
-from launcher.request.view import RULE_LISTS, file_system_source
+from launcher.request.view import RULE_LISTS
 
 _ONE_DAY = 86_400  # StoppingCondition.MaxRuntimeInSeconds: "The default value is 1 day"
 _HOUR = 3600
 # As in EBS's own example of a volume that exists for a part of a month (https://aws.amazon.com/ebs/pricing/).
 _MONTH = 30 * _ONE_DAY
-_ALWAYS_LEFT_OUT = (
+LEFT_OUT = (  # what no estimate counts
     "the upload of the model after the time limit",
-    "S3 storage and requests, data transfer, KMS, logs and metrics",
-    "taxes, credits, savings plans and prices negotiated with AWS",
+    "S3 storage and requests, file systems, data transfer, KMS, logs and metrics",
+    "taxes, credits, training plans, savings plans and prices negotiated with AWS",
 )
-Range = tuple[Decimal, Decimal]  # the least and the most
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,8 @@ class Estimate:
     keep_alive_seconds: int
     is_default_time: bool  # whether max_seconds is AWS's default
     is_spot: bool
-    left_out: tuple[str, ...]
-    usd: Mapping[str, Range | None]
-    """(least, most) dollars: `per_hour`, `training` until the time limit and `warm_pool` after it, all three for the instances;
+    usd: Mapping[str, Decimal | None]
+    """Dollars for the dearest cluster: `per_hour`, `training` until the time limit and `warm_pool` after it, these for the instances;
     `storage` over the whole time, and all of it `altogether`. None if a price is unknown."""
 
     @property
@@ -120,13 +118,16 @@ def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = in
     resources = request.get("ResourceConfig", {})
     limit = request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
     seconds, kept = _ONE_DAY if limit is None else limit, resources.get("KeepAlivePeriodInSeconds") or 0
-    clusters = tuple(_cluster(parts, resources, region, lookup) for parts in _choices(resources))
-    amounts: dict[str, Sequence[Decimal | None]] = {
-        "per_hour": [cluster.for_instances(_HOUR) for cluster in clusters],
-        "training": [cluster.for_instances(seconds) for cluster in clusters],
-        "warm_pool": [cluster.for_instances(kept) for cluster in clusters],
-        "storage": [cluster.for_volumes(seconds + kept) for cluster in clusters],
-        "altogether": [cluster.altogether(seconds + kept) for cluster in clusters],
+    # Rules that name an instance type run there as long as the job at most; built-in ones cost nothing (developer guide).
+    rules = [rule for member in RULE_LISTS for rule in request.get(member, ()) if rule.get("InstanceType")]
+    clusters = tuple(_cluster([*parts, *rules], resources, region, lookup) for parts in _choices(resources))
+    dearest = max(clusters, key=lambda cluster: cluster.altogether(seconds + kept) or Decimal(0))
+    usd = {
+        "per_hour": dearest.for_instances(_HOUR),
+        "training": dearest.for_instances(seconds),
+        "warm_pool": dearest.for_instances(kept),
+        "storage": dearest.for_volumes(seconds + kept),
+        "altogether": dearest.altogether(seconds + kept),
     }
     return Estimate(
         region=region,
@@ -135,14 +136,8 @@ def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = in
         keep_alive_seconds=kept,
         is_default_time=limit is None,
         is_spot=bool(request.get("EnableManagedSpotTraining")),
-        left_out=(*_left_out(request), *_ALWAYS_LEFT_OUT),
-        usd={what: _range(each) for what, each in amounts.items()},
+        usd=dict.fromkeys(usd) if any(cluster.unknown for cluster in clusters) else usd,
     )
-
-
-def _range(amounts: Sequence[Decimal | None]) -> Range | None:
-    known = [usd for usd in amounts if usd is not None]
-    return (min(known), max(known)) if len(known) == len(amounts) else None
 
 
 def why_not(request: Mapping[str, Any]) -> str | None:
@@ -188,25 +183,3 @@ def cluster_of(resources: Mapping[str, Any], region: str | None, lookup: Lookup 
     if len(choices) != 1 or not all(part.get("InstanceType") for part in choices[0]):
         return None
     return _cluster(choices[0], resources, region, lookup)
-
-
-def uncounted_rules(request: Mapping[str, Any]) -> list[str]:
-    """Return the debugger and profiler rules that cost something themselves, which no estimate counts.
-
-    Built-in rules run "at no additional cost" (developer guide, "Use built-in profiler rules managed by Amazon SageMaker
-    Debugger"); a rule that names an instance type is a processing job of its own.
-    """
-    rules = [rule for member in RULE_LISTS for rule in request.get(member, ()) if rule.get("InstanceType")]
-    named = [(rule.get("RuleConfigurationName", "?"), rule["InstanceType"]) for rule in rules]
-    return [f"the processing job of rule {name} on {instance_type}" for name, instance_type in named]
-
-
-def _left_out(request: Mapping[str, Any]) -> list[str]:
-    """Return what the estimate does not count of this job."""
-    found = uncounted_rules(request)
-    if any(file_system_source(entry) for entry in request.get("InputDataConfig", ())):
-        found.append("the file system that it reads")
-    preferences = request.get("ResourceConfig", {}).get("InstancePreferences") or ()
-    if any(preference.get("TrainingPlanArns") for preference in preferences):
-        found.append("the advance payment for instances of a training plan")
-    return found

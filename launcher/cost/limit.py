@@ -1,28 +1,21 @@
 """`max_cost`: the cost in US dollars above which a user has to agree to a job.
 
-The first of these counts: the spec's `max_cost`, LAUNCH_MAX_COST, `max_cost` in the user's configuration file, $100.
+The first of these counts: the spec's `max_cost`, LAUNCH_MAX_COST, $100.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from launcher.cost.estimate import estimate, uncounted_rules, why_not
+from launcher.cost.estimate import estimate, why_not
 from launcher.cost.show import at_most, dollars
-from launcher.errors import InputError, Problem, RefusedError, SpecError, dotted
-from launcher.parsing.tree import read_tree
+from launcher.errors import InputError, Problem, RefusedError, SpecError
 from launcher.planning import Plan
 from launcher.spec.job import JobSpec
 from launcher.spec.team import MAX_COST
-from launcher.spec.values import Dollars
 
 VARIABLE = "LAUNCH_MAX_COST"
 _DEFAULT = Decimal(100)
@@ -39,43 +32,15 @@ class Limit(NamedTuple):
         return f"max_cost {dollars(self.usd)} ({self.source or 'the default'})"
 
 
-class _Settings(BaseModel):
-    """The user's configuration file."""
-
-    model_config = ConfigDict(extra="forbid")
-    max_cost: Dollars | None = None
-
-
 def limit_of(spec: JobSpec) -> Limit:
-    """Return the limit for a job. Raises SpecError or InputError if the user's setting is wrong."""
+    """Return the limit for a job. Raises InputError if the user's variable is no number."""
     if spec.max_cost is not None:
         return Limit(spec.max_cost, str(spec.locate(("max_cost",)) or "the spec"))
-    text: str | bytes = ""
-    source = str(Path(click.get_app_dir("sagemaker-launch"), "config.yaml"))
-    if value := os.environ.get(VARIABLE):
-        text, source = f"max_cost: {value}", VARIABLE
-    else:
-        try:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                text = Path(source).read_bytes()
-        except OSError as error:
-            raise InputError(f"{source}: cannot be read: {error.strerror}; correct it, or set {VARIABLE}") from None
-    usd = _max_cost(text, source)
-    return Limit(_DEFAULT, None) if usd is None else Limit(usd, source)
-
-
-def _max_cost(text: str | bytes, source: str) -> Decimal | None:
-    try:
-        return _Settings.model_validate(read_tree(text, source).value).max_cost
-    except SpecError as error:
-        if error.problems[0].code == "yaml-empty":
-            return None
-        raise
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = f"{source}: {dotted(first['loc'])}" if first["loc"] else source
-        wrong = first["msg"] if first["loc"] == ("max_cost",) else "is not a setting; write max_cost: 100"
-        raise InputError(f"{place}: {wrong}") from None
+    if not (value := os.environ.get(VARIABLE)):
+        return Limit(_DEFAULT, None)
+    if not value.replace(".", "", 1).isdecimal():
+        raise InputError(f"{VARIABLE}: is {value!r}, but a number of US dollars belongs here, such as 100 or 99.50")
+    return Limit(Decimal(value), VARIABLE)
 
 
 def attempts_of(spec: JobSpec) -> int:
@@ -93,12 +58,10 @@ def objection(request: Mapping[str, Any], region: str | None, limit: Limit, runs
     found = estimate(request, region)
     if found is None:
         return f"what it can cost is unknown: {why_not(request)}"
-    unknown = [f"no price is known for {name}" for name in found.unknown]
-    unknown += [f"{rule} is not counted" for rule in uncounted_rules(request)]
-    if unknown or (usd := found.usd["altogether"]) is None:
-        return f"what it can cost is unknown: {', '.join(unknown)}"
+    if (usd := found.usd["altogether"]) is None:
+        return f"what it can cost is unknown: no price is known for {', '.join(found.unknown)}"
     elsewhere = "".join(f" at {other}'s prices, and up to twice that in {region}" for other in found.borrowed_from)
-    most = usd[1] * (2 if elsewhere else 1) * runs
+    most = usd * (2 if elsewhere else 1) * runs
     each = f" in each of {runs} runs" if runs > 1 else ""
     return f"it can cost {at_most(usd)}{elsewhere}{each}, more than {limit}" if most > limit.usd else None
 

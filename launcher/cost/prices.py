@@ -71,11 +71,6 @@ def volume_price(region: str | None) -> Price:
     return prices.get(region) or prices[HOME_REGION]
 
 
-def regions_with(instance_type: str) -> tuple[str, ...]:
-    """Return the regions with a known price for the type, sorted."""
-    return tuple(sorted(region for name, region in _instance_prices() if name == instance_type))
-
-
 def instance_prices(sheets: list[dict[str, Any]]) -> dict[tuple[str, str], Price]:
     """Return instance prices by type and region; the newest sheet overrides others."""
     return {

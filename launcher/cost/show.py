@@ -12,8 +12,8 @@ from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
 from launcher.console import duration
-from launcher.cost.estimate import Cluster, Estimate, Instances, Range, cluster_of
-from launcher.cost.prices import HOME_REGION, Lookup, Price, instance_price, regions_with
+from launcher.cost.estimate import LEFT_OUT, Cluster, Estimate, Instances, cluster_of
+from launcher.cost.prices import HOME_REGION, Lookup, Price, instance_price
 
 _WIDTH = 14  # of the titles
 
@@ -26,7 +26,7 @@ def as_text(found: Estimate, name: str) -> list[str]:
 
 
 def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
-    volume, amounts = found.clusters[0].volume, [cluster.volume_gb for cluster in found.clusters]
+    volume, gigabytes = found.clusters[0].volume, max(cluster.volume_gb for cluster in found.clusters)
     usd = {what: "unknown" if each is None else at_most(each) for what, each in found.usd.items()}
     for index, cluster in enumerate(found.clusters):
         head = "or" if index else "instances"
@@ -36,23 +36,22 @@ def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
     if (per_hour := found.usd["per_hour"]) is None:
         yield "per hour", _unknown(found)
     else:
-        yield "per hour", " to ".join(dict.fromkeys(map(rate, per_hour)))
+        yield "per hour", rate(per_hour)
         longest = duration(found.max_seconds) + (", AWS's default" if found.is_default_time else "")
         yield "training", f"{usd['training']}, for {longest} (max_runtime_in_seconds)"
         if found.keep_alive_seconds:
             kept = duration(found.keep_alive_seconds)
             yield "warm pool", f"{usd['warm_pool']}, for {kept} without another job"
-        if any(amounts):
-            gigabytes = " to ".join(dict.fromkeys(f"{amount:,}" for amount in (min(amounts), max(amounts))))
+        if gigabytes:
             price = f"{rate(volume.usd)} per GB and month, {_place(volume, found.region)}"
-            yield "storage", f"{usd['storage']}, for {gigabytes} GB at {price}"
+            yield "storage", f"{usd['storage']}, for {gigabytes:,} GB at {price}"
         yield "altogether", usd["altogether"]
         if found.is_spot:
             yield "spot", "at most this; AWS reports the saving when the job has ended"
     prices = [each.price for each in found.instances if each.price is not None]
-    prices += [volume] * any(amounts)
+    prices += [volume] * bool(gigabytes)
     sources = [f"{price.url}{f' (read in {price.read_in})' if price.read_in else ''}" for price in prices]
-    for head, texts in {"not counted": found.left_out, "source": dict.fromkeys(sources)}.items():
+    for head, texts in {"not counted": LEFT_OUT, "source": dict.fromkeys(sources)}.items():
         for text in texts:
             yield head, text
             head = ""
@@ -88,10 +87,7 @@ def cost_in_one_line(found: Estimate) -> str:
 
 def as_data(found: Estimate) -> dict[str, Any]:
     """Return the estimate for `--json`; amounts in US dollars, null if a price is unknown."""
-    usd = {
-        what: each and dict(zip(("least", "most"), map(float, each), strict=True)) for what, each in found.usd.items()
-    }
-    per_hour = usd.pop("per_hour")
+    usd = {what: _float(each) for what, each in found.usd.items()}
     return {
         "is_estimate": True,
         "region": found.region,
@@ -106,10 +102,10 @@ def as_data(found: Estimate) -> dict[str, Any]:
         "max_runtime_in_seconds": found.max_seconds,
         "keep_alive_period_in_seconds": found.keep_alive_seconds,
         "is_spot": found.is_spot,
-        "usd_per_hour": per_hour,
+        "usd_per_hour": usd.pop("per_hour"),
         "usd_at_most": usd,
         "unknown_instance_types": list(found.unknown),
-        "left_out": list(found.left_out),
+        "left_out": list(LEFT_OUT),
     }
 
 
@@ -119,11 +115,9 @@ def _float(usd: Decimal | None) -> float | None:
 
 def _what_and_price(each: Instances, region: str | None) -> str:
     what = f"{each.count} x {each.instance_type}"
-    if each.price is not None:
-        return f"{what} at {rate(each.price.usd)}/h, {_place(each.price, region)}"
-    elsewhere = regions_with(each.instance_type)
-    known = f"; the table has one for {', '.join(elsewhere)} only" if elsewhere else ""
-    return f"{what}: no price is known{known}"
+    if each.price is None:
+        return f"{what}: no price is known"
+    return f"{what} at {rate(each.price.usd)}/h, {_place(each.price, region)}"
 
 
 def _place(price: Price, region: str | None) -> str:
@@ -145,12 +139,10 @@ def rate(usd: Decimal) -> str:
     return f"${usd:,.2f}" if -int(exact.as_tuple().exponent) < 2 else f"${exact:,f}"
 
 
-def at_most(amounts: Range) -> str:
-    """Return `at most $3.00`, `at most $3.00 to $4.20` or `less than $0.01`, rounded up so that it is true."""
-    low, high = (dollars(amount, ROUND_CEILING) for amount in amounts)
-    if low == high:
-        return low if low.startswith("less") else f"at most {low}"
-    return f"at most {low} to {high}"
+def at_most(usd: Decimal) -> str:
+    """Return `at most $3.00` or `less than $0.01`, rounded up so that it is true."""
+    shown = dollars(usd, ROUND_CEILING)
+    return shown if shown.startswith("less") else f"at most {shown}"
 
 
 class JobCost(NamedTuple):

@@ -110,7 +110,7 @@ def use_of(channel: Channel, subject: Subject | None, past: Sequence[PastJob] | 
     )
     cost = estimate(draft.request, subject.account.region if ask else draft.spec.region)
     if cost is not None and cost.usd["per_hour"]:
-        use = replace(use, usd_per_hour=float(cost.usd["per_hour"][1]))
+        use = replace(use, usd_per_hour=float(cost.usd["per_hour"]))
     if not draft.instance_types:
         return use
     path, machine = draft.instance_types[0]

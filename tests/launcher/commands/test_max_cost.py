@@ -48,18 +48,9 @@ def folder(aws: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     """Create a folder with the spec of a job that may cost $680,558.60, without a user's setting."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "job.yaml").write_text(SPEC)
     return tmp_path
-
-
-def setting(text: str) -> Path:
-    """Write the user's configuration file."""
-    file = Path(click.get_app_dir("sagemaker-launch"), "config.yaml")
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    return file
 
 
 def launch(*arguments: str, answer: str | None = None, before: str = "") -> tuple[int, str]:
@@ -132,22 +123,21 @@ def test_yes_answers_the_question(aws: StandIn, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("answer", [None, ""])
-def test_yes_lifts_no_limit_that_is_set(
-    aws: StandIn, monkeypatch: pytest.MonkeyPatch, folder: Path, answer: str | None
-) -> None:
-    file = setting("max_cost: 30")
+def test_yes_lifts_no_limit_that_is_set(aws: StandIn, monkeypatch: pytest.MonkeyPatch, answer: str | None) -> None:
+    monkeypatch.setenv(VARIABLE, "30")
     code, output = launch("job.yaml", "--no-check", "--name", "one", "--yes", answer=answer)
     assert (
         code,
-        f"more than max_cost $30.00 ({file}); nothing was created. Raise max_cost ({file}), unset" in output,
+        f"more than max_cost $30.00 ({VARIABLE}); nothing was created. Raise max_cost ({VARIABLE}), unset" in output,
     ) == (
         3,
         True,
     )
     code, output = launch("job.yaml", "--no-check", "--name", "one", "--yes", *UNKNOWN, answer=answer)
-    assert (code, f"nothing was created. Raise max_cost ({file}), unset it and agree with --yes" in output) == (3, True)
-    monkeypatch.setenv(VARIABLE, "20")
-    assert launch("job.yaml", "--no-check", "--name", "one", "--yes", answer=answer)[0] == 3
+    assert (code, f"nothing was created. Raise max_cost ({VARIABLE}), unset it and agree with --yes" in output) == (
+        3,
+        True,
+    )
     assert launch("job.yaml", "--no-check", "--name", "one", "--yes", "--set", "max_cost=5", answer=answer)[0] == 3
     assert aws.requests() == []
 
@@ -219,36 +209,20 @@ def test_python_submit_refuses_above_the_limit(aws: StandIn) -> None:
     assert launcher.submit(plan, yes=True).name == "one"
 
 
-def test_spec_counts_before_variable_before_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spec_counts_before_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, own = launcher.parse_spec("base_name: x"), launcher.parse_spec("base_name: x\nmax_cost: 1.5", "job.yaml")
     assert (limit_of(spec).usd, limit_of(spec).source) == (100, None)
-    file = setting("max_cost: 30")
-    assert (limit_of(spec).usd, limit_of(spec).source) == (30, str(file))
-    monkeypatch.setenv(VARIABLE, "20")
-    assert (limit_of(spec).usd, limit_of(spec).source) == (20, VARIABLE)
+    monkeypatch.setenv(VARIABLE, "20.5")
+    assert (str(limit_of(spec).usd), limit_of(spec).source) == ("20.5", VARIABLE)
     assert (str(limit_of(own).usd), limit_of(own).source) == ("1.5", "job.yaml:2:1")
-    file.write_text("# max_cost: 30")
     monkeypatch.setenv(VARIABLE, "")
     assert limit_of(spec).source is None
 
 
-def test_setting_that_cannot_be_read_is_one_error(folder: Path) -> None:
-    Path(click.get_app_dir("sagemaker-launch"), "config.yaml").mkdir(parents=True)
-    with pytest.raises(InputError, match=f"config.yaml: cannot be read: Is a directory; correct it, or set {VARIABLE}"):
-        limit_of(launcher.parse_spec("base_name: x"))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("max_cost: lots", "config.yaml: max_cost: is 'lots', but a number of US dollars"),
-        ("mx: 5", "config.yaml: mx: is not a setting; write max_cost: 100"),
-        ("[5]", "config.yaml: is not a setting; write max_cost: 100"),
-    ],
-)
-def test_wrong_setting_is_one_error(folder: Path, text: str, message: str) -> None:
-    setting(text)
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize("value", ["-5", "$5", "1e3", "many", "."])
+def test_variable_that_is_not_a_number_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(VARIABLE, value)
+    with pytest.raises(InputError, match=r"^LAUNCH_MAX_COST: is '.*', but a number of US dollars"):
         limit_of(launcher.parse_spec("base_name: x"))
 
 
@@ -256,9 +230,6 @@ def test_wrong_setting_is_one_error(folder: Path, text: str, message: str) -> No
 def test_max_cost_that_is_not_a_number_is_refused(value: str) -> None:
     with pytest.raises(launcher.SpecError, match=r"max_cost: is .*but a number of US dollars belongs here"):
         launcher.parse_spec(f"max_cost: {value}")
-
-
-RULE = {"RuleConfigurationName": "r", "InstanceType": "ml.p3.2xlarge"}
 
 
 def test_price_of_another_region_counts_twice() -> None:
@@ -279,11 +250,6 @@ def test_price_of_another_region_counts_twice() -> None:
     ("resources", "more", "reason"),
     [
         ({"InstanceType": "ml.g5.xlarge"}, {}, None),
-        (
-            {"InstanceType": "ml.g5.xlarge"},
-            {"DebugRuleConfigurations": [RULE]},
-            "the processing job of rule r on ml.p3",
-        ),
         (
             {"InstancePreferences": [{"InstanceType": "ml.g5.xlarge"}, {"InstanceType": "ml.p5.48xlarge"}]},
             {},

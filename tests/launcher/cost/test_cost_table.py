@@ -106,13 +106,6 @@ def test_unknown_type_has_no_price(name: str) -> None:
     assert as_data(found)["usd_per_hour"] is None
 
 
-def test_type_priced_in_other_regions_names_them() -> None:
-    found = estimate(request(InstanceType="ml.p5en.48xlarge"), "us-east-1")
-    assert found is not None
-    assert found.usd["per_hour"] is None
-    assert any("the table has one for ap-south-1 only" in line for line in as_text(found, "digits"))
-
-
 @pytest.mark.parametrize("name", bundled.spec_names())
 def test_every_bundled_spec_has_an_estimate_or_a_reason(name: str) -> None:
     plan = launcher.plan(launcher.load(str(bundled.spec_path(name))), name="digits-1")
