@@ -104,9 +104,10 @@ def limit_problems(problems: Sequence[Problem], left_out: int = 0) -> list[Probl
     return [*reported, last]
 
 
-def first_names(names: Sequence[str]) -> str:
-    """Return the first five names, and how many more there are."""
-    return ", ".join(names[:5]) + f" and {len(names) - 5:,} more" * (len(names) > 5)
+def first_names(names: Iterable[str], most: int = 5) -> str:
+    """Return the first names, and how many more there are."""
+    names = list(names)
+    return ", ".join(names[:most]) + f" and {len(names) - most:,} more" * (len(names) > most)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -45,7 +45,6 @@ CHECKS: tuple[Check, ...] = (
     Check("image", image.image, image.images),
     Check("image architecture", image.image_architecture),
     Check("quotas", quota.quotas),
-    Check("training plans", quota.training_plans, quota.plans_named),
     Check("subnets", network.subnets),
     Check("zones", network.zones),
     Check("security groups", network.security_groups),

@@ -188,10 +188,3 @@ class Subject:
 def why_not(error: RefusedError) -> str:
     """Return why a question has no answer."""
     return f"you may not ask: {error}" if isinstance(error, AwsError) and error.is_denied else str(error)
-
-
-def joined(names: Iterable[str], most: int = 4) -> str:
-    """Return `a, b, c and 3 more`."""
-    names = list(names)
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.account.listing import RESTORE, Listing, archive_of, beside, listing, near
 from launcher.account.manifests import Named, named_objects
 from launcher.account.places import channels, hosts_that_share
 from launcher.console import duration, human_bytes
-from launcher.errors import Problem, SpecPath
+from launcher.errors import Problem, SpecPath, first_names
 from launcher.request.view import Entry
 from launcher.s3.uri import S3Location
 
@@ -68,7 +68,7 @@ def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Prob
     if not others or len(others) == len(names):
         return  # only the name itself, or the beginning of many names, which is then intended
     remedy = f"write s3://{found.place.bucket}/{key}/" if f"{key}/" in names else "list the keys in a manifest"
-    also = f"also matches {joined(others, 3)}, since they begin with the same characters"
+    also = f"also matches {first_names(others, 3)}, since they begin with the same characters"
     yield Problem(path, f"{found.place} {also}; {remedy}", "prefix-siblings")
 
 

@@ -16,7 +16,7 @@ from launcher.account.places import channels, checkpoint_path, hosts_that_share
 from launcher.account.quota import alternatives
 from launcher.aws.account import AwsError
 from launcher.console import human_bytes
-from launcher.errors import Problem, SpecPath
+from launcher.errors import Problem, SpecPath, first_names
 from launcher.request.instance_types import instance_type
 from launcher.request.view import Entry
 from launcher.s3.uri import S3Location
@@ -28,9 +28,9 @@ _ROOM = 1.25  # times the data: the suggested volume size
 
 
 def _copied(subject: Subject) -> Iterator[tuple[SpecPath, tuple[str, Entry | None, S3Location]]]:
-    """Yield what is copied before the start: name, channel and place; without a channel an older job's checkpoints."""
+    """Yield what all machines get before the start: name, channel and place; without a channel an older job's checkpoints."""
     for entry, place in channels(subject, "S3Prefix", "ManifestFile"):
-        if entry.mode == "File":
+        if entry.mode == "File" and not entry.get("InstanceGroupNames"):
             yield entry.path("s3_uri"), (entry.name, entry, place)
     for path, place in checkpoint_path(subject):
         yield path, ("checkpoints of an older job", None, place)
@@ -47,25 +47,15 @@ def disk(subject: Subject) -> Iterator[Problem]:
     """Does what File mode copies fit on the disks?"""
     sizes = dict(subject.each(_copied(subject), lambda _, each: [(each[0], _on_each_host(subject, *each[1:]))]))
     found: dict[Problem, None] = {}
-    for machines in [each for choice in alternatives(subject.draft) for each in choice]:
-        copied = {name: size for name, size in sizes.items() if _is_copied_to(subject, name, machines.path)}
-        if any(size for size, _ in copied.values()):
-            try:
-                space = disk_space(subject, machines.instance_type, machines.path)
-            except AwsError as error:
-                subject.could_not_ask(machines.path, error)
-            else:
-                found |= dict.fromkeys(_too_large(copied, *space))
+    machines = [each for choice in alternatives(subject.draft) for each in choice]
+    for each in machines if any(size for size, _ in sizes.values()) else ():
+        try:
+            space = disk_space(subject, each.instance_type, each.path)
+        except AwsError as error:
+            subject.could_not_ask(each.path, error)
+        else:
+            found |= dict.fromkeys(_too_large(sizes, *space))
     yield from found
-
-
-def _is_copied_to(subject: Subject, name: str, machine: SpecPath) -> bool:
-    """Return whether a channel is sent to the machines at the path `machine`: to all, or to some instance groups."""
-    entry = subject.draft.entry(name)
-    names = entry.get("InstanceGroupNames") if entry else None
-    if not names or machine[1] != "instance_groups":
-        return True
-    return subject.draft.groups[int(machine[2])].get("InstanceGroupName") in names
 
 
 def disk_space(subject: Subject, name: str, path: SpecPath) -> tuple[SpecPath, float, str]:
@@ -85,10 +75,9 @@ def disk_space(subject: Subject, name: str, path: SpecPath) -> tuple[SpecPath, f
 def _too_large(copied: Mapping[str, tuple[int, bool]], path: SpecPath, space: float, what: str) -> Iterator[Problem]:
     need = sum(size for size, _ in copied.values())
     largest = sorted(copied.items(), key=lambda each: -each[1][0])
-    shown = ", ".join(f"{name} {human_bytes(size)}" for name, (size, _) in largest[:3] if size)
+    shown = first_names([f"{name} {human_bytes(size)}" for name, (size, _) in largest if size], 3)
     least = "" if all(is_all for _, is_all in copied.values()) else "at least "
-    more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
-    data = f"{least}{human_bytes(need)} are copied to each host before the start ({shown}{more})"
+    data = f"{least}{human_bytes(need)} are copied to each host before the start ({shown})"
     is_volume = path[-1] == "volume_size_in_gb"
     larger = f"at least {math.ceil(need * _ROOM / _GIB)} GB" if is_volume else "a type with larger disks"
     remedy = f"request {larger}, or read with FastFile or Pipe"

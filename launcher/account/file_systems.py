@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.account.network import closed, described, known_subnets, vpc_id, zone
-from launcher.errors import Problem, SpecPath
+from launcher.errors import Problem, SpecPath, first_names
 from launcher.request.view import Entry
 from launcher.spec.channels import KINDS, source_of_entry
 
@@ -55,7 +55,7 @@ def efs(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
     every = [each for each in answer.get("MountTargets", ()) if each.get("LifeCycleState", "available") in _READY]
     here = [each for each in every if each.get("VpcId", vpc) == vpc]
     if every and not here:
-        others = joined(sorted({each["VpcId"] for each in every}))
+        others = first_names(sorted({each["VpcId"] for each in every}))
         message = f"{name} has mount targets in {others}, but the job is in {vpc}; use subnets of {others}"
         yield Problem(path, message, "efs-other-vpc")
         return
@@ -68,8 +68,10 @@ def efs(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
         code = "security-group-closed" if len(wrong) == len(targets) else "security-group-closed-in-some"
         yield Problem(path, wrong[0] + others, code)
     if lacking := [subnet for subnet in subnets if zone(subnet) not in by_zone]:
-        zones = joined(f"{zone(subnet)} ({subnet['SubnetId']})" for subnet in lacking)
-        has = f"it has some in {joined(sorted(by_zone))}; use a subnet there, or" if here else "it has none at all;"
+        zones = first_names(f"{zone(subnet)} ({subnet['SubnetId']})" for subnet in lacking)
+        has = (
+            f"it has some in {first_names(sorted(by_zone))}; use a subnet there, or" if here else "it has none at all;"
+        )
         remedy = f"create one: aws efs create-mount-target --file-system-id {name} --subnet-id {lacking[0]['SubnetId']}"
         code = "efs-no-mount-target-in-some" if targets else "efs-no-mount-target"
         yield Problem(path, f"{name} has no mount target in {zones}; {has} {remedy}", code)
@@ -108,9 +110,9 @@ def fsx(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
     zones = {zone(each) for each in described(subject, "subnets", "subnet-id", known.get("SubnetIds", ()))}
     elsewhere = [each for each in known_subnets(subject) if zone(each) not in zones]
     if vpc is not None and zones and elsewhere:
-        shown = joined(f"{each['SubnetId']} ({zone(each)})" for each in elsewhere)
+        shown = first_names(f"{each['SubnetId']} ({zone(each)})" for each in elsewhere)
         message = (
-            f"{name} is in {joined(sorted(zones))}, but the job may be placed in {shown}: slower, and billed between zones;"
+            f"{name} is in {first_names(sorted(zones))}, but the job may be placed in {shown}: slower, and billed between zones;"
             f" use a subnet such as {known['SubnetIds'][0]}"
         )
         yield Problem(path, message, "fsx-other-zone")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.account.quota import alternatives
 from launcher.aws.account import AwsError
 from launcher.aws.ecr import EcrImage, ecr_image, read_config, read_manifest
-from launcher.errors import Problem, SpecPath, did_you_mean
+from launcher.errors import Problem, SpecPath, did_you_mean, first_names
 from launcher.jobs.lookup import name_taken
 from launcher.request.instance_types import instance_type
 from launcher.spec.names import place_of_name
@@ -83,7 +83,7 @@ def image_architecture(subject: Subject) -> Iterator[Problem]:
     for name, architecture in needed.items():
         if built and architecture not in built:
             message = (
-                f"is built for {joined(sorted(built))}, but {name} is {architecture}, where its programs end with 'exec format"
+                f"is built for {first_names(sorted(built))}, but {name} is {architecture}, where its programs end with 'exec format"
                 f" error'; build it with docker build --platform linux/{architecture}"
             )
             yield Problem(("image",), message, "image-architecture")

@@ -11,9 +11,9 @@ import ipaddress
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.account.quota import Machines, alternatives
-from launcher.errors import Problem, SpecPath
+from launcher.errors import Problem, SpecPath, first_names
 
 SUBNETS: SpecPath = ("vpc_config", "subnets")
 GROUPS: SpecPath = ("vpc_config", "security_group_ids")
@@ -69,13 +69,13 @@ def subnets(subject: Subject) -> Iterator[Problem]:
             yield Problem((*SUBNETS, index), message, "subnet-missing")
     vpcs = {name: subnet["VpcId"] for name, subnet in known.items()}
     if len(set(vpcs.values())) > 1:
-        shown = joined(f"{name} in {vpc}" for name, vpc in vpcs.items())
+        shown = first_names(f"{name} in {vpc}" for name, vpc in vpcs.items())
         message = f"are in several VPCs: {shown}; name subnets of one VPC"
         yield Problem(SUBNETS, message, "subnets-of-several-vpcs")
     free = {name: int(subnet.get("AvailableIpAddressCount", 1 << 30)) for name, subnet in known.items()}
     need = min((sum(each.addresses for each in choice) for choice in alternatives(subject.draft)), default=0)
     if free and sum(free.values()) < need:
-        shown = joined(f"{name} has {count}" for name, count in free.items())
+        shown = first_names(f"{name} has {count}" for name, count in free.items())
         message = f"have too few free addresses: {shown}, and the job needs {need}; name a larger subnet"
         yield Problem(SUBNETS, message, "subnet-full")
 
@@ -91,8 +91,8 @@ def zones(subject: Subject) -> Iterator[Problem]:
         # SageMaker may have types that EC2 does not know, so a type that is offered nowhere is not reported.
         lacking.append([(name, offered) for name, offered in offers if offered and not offered & ours])
     for name, offered in [each for choice in lacking for each in choice] if all(lacking) else ():
-        remedy = f"name a subnet in {joined(sorted(offered))}"
-        message = f"are in {joined(sorted(ours))}, where EC2 has no {name}; {remedy}"
+        remedy = f"name a subnet in {first_names(sorted(offered))}"
+        message = f"are in {first_names(sorted(ours))}, where EC2 has no {name}; {remedy}"
         yield Problem(SUBNETS, message, "zone-lacks-type")
 
 

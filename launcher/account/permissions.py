@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.account.needs import Context, Need, described_role, needs, own_role
 from launcher.aws.account import AwsError
 from launcher.aws.threads import concurrently
-from launcher.errors import Problem, SpecPath
+from launcher.errors import Problem, SpecPath, first_names
 
 _TAG = "s3:ExistingObjectTag/"
 Statement = Mapping[str, Any]
@@ -52,7 +52,7 @@ def permissions(subject: Subject) -> Iterator[Problem]:
         code = "role-denied" if need.is_vital else "role-lacks"
         denied.setdefault((need.path, code, need.shown), []).append(need.action)
     for (path, code, resource), actions in denied.items():
-        missing = joined(sorted(actions), 5)
+        missing = first_names(sorted(actions), 5)
         message = f"the role {role!r} is not allowed {missing} on {resource}; allow it in the role's policies"
         yield Problem(path, message, code)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.aws.account import AwsError
-from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean, dotted
+from launcher.errors import Problem, RefusedError, SpecPath, did_you_mean, dotted, first_names
 from launcher.request.view import Entry
 from launcher.rules.channels.uris import uris
 from launcher.s3.uri import S3Location, parse_s3_uri
@@ -167,4 +167,4 @@ def _refused(subject: Subject, bucket: str, error: AwsError, used: list[Use]) ->
 def _also(used: list[Use]) -> str:
     """Return the other paths that name the same bucket, in brackets."""
     others = [dotted(use.path) for use in used[1:]]
-    return f" (also {joined(others, 3)})" if others else ""
+    return f" (also {first_names(others, 3)})" if others else ""

@@ -15,13 +15,13 @@ import json
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.account.needs import MADE_UP, Need, key_needs, own_role, s3_needs
 from launcher.account.network import vpc_id
 from launcher.account.permissions import Statement, as_list, is_granted, may_name, principals, statements
 from launcher.account.s3_route import s3_endpoints
 from launcher.aws.account import AwsError
-from launcher.errors import Problem, SpecPath
+from launcher.errors import Problem, SpecPath, first_names
 
 _OF_NETWORKS = ("aws:sourcevpce", "aws:sourcevpc")  # keys of conditions, in lower case
 
@@ -88,7 +88,7 @@ def bucket_policies(subject: Subject, path: SpecPath, needed: tuple[str, list[Ne
             denied.setdefault((need.path, need.shown, name), []).append(need.action)
     for (place, what, name), actions in denied.items():
         message = (
-            f"the policy of bucket {bucket!r} denies the role {joined(sorted(set(actions)))} on {what} (statement {name});"
+            f"the policy of bucket {bucket!r} denies the role {first_names(sorted(set(actions)))} on {what} (statement {name});"
             " exempt the role, for example by a condition on aws:PrincipalArn"
         )
         yield Problem(place, message, "bucket-denies")
@@ -103,7 +103,7 @@ def bucket_policies(subject: Subject, path: SpecPath, needed: tuple[str, list[Ne
         always = {key: value for key, value in statement.items() if key != "Condition"}
         for need in [each for each in wanted if surely_denies(always, each.action, each.resource, role)][:1]:
             message = (
-                f"the policy of bucket {bucket!r} admits requests only from {joined(sorted(admitted))} (statement {name}), and"
+                f"the policy of bucket {bucket!r} admits requests only from {first_names(sorted(admitted))} (statement {name}), and"
                 " the job's come from elsewhere; set vpc_config to subnets that use it, or exempt the role"
             )
             yield Problem(need.path, message, "bucket-denies-network")
@@ -143,7 +143,7 @@ def endpoint_policies(subject: Subject) -> Iterator[Problem]:
         for path, denied in closed.items():
             message = (
                 f"the policy of the endpoint {endpoint['VpcEndpointId']}, through which the job reaches S3, does not allow"
-                f" {joined(sorted({each.action for each in denied}))} on {denied[0].shown}; allow it there"
+                f" {first_names(sorted({each.action for each in denied}))} on {denied[0].shown}; allow it there"
             )
             yield Problem(path, message, "endpoint-policy-closed")
 

@@ -1,4 +1,4 @@
-"""The machines that a job asks for, and whether the account's quotas and training plans suffice for them.
+"""The machines that a job asks for, and whether the account's quotas suffice for them.
 
 Service Quotas cannot look up a quota by name, and SageMaker has two thousand. So quota codes, which are the same everywhere, come
 from a table (launcher/data/quota_codes.json), and each is asked about alone. A quota that the table lacks, or that running jobs
@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject
 from launcher.aws.threads import concurrently
-from launcher.console import duration
 from launcher.errors import Problem, SpecPath
 from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import Draft
@@ -154,30 +152,3 @@ def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
     answers = concurrently(lambda name: ask(QuotaCode=known[name]).get("Quota", {}), list(known))
     found = {name: answer.result() for name, answer in answers}
     return {name: int(quota["Value"]) for name, quota in found.items() if "Value" in quota}
-
-
-def plans_named(subject: Subject) -> Iterator[tuple[SpecPath, str]]:
-    """Yield the ARN of each training plan that the spec names."""
-    for machines in [each for choice in alternatives(subject.draft) for each in choice]:
-        above = machines.path[:-1]
-        is_own = "instance_preferences" in above
-        path = (*above, "training_plan_arns") if is_own else ("resource_config", "training_plan_arn")
-        yield from ((path, arn) for arn in machines.plans)
-
-
-def training_plans(subject: Subject, path: SpecPath, arn: str) -> Iterator[Problem]:
-    """Do the training plans last as long as the job may run?
-
-    CreateTrainingJob itself refuses a plan that is missing, has ended or reserves other instances, at once and at no cost.
-    """
-    plan = subject.find("sagemaker", "describe_training_plan", TrainingPlanName=arn.rpartition("/")[2]) or {}
-    longest, now = subject.draft.get("StoppingCondition.MaxRuntimeInSeconds"), datetime.now(timezone.utc)
-    if longest is None or "EndTime" not in plan:
-        return
-    left = int((plan["EndTime"] - max(now, plan.get("StartTime", now))).total_seconds())
-    if left < longest:
-        message = (
-            f"the plan leaves the job {duration(max(left, 0))}, and the job may run for {duration(longest)};"
-            " lower stopping_condition.max_runtime_in_seconds, write checkpoints, or name another plan"
-        )
-        yield Problem(path, message, "training-plan-ends")

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.account.needs import ARN, ROLE, Context, described_role, own_role
 from launcher.account.permissions import Statement, as_list, simulate, statements
 from launcher.aws.account import Account
-from launcher.errors import Problem, RefusedError, SpecPath, nearest
+from launcher.errors import Problem, RefusedError, SpecPath, first_names, nearest
 from launcher.spec.names import place_of_name
 
 _SERVICE = "sagemaker.amazonaws.com"
@@ -49,7 +49,7 @@ def role(subject: Subject) -> Iterator[Problem]:
     if not may_assume(trust):
         allowing = [each.get("Principal") for each in trust if each.get("Effect") == "Allow"]
         named = [names for each in allowing if isinstance(each, dict) for names in each.values()]
-        trusted = joined(str(name) for names in named for name in as_list(names)) or "no one"
+        trusted = first_names(str(name) for names in named for name in as_list(names)) or "no one"
         remedy = f"allow sts:AssumeRole for the service {_SERVICE} in its trust policy"
         yield Problem(ROLE, f"{name!r} lets {trusted} assume it, not SageMaker; {remedy}", "role-trust")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from launcher.account.check import Subject, joined
+from launcher.account.check import Subject
 from launcher.account.network import (
     GROUPS,
     SUBNETS,
@@ -22,7 +22,7 @@ from launcher.account.network import (
     known_subnets,
     vpc_id,
 )
-from launcher.errors import Problem, SpecPath
+from launcher.errors import Problem, SpecPath, first_names
 
 _HTTPS = 443
 _GONE = ("deleting", "deleted", "failed", "rejected", "expired")
@@ -48,7 +48,7 @@ def way_to_s3(subject: Subject) -> Iterator[Problem]:
         create += f"{subject.account.options} --route-table-ids {' '.join(sorted({*closed.values()}))}"
         code = "s3-unreachable" if len(closed) == len(known_subnets(subject)) else "s3-unreachable-from-some"
         lack = "neither an S3 endpoint nor NAT (an internet gateway serves public addresses, which the job has not)"
-        yield Problem(SUBNETS, f"{joined(closed)} have {lack}; run {create}", code)
+        yield Problem(SUBNETS, f"{first_names(closed)} have {lack}; run {create}", code)
 
 
 def _tables(subject: Subject) -> dict[str, Described]:
@@ -114,7 +114,7 @@ def way_to_package_index(subject: Subject) -> Iterator[Problem]:
     closed = [name for name, table in _tables(subject).items() if not _leads_out(table)]
     if closed:
         message = (
-            f"cannot be downloaded, since no NAT leads out of {joined(closed)}; route the subnets to a NAT gateway, install the"
-            " packages in the image, or set PIP_INDEX_URL to an index in the VPC"
+            f"cannot be downloaded, since no NAT leads out of {first_names(closed)}; route the subnets to a NAT gateway, install"
+            " the packages in the image, or set PIP_INDEX_URL to an index in the VPC"
         )
         yield Problem(_REQUIREMENTS, message, "requirements-unreachable")

@@ -92,8 +92,7 @@ class CodeArchive:
         sizes = [file.size for file in self.files if not file.name.startswith(_BUNDLE)]
         if not sizes:
             return None
-        shown = [*self.left_out[:3], *([f"{len(self.left_out) - 3:,} more"] if len(self.left_out) > 3 else [])]
-        left_out = f"; left out {', '.join(shown)} (code.include sends them)" if shown else ""
+        left_out = f"; left out {first_names(self.left_out, 3)} (code.include sends them)" if self.left_out else ""
         return f"{counted(len(sizes), 'file')}, {human_bytes(sum(sizes))}{left_out}"
 
 

@@ -5,20 +5,16 @@ matches are left out. A `.gitignore` counts if the folder is in a git work tree,
 nearest to a name decides, and a `.launchignore` outranks every `.gitignore`; unlike in git, a file that is tracked although
 it is ignored is left out. `code.include` outranks all of these.
 
-The file that the command's own output goes to, as in `launch job.yaml > log.txt`, is left out, too.
-
 Links are followed, and the rules apply to the names on both of their sides. One that leads out of the folder could send any
 file of the machine, so it is refused, unless `code.include` names it or leads through it.
 """
 
 from __future__ import annotations
 
-import errno
 import fnmatch
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +26,6 @@ _CACHES = (
     *("__pycache__", "*.pyc", ".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".launch", SCHEMA_FILE, ".#*"),
     *(".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".DS_Store", "*.egg-info", ".env*"),
 )
-_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # broken links are skipped
 _BY_RULES, _INCLUDED = "", "included"  # fates of files that are sent
 _SECRET = "is left out by default, since it usually holds secrets"
 
@@ -61,14 +56,9 @@ class _Patterns:
     which git leaves to the walk. Only such a match fills the one group of its expressions.
     """
 
-    def __init__(self, lines: Sequence[str], file: Path | None = None, above: str = "", below: int = 0) -> None:
-        """Compile the lines; those that are not patterns, which match nothing, are in `wrong`.
-
-        A `file` above the code folder has the path from it to the code folder, `above`, with a final slash; one in the code
-        folder the length of the path to its own folder, `below`.
-        """
-        self.file, self._above, self._below = file, above, below
-        self.wrong: list[str] = []
+    def __init__(self, lines: Sequence[str], root: str, file: Path | None = None) -> None:
+        """Compile the lines, which hold below the folder `root`; lines that are not patterns match nothing, and are in `wrong`."""
+        self._root, self.file, self.wrong = root, file, list[str]()
         self._patterns = []
         for line in (line for line in map(str.rstrip, lines) if line and not line.startswith("#")):
             from pathspec import GitIgnoreSpec  # takes 20 ms, and most folders have no patterns
@@ -81,15 +71,21 @@ class _Patterns:
 
     def verdict(self, path: str) -> tuple[bool | None, str]:
         """Return whether `path`, with a final slash for a folder, is matched itself (None: by no line), and the deciding line."""
-        return self.verdict_of(self._above + path[self._below :])
-
-    def verdict_of(self, path: str) -> tuple[bool | None, str]:
-        """Do the same for a path from the file's own folder."""
-        name = path.rstrip("/")
-        for line, bare, pattern in reversed(self._patterns):
-            if (line == bare or name != path) and (found := pattern.match_file(name)) and not found.match.lastindex:
+        inner = path.removeprefix(self._root)
+        name = inner.rstrip("/")
+        for line, bare, pattern in reversed(self._patterns) if name and inner != path else ():
+            if (line == bare or name != inner) and (found := pattern.match_file(name)) and not found.match.lastindex:
                 return pattern.include, line
         return None, ""
+
+
+def _ignored(path: str, ignoring: Sequence[_Patterns]) -> str:
+    """Return why ignore files, the first to decide first, leave a path out; an empty text if they do not."""
+    for patterns in ignoring:
+        ignored, line = patterns.verdict(path)
+        if ignored is not None:
+            return f"is left out by {line!r} in {patterns.file}" if ignored else ""
+    return ""
 
 
 class FileRules:
@@ -107,11 +103,13 @@ class FileRules:
         Raises:
             CodeError: A pattern is not one.
         """
-        self._directory, self._prefix, self._include_lines = directory, prefix, include
-        self._include, self._exclude = _spec_patterns("include", include), _spec_patterns("exclude", exclude)
+        self._directory, self._prefix, self._include_lines = str(directory), prefix, include
+        self._root = os.path.join(os.path.realpath(directory), "")  # noqa: PTH118 - with a slash at its end
+        self._include, self._exclude = (
+            _spec_patterns(key, lines, self._root) for key, lines in (("include", include), ("exclude", exclude))
+        )
         self._why: dict[str, str] = {}  # file or folder that the walk has met and left out -> the reason
         self._ignore_files = {".launchignore"}
-        self._own_output = set(_files_of(1, 2))
         self.left_out: list[str] = []
         self.skipped: list[str] = []
         self.outside: list[str] = []
@@ -122,7 +120,7 @@ class FileRules:
         Raises CodeError for a file that cannot be sent.
         """
         ignoring = self._ignore_files_above()
-        return self._below(str(self._directory), "", _BY_RULES, os.path.realpath(self._directory), ignoring)
+        return self._below(self._directory, "", _BY_RULES, os.path.realpath(self._directory), ignoring)
 
     def _below(
         self, folder: str, name: str, fate: str, root: str, ignoring: tuple[_Patterns, ...], above: tuple[str, ...] = ()
@@ -135,7 +133,7 @@ class FileRules:
         if (real_folder := os.path.realpath(folder)) in above:
             return
         files = [Path(entry.path) for entry in entries if entry.name in self._ignore_files and entry.is_file()]
-        found = [*(_Patterns(_lines(file), file, below=len(name)) for file in files), *ignoring]
+        found = [*(_Patterns(_lines(file), self._root + name, file) for file in files), *ignoring]
         # A .launchignore decides before a .gitignore, and else the nearest file.
         ignoring = tuple(sorted(found, key=lambda each: str(each.file).endswith(".gitignore")))
         for entry in entries:
@@ -149,8 +147,6 @@ class FileRules:
                     inner_root, own = real, self._fate_of_link_out(path, real, own, is_folder)
             if own == _BY_RULES and is_secret_path(real + "/" * is_folder):
                 own = _SECRET
-            elif own == _BY_RULES and status is not None and (status.st_dev, status.st_ino) in self._own_output:
-                own = "is the output of this command"
             if not (is_sent := own in (_BY_RULES, _INCLUDED)):
                 self._why[path.rstrip("/")] = own
             shown = self._prefix + path
@@ -169,7 +165,7 @@ class FileRules:
 
     def includes(self, name: str) -> bool:
         """Return whether a pattern of `code.include` matches a file, or a folder if `name` ends in a slash."""
-        return bool(self._include.verdict(name)[0])
+        return bool(self._include.verdict(self._root + name)[0])
 
     def _leads_below(self, folder: str) -> bool:
         return any(_may_match_below(pattern, folder) for pattern in self._include_lines)
@@ -196,7 +192,7 @@ class FileRules:
 
         `above` is the fate of the folder around it.
         """
-        included, line = self._include.verdict(path)
+        included, line = self._include.verdict(self._root + path)
         if included or (above == _INCLUDED and included is None):
             return _INCLUDED
         if above:
@@ -205,33 +201,24 @@ class FileRules:
             return _SECRET
         if any(fnmatch.fnmatchcase(path.rstrip("/").rpartition("/")[2], pattern) for pattern in _CACHES):
             return "is left out by default"
-        if self._exclude.verdict(path)[0]:
+        if self._exclude.verdict(self._root + path)[0]:
             return "is left out by code.exclude"
-        for patterns in ignoring:
-            ignored, pattern = patterns.verdict(path)
-            if ignored is not None:
-                return f"is left out by {pattern!r} in {patterns.file}" if ignored else _BY_RULES
-        return _BY_RULES
+        return _ignored(self._root + path, ignoring) or _BY_RULES
 
     def _ignore_files_above(self) -> tuple[_Patterns, ...]:
         """Return the .gitignore files above the folder in its git work tree, if it is in one, the nearest first.
 
         If they ignore the folder itself, none of them counts, since the spec asks to send it.
         """
-        folder = self._directory.resolve()
+        folder = Path(self._root)
         root = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
         if root is None:
             return ()
         self._ignore_files.add(".gitignore")
         parents = [each for each in folder.parents if each.is_relative_to(root)]
         files = [each / ".gitignore" for each in parents if (each / ".gitignore").is_file()]
-        found = [_Patterns(_lines(file), file, f"{folder.relative_to(file.parent).as_posix()}/") for file in files]
-        for each in (folder, *parents[:-1]):
-            around = [(file, own) for file, own in zip(files, found, strict=True) if file.parent in each.parents]
-            verdicts = (own.verdict_of(f"{each.relative_to(file.parent).as_posix()}/")[0] for file, own in around)
-            if next((verdict for verdict in verdicts if verdict is not None), False):
-                return ()
-        return tuple(found)
+        found = tuple(_Patterns(_lines(file), str(file).removesuffix(file.name), file) for file in files)
+        return () if any(_ignored(f"{each}/", found) for each in (folder, *parents[:-1])) else found
 
 
 def _may_match_below(pattern: str, folder: str) -> bool:
@@ -251,18 +238,8 @@ def _may_match_below(pattern: str, folder: str) -> bool:
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
         return entry.stat()
-    except OSError as error:
-        if error.errno in _NOWHERE:
-            return None
-        raise unreadable(entry.path, error) from None
-
-
-def _files_of(*descriptors: int) -> Iterator[tuple[int, int]]:
-    """Yield device and inode of the files behind this process's descriptors."""
-    for number in descriptors:
-        with suppress(OSError):  # closed
-            found = os.fstat(number)
-            yield found.st_dev, found.st_ino
+    except OSError:  # a broken link
+        return None
 
 
 def unreadable(path: str, error: OSError) -> CodeError:
@@ -270,8 +247,8 @@ def unreadable(path: str, error: OSError) -> CodeError:
     return CodeError(f"{path}: cannot be read: {error.strerror}; make it readable, or leave it out with code.exclude")
 
 
-def _spec_patterns(key: str, lines: Sequence[str]) -> _Patterns:
-    patterns = _Patterns(lines)
+def _spec_patterns(key: str, lines: Sequence[str], root: str) -> _Patterns:
+    patterns = _Patterns(lines, root)
     if wrong := [line for line in lines if not line or line.rstrip() in patterns.wrong]:
         raise CodeError(f"{wrong[0]!r} is not a pattern as in .gitignore; correct it", "invalid-value", (key,))
     return patterns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -10,8 +9,6 @@ from pathlib import Path
 
 COMMIT, DIRTY = "git-commit", "git-dirty"  # the tags' keys
 _SECONDS = 10  # of a status in a large repository on a slow disk; without an answer there are no tags
-# Set by git for its hooks, they name another repository than the folder's.
-_OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 
 def git_tags(directory: Path) -> dict[str, str]:
@@ -41,12 +38,9 @@ def commit_of(tags: Iterable[Mapping[str, str]] | None) -> str | None:
 
 def _git(directory: Path, *arguments: str) -> str | None:
     """Return what git prints, or None if it fails. It runs no program of the repository's configuration, and changes nothing."""
-    environ = {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
     command = ("git", "-C", str(directory), "-c", "core.fsmonitor=false", "--no-optional-locks", *arguments)
     try:
-        done = subprocess.run(
-            command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_SECONDS
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_SECONDS)
         return done.stdout.decode("utf-8", "replace")
     except (OSError, subprocess.SubprocessError):
         return None

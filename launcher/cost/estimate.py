@@ -85,7 +85,7 @@ class Estimate:
     is_default_time: bool  # whether max_seconds is AWS's default
     is_spot: bool
     usd: Mapping[str, Decimal | None]
-    """Dollars for the dearest cluster: `per_hour`, `training` until the time limit and `warm_pool` after it, these for the instances;
+    """Dollars for the dearest cluster: `per_hour`, `training` until the time limit and `warm_pool` after it, for the instances;
     `storage` over the whole time, and all of it `altogether`. None if a price is unknown."""
 
     @property

@@ -40,7 +40,6 @@ ACCOUNT: dict[str, Broken] = {
 # By the name of a check: what to add to the good account, and the spec's keys that make the check ask.
 RIGHT: dict[str, tuple[Callable[[World], dict[str, str]], str]] = {
     "queue": (job.a_queue("gpu"), "queue: {{name: gpu, priority: 3}}"),
-    "training plans": (quota.a_plan(24), quota.ON_PLAN),
     "way to package index": (network.a_vpc(route=network.a_nat), network.WITH_REQUIREMENTS),
 }
 GOOD = """\

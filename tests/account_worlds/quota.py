@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from account_data import Broken
@@ -14,21 +13,6 @@ BIG = "ml.p5.48xlarge"
 ON_PLAN = MACHINES % (BIG, 2, f", training_plan_arn: '{PLAN}'")
 PREFERENCES = "resource_config: {{instance_preferences: [%s], volume_size_in_gb: 50%s}}"
 LARGE, XLARGE = "{{instance_type: ml.m5.large%s}}", "{{instance_type: ml.m5.xlarge%s}}"
-
-
-def in_hours(hours: float) -> float:
-    return (datetime.now(timezone.utc) + timedelta(hours=hours)).timestamp()
-
-
-def a_plan(hours: float) -> Callable[[World], dict[str, str]]:
-    """An active plan that ends after some hours."""
-    members = {"TrainingPlanArn": PLAN, "TrainingPlanName": "big", "Status": "Active", "StartTime": in_hours(-1)}
-
-    def make(world: World) -> dict[str, str]:
-        world.aws.order("sagemaker/plan", **members, EndTime=in_hours(hours))
-        return {}
-
-    return make
 
 
 def lowered(name: str, value: float) -> dict[str, Any]:
@@ -62,12 +46,6 @@ BROKEN = {
         PREFERENCES % (f"{LARGE % ''}, {XLARGE % ''}", ", instance_count: 21"),
         [("quota-exceeded", f"resource_config.instance_preferences[{number}].instance_type") for number in range(2)],
         ("'ml.m5.large for training job usage' is 20", "'ml.m5.xlarge for training job usage' is 20"),
-    ),
-    "a plan that ends before the job may": Broken(
-        a_plan(0.5),
-        ON_PLAN,
-        [("training-plan-ends", "resource_config.training_plan_arn")],
-        ("the job may run for 1 h", "max_runtime_in_seconds"),
     ),
     "a quota of 0": Broken(
         a_quota("ml.g5.xlarge for training job usage", 0),

@@ -118,7 +118,7 @@ def test_secrets_and_caches_are_left_out_by_default(tmp_path: Path) -> None:
     assert sent(tmp_path) == set(kept)
     assert found.left_out == tuple(sorted([*SECRETS, *SECRET_FOLDERS]))
     assert "13 files, " in str(found.described())
-    assert f"left out .NPMRC~, .aws/, .docker/config.json, {len(SECRETS) + 1} more (code.include sends them)" in str(
+    assert f"left out .NPMRC~, .aws/, .docker/config.json and {len(SECRETS) + 1} more (code.include sends them)" in str(
         found.described()
     )
 
