@@ -182,17 +182,17 @@ class Samples:
 
     def place(self) -> str:
         """Return, in words, where the sample is that was yielded last."""
-        return place_of(self.last.at)
+        return f"it ends at {place_of(self.last.at)}"
 
 
 def place_of(position: Position) -> str:
-    """Return, in words, where a sample is after which the position was this."""
+    """Return, in words, where the next sample begins."""
     if position is None:
-        return "it is the last one"
+        return "the end of the data"
     while "sources" in position:
         position = next(each for each in position["sources"] if each is not None)
     if "block" in position or "given" in position:
         given, block = position.get("given", 0), position.get("block", 0)
-        return f"the next one is sample {given} of block {block}; without a seed, this names its position"
+        return f"sample {given} of block {block} of the shuffled samples; without a seed, this names its position"
     item, inner = position["at"]
-    return f"it ends at position {inner[0] if isinstance(inner, list) else 0} of object {item}"
+    return f"position {inner[0] if isinstance(inner, list) else 0} of object {item}"

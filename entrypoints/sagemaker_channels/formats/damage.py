@@ -9,6 +9,7 @@ Each skipped sample is a line on stderr and in `skipped-<host>-<rank>.jsonl` amo
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -54,10 +55,9 @@ class Damage:
         """
         with self._lock:
             self._count += 1
-            reason = " ".join(
-                f"{'' if isinstance(error, CorruptError) else type(error).__name__ + ': '}{error}".split()
-            )
-            reason = reason[:_REASON_CHARACTERS] + (place and f" ({place})")
+            reason = f"{'' if isinstance(error, CorruptError) else type(error).__name__ + ': '}{error}"
+            reason = " ".join(re.sub(r"<[\w.]+ object at 0x\w+>", "", reason).split())  # that of Pillow's errors
+            reason = reason[:_REASON_CHARACTERS] + (place and f"; {place}")
             self._first += [reason] if self._count <= _FIRST else []
             about = {"channel": self._channel, "epoch": self._epoch, "rank": int(rank_variable("RANK") or 0)}
             at = error if isinstance(error, ChannelError) else None  # a UnicodeError has an `object`, too

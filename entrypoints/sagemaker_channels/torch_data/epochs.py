@@ -40,6 +40,7 @@ class Loop(NamedTuple):
     is_of_worker: bool
     state: State | None  # at which it continues
     number: tuple[int, int]  # how often the epoch was set, and the number of loops since then, with this one
+    loads: int  # how often a state had been loaded
 
 
 class Epochs:
@@ -110,10 +111,23 @@ class Epochs:
         self.cells[_ENDS + reader], self.cells[_RUNNING] = -mark, 1
         self.cells[_LOOPS] += reader == 0
         number = int(self.cells[_SET]), int(self.cells[_LOOPS])
-        return Loop(epoch, mark, reader, readers, seed is not None, state, number)
+        return Loop(epoch, mark, reader, readers, seed is not None, state, number, self._loads)
+
+    def is_current(self, loop: Loop) -> bool:
+        """Return whether no state was loaded since a loop began."""
+        return bool(self.cells[_LOADED] == loop.loads)
+
+    def check(self, loop: Loop) -> None:
+        """Raise ChannelError if a state was loaded since a loop began: its end would set the epoch after that of the state."""
+        if not self.is_current(loop):
+            raise ChannelError(
+                "a state was loaded while this loop runs, which has not read from there",
+                remedy="leave the loop after loading, and begin another one",
+            )
 
     def end(self, loop: Loop) -> None:
-        """End the loop of one reader; the end of the last one sets the next epoch."""
+        """End the loop of one reader; the end of the last one sets the next epoch. Raises what `check` does."""
+        self.check(loop)
         # Workers of an earlier loop, which was left, must not count as those of this one.
         if self.cells[_ENDS + loop.reader] == -loop.mark:
             self.cells[_ENDS + loop.reader] = loop.mark

@@ -118,8 +118,10 @@ class ThreadLoader(PositionedLoader):
         making = _Threads(self, samples)
         try:
             for reader, mark, result in making.results(self.turn):
-                batch = result.result()
-                del result
+                try:
+                    batch = result.result()
+                finally:  # An error's traceback has this frame, so what holds the error must not be in it.
+                    del result
                 self._move(reader, partial(samples[reader].state_of, mark))
                 if batch is not NOTHING:
                     yield self._placed(batch)
@@ -219,6 +221,7 @@ class _Threads:
             except BaseException as error:  # noqa: BLE001 - raised where the batches are read
                 result.set_exception(error)
             self.making.discard(threading.current_thread())
+        del result  # See `_batches`.
         return count
 
     def _lists_of(self, samples: Samples) -> Generator[list[Any], None, None]:
@@ -241,7 +244,7 @@ class _Threads:
         make, batch, number = self._dataset.maker(samples), found, 0
 
         def place() -> str:
-            return f"it is sample {number + 1} after this one: {place_of(before.positions[0])}"
+            return f"it is number {number + 1} of those from {place_of(before.positions[0])} on"
 
         if make is not None:
             batch = []

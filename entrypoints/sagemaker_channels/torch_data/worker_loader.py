@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State, united
-from sagemaker_channels.errors import ChannelError, expect, whole_number
+from sagemaker_channels.errors import expect, whole_number
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.shared_tensors import collating, sendable
@@ -30,7 +30,8 @@ class PositionedLoader(DataLoader[Any]):
     stream: StreamDataset
     readers: int
     turn = 0  # the reader of the next batch
-    _epoch, _is_ended = -1, False  # of the last loop
+    _last: Loop | None = None  # the last loop
+    _is_ended = False  # whether it has ended
 
     def _read_by(self, dataset: Any, batch_size: Any, collate_fn: Any, *, drop_last: bool) -> int:
         """Return the batch size. Raises TypeError unless the dataset has readers and states, and `collate_fn` is a function."""
@@ -68,10 +69,14 @@ class PositionedLoader(DataLoader[Any]):
     def state_dict(self) -> State:
         """Return the position of the last iteration: after the batch that it yielded last."""
         frameworks.check_not_flattened()
-        epoch = self.stream.epoch
-        if not self._states or self._epoch not in (epoch, epoch - self._is_ended):
+        epochs, last = self.stream.epochs, self._last
+        if (
+            last is None
+            or not epochs.is_current(last)
+            or last.epoch not in (epochs.epoch, epochs.epoch - self._is_ended)
+        ):
             states = [each.state_dict() for each in self.stream.waiting(self.readers)]
-            return self._of_all(states, self._turn_of(self.stream.epochs.waiting, states))
+            return self._of_all(states, self._turn_of(epochs.waiting, states))
         state = self._of_all([each() for each in self._states], self.turn)
         return {**state, "at": dict.fromkeys(state["at"])} if self._is_ended else state
 
@@ -84,34 +89,26 @@ class PositionedLoader(DataLoader[Any]):
             ChannelError: It is no state of ours.
         """
         self.stream.load_state_dict(state)
-        self._states = []
 
     def _begin(self) -> tuple[Loop, list[Samples], Callable[[], object]]:
         """Begin a loop: return it, each reader's samples, and what to call at its end."""
         loop, samples, end = self.stream.begin(self.readers)
-        self._epoch, self._is_ended = loop.epoch, False
+        self._last, self._is_ended = loop, False
         states = [each.state_dict() for each in samples]  # before they are read
         self._states = [lambda state=each: state for each in states]  # type: ignore[misc]
         self.turn = self._turn_of(loop.state, states)
 
         def ended() -> None:
-            self._check_running()
-            self._is_ended = True
             end()
+            self._is_ended = True
 
         return loop, samples, ended
 
     def _move(self, reader: int, state: Callable[[], State]) -> None:
         """Record where a reader is after its batch, which the loop gets now."""
-        self._check_running()
+        assert self._last is not None
+        self.stream.epochs.check(self._last)
         self._states[reader], self.turn = state, (reader + 1) % self.readers
-
-    def _check_running(self) -> None:
-        if not self._states:
-            raise ChannelError(
-                "a state was loaded while this loop runs, which has not read from there",
-                remedy="leave the loop after loading, and begin another one",
-            )
 
     def _turn_of(self, state: State | None, states: Sequence[State]) -> int:
         """Return the turn of a loaded state, if its readers are these."""
@@ -184,9 +181,14 @@ class _Batches(IterableDataset[Any]):
 
     def __init__(self, dataset: StreamDataset, size: int, collate: Callable[..., Any], *, drops_last: bool) -> None:
         self.dataset, self._size, self._collate, self._drops_last = dataset, size, collate, drops_last
-        self.shared_work = dataset.shared_work  # for `timed`
         self.state: State | None = None
         self.turn = 0  # the reader of the first batch
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the loader's own dataset has, such as its epoch; DataLoader's `dataset` is this one."""
+        if name == "dataset":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()

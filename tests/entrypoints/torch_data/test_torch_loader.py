@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import threading
 import time
 import traceback
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain, islice, pairwise
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 
+from patience import wait_for
 from sagemaker_channels import ChannelError, ChannelMapDataset
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sources.silence import warn_once
@@ -162,13 +165,17 @@ def samples_of(batches: Iterable[Any]) -> list[str]:
     return [text for batch in batches for text in ([batch] if isinstance(batch, str) else batch)]
 
 
+@pytest.mark.parametrize("of_dataset", [False, True])
 @pytest.mark.parametrize("batches", [1, 45])
-def test_loop_in_which_a_state_is_loaded_ends_with_an_error(environment: Environment, batches: int) -> None:
+def test_loop_in_which_a_state_is_loaded_ends_with_an_error(
+    environment: Environment, batches: int, of_dataset: bool
+) -> None:
     """It would go on after the last batch with the next epoch, without what the state has left."""
     loader = loader_of(environment)
     loop = iter(loader)
     states = [loader.state_dict() for _ in islice(loop, batches)]
-    loader.load_state_dict(states[0])
+    (loader.dataset if of_dataset else loader).load_state_dict(states[0])
+    assert loader.state_dict() == states[0]
     with pytest.raises(ChannelError, match="leave the loop after loading, and begin another one"):
         next(loop)
     assert sum(map(len, loader)) == 176
@@ -257,13 +264,28 @@ def traceback_of(loader: Any) -> tuple[str, str]:
 def test_transform_error_names_the_sample(environment: Environment, reading: dict[str, Any]) -> None:
     dataset = ChannelDataset("files", transform=fails_at_seven, environment=environment, **reading)
     for loader in (dataset, ThreadLoader(dataset, 4, num_workers=1), MixedDataset([dataset])):
-        stands = "it ends at position 8 of object 7" if not reading else "the next one is sample"
+        stands = "it ends at position 8 of object 7" if not reading else "it ends at sample"
         if isinstance(loader, ThreadLoader):
-            stands = "it is sample 3 after this one: it ends at position 8 of object 6" if not reading else "it is"
+            stands = "it is number 3 of those from position 8 of object 6 on" if not reading else "it is"
         kind, text = traceback_of(loader)
         assert kind == "KeyError"
         assert f"in the transform of a sample of channel 'files' with the key '07.txt'; {stands}" in text
         assert "raise KeyError" in text, "the traceback is the transform's own"
+
+
+@pytest.mark.parametrize("fails", ["reading", "transform"])
+def test_failed_loop_is_freed_without_the_garbage_collector(environment: Environment, fails: str) -> None:
+    form = "recordio" if fails == "reading" else None
+    dataset = ChannelDataset("files", format=form, transform=fails_at_seven, environment=environment)
+    loader = ThreadLoader(dataset, 4, num_workers=2, collate_fn=list)
+    alive = weakref.ref(dataset)
+    gc.disable()
+    try:
+        traceback_of(loader)
+        del dataset, loader
+        wait_for(lambda: alive() is None)
+    finally:
+        gc.enable()
 
 
 def test_reading_error_names_no_sample(environment: Environment) -> None:

@@ -73,7 +73,7 @@ def test_batches_are_those_of_a_plain_loader_in_each_epoch(environment: Environm
     assert epochs == [list(plain) for _ in range(3)]
     assert len({*map(str, epochs)}) == 3
     assert {len(texts(epoch)) for epoch in epochs} == {len({*texts(epoch)}) for epoch in epochs} == {47}
-    assert loader.stream.epoch == 3
+    assert loader.stream.epoch == loader.dataset.epoch == 3
 
 
 def test_spawned_workers_make_the_same_batches(environment: Environment) -> None:
