@@ -2,11 +2,11 @@
 
 Tools write the members of a zip in the order in which a file system lists them, so those of one sample need not be neighbours;
 samples are in the order of their first members. Directories, hidden files and what macOS adds (`__MACOSX/`) are skipped; stored,
-deflated and bzip2 members are read; encrypted ones, other methods and symbolic links are refused.
+deflated, bzip2 and LZMA members are read; encrypted ones, other methods and symbolic links are refused.
 
 Python's zipfile reads the archive. What it leaves out is here: it treats an archive inside another, or the last of joined ones, as
-the whole, and believes the table at the end where a member's own header differs. One damaged bit in the table could hide any file,
-so the headers of skipped members are checked, too.
+the whole, and believes that a file is empty if the table at the end says so. One damaged bit in the table could hide any file, so
+skipped members are read, too.
 
 Source: PKWARE APPNOTE.TXT 6.3.
 """
@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
+from lzma import LZMAError
 from typing import BinaryIO
 
 from sagemaker_channels.errors import CorruptError, corrupt
@@ -37,14 +38,14 @@ _MACOS_FOLDER = "__MACOSX/"  # what macOS adds: not samples, but its own attribu
 _END = struct.Struct("<10xH8xH")  # number of entries, length of the comment
 _MAX_COMMENT = 0xFFFF
 _BUFFER = 1 << 16  # bytes: headers are read in small pieces
-_HEADER = struct.Struct("<4s2xH6xI8xHH")  # signature, flags, CRC, lengths of the name and the extra fields
-_ENCRYPTED, _SIZES_FOLLOW, _UTF8 = 0x41, 0x8, 0x800  # flags; with the second, CRC and sizes are after the content
-_METHODS = {1: "shrunk", 6: "imploded", 9: "deflate64", 14: "LZMA", 93: "Zstandard", 95: "XZ", 98: "PPMd", 99: "AES"}
-_BZIP2_PIECE = 4096  # bytes: all that one piece unpacks to is held at once
+_HEADER = struct.Struct("<6xH6xI8xHH")  # flags, CRC, lengths of the name and the extra fields
+_SIZES_FOLLOW, _UTF8 = 0x8, 0x800  # flags; with the first, CRC and sizes are after the content
 _UNIX, _DARWIN = 3, 19
-_DAMAGE = (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, OSError, struct.error, zlib.error)
+_DAMAGE = (zipfile.BadZipFile, RuntimeError, EOFError, ValueError, OSError, struct.error, zlib.error, LZMAError)
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that zip can express: the same samples become the same bytes
 _MAX_NAME = 0xFFFF  # bytes
+_BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile holds all that a piece of another method unpacks to
+_PIECE = 4096  # bytes of such a piece
 
 
 def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sample]:
@@ -65,7 +66,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
                 if isinstance(group, str):
                     yield from grouped(archive.members(entries, number), key, cursor)
                 else:
-                    archive.check_header(*entries)
+                    archive.content(*entries)
             except CorruptError as error:
                 cursor.skip(error)
 
@@ -121,77 +122,57 @@ class _Archive:
     def members(self, entries: Iterable[zipfile.ZipInfo], position: int) -> Iterator[Member]:
         """Yield the members of a sample as `grouped` takes them."""
         for entry in entries:
-            yield _name_of(entry), self._content(entry), entry.header_offset, position
+            yield _name_of(entry), self.content(entry), entry.header_offset, position
         yield None, b"", 0, position
 
-    def check_header(self, entry: zipfile.ZipInfo) -> None:
-        """Raise CorruptError if a member's own header differs from the table, or the descriptor that an empty one ends with."""
-        self._file.seek(entry.header_offset)
-        header = self._file.read(_HEADER.size)
-        if len(header) < _HEADER.size or not header.startswith(b"PK\3\4"):
-            raise corrupt(self._key, entry.header_offset, f"expected the header of member {_name_of(entry)!r} here")
-        _, flags, crc, name_size, extra_size = _HEADER.unpack(header)
-        agrees = _decoded(self._file.read(name_size), flags) == _name_of(entry)
-        self._file.seek(extra_size, io.SEEK_CUR)
-        if not entry.file_size and flags & _SIZES_FOLLOW:
-            self._file.seek(entry.compress_size, io.SEEK_CUR)
-            stated = self._file.read(16).removeprefix(b"PK\7\x08")
-            agrees &= stated.startswith(struct.pack("<3I", 0, entry.compress_size, 0))
-        elif not entry.file_size:  # Of any other member, the content proves the table's CRC.
-            agrees &= crc == 0
-        if not agrees:
-            raise self._corrupt(entry, "has a header or a descriptor that differs from the central directory")
-
-    def _content(self, entry: zipfile.ZipInfo) -> bytes:
+    def content(self, entry: zipfile.ZipInfo) -> bytes:
         """Return a member's content. Raises CorruptError if it is damaged or cannot be read."""
-        size, method = entry.file_size, entry.compress_type
+        size = entry.file_size
         if entry.header_offset + entry.compress_size > self._size:
             raise self._corrupt(entry, f"has {entry.compress_size:,} bytes, more than the archive")
         if size > CHUNK and size > (most := max_sample_bytes()):
             what = f"member {_name_of(entry)!r} has {size:,} bytes"
             raise too_large(self._key, entry.header_offset, what, most)
-        self.check_header(entry)
-        if entry.flag_bits & _ENCRYPTED:
-            raise self._corrupt(entry, "is encrypted; write it without a password")
         if entry.create_system in (_UNIX, _DARWIN) and entry.external_attr >> 28 == 0o12:
             raise self._corrupt(entry, "is a symbolic link; write the file itself (zip without -y)")
-        if method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
-            named = f"{method} ({_METHODS.get(method, 'unknown')})"
-            reason = f"is compressed by method {named}, which is not supported; write it stored or deflated"
-            raise self._corrupt(entry, reason)
         try:
-            if 0 < size < CHUNK > entry.compress_size and method != zipfile.ZIP_BZIP2:
-                data = self._file.read(entry.compress_size)  # zipfile takes twice as long for 10 KB.
-                if method == zipfile.ZIP_DEFLATED:
-                    data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, CHUNK)
-                if len(data) != size or zlib.crc32(data) != entry.CRC:
-                    raise zipfile.BadZipFile("Bad CRC-32")
-                return data
             whole = io.BytesIO()  # grows and returns its bytes without copying them
             with self._zip.open(entry) as member:
-                shutil.copyfileobj(member, whole, _BZIP2_PIECE if method == zipfile.ZIP_BZIP2 else CHUNK)
+                shutil.copyfileobj(member, whole, CHUNK if entry.compress_type in _BOUNDED else _PIECE)
+            if not size:
+                self._check_empty(entry)
             return whole.getvalue()
         except _DAMAGE as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # an error of the medium
-            raise self._corrupt(entry, f"is damaged: {error}") from error
+            # An encrypted member is a RuntimeError, another method a NotImplementedError, which is one, too.
+            remedy = "; write it stored or deflated, without a password" if isinstance(error, RuntimeError) else ""
+            raise self._corrupt(entry, f"{'cannot be read' if remedy else 'is damaged'}: {error}{remedy}") from error
+
+    def _check_empty(self, entry: zipfile.ZipInfo) -> None:
+        """Raise BadZipFile if a member is not empty by its own header. Of any other member, the content proves the table's CRC."""
+        self._file.seek(entry.header_offset)
+        flags, crc, name_size, extra_size = _HEADER.unpack(self._file.read(_HEADER.size))
+        if flags & _SIZES_FOLLOW:
+            self._file.seek(name_size + extra_size + entry.compress_size, io.SEEK_CUR)
+            stated = self._file.read(16).removeprefix(b"PK\7\x08")
+            crc |= not stated.startswith(struct.pack("<3I", 0, entry.compress_size, 0))
+        if crc:
+            raise zipfile.BadZipFile("its own header differs from the central directory")
 
     def _corrupt(self, entry: zipfile.ZipInfo, reason: str) -> CorruptError:
         return corrupt(self._key, entry.header_offset, f"member {_name_of(entry)!r} {reason}")
 
 
 def _name_of(entry: zipfile.ZipInfo) -> str:
-    name, flags = entry.orig_filename, entry.flag_bits
-    return name if name.isascii() else _decoded(name.encode("utf-8" if flags & _UTF8 else "cp437"), flags)
-
-
-def _decoded(raw: bytes, flags: int) -> str:
-    """Return a member's name from the bytes and flags in the table or in the member's own header."""
+    name = entry.orig_filename
+    if name.isascii() or entry.flag_bits & _UTF8:
+        return name
     try:
         # Many tools write UTF-8 without setting the flag; text in the old encoding is hardly ever UTF-8 by chance.
-        return raw.decode("utf-8")
+        return name.encode("cp437").decode("utf-8")
     except UnicodeDecodeError:
-        return raw.decode("utf-8", "surrogateescape") if flags & _UTF8 else raw.decode("cp437")
+        return name
 
 
 def write(stream: BinaryIO, samples: Iterable[Sample]) -> int:

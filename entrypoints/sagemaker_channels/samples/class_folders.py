@@ -8,42 +8,40 @@ The class is the first folder of the key, relative to the channel's s3_uri or di
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import find_channel, known_environment
 from sagemaker_channels.errors import ChannelError
-from sagemaker_channels.job.environment import Channel, Environment
+from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import KEY, Sample
 from sagemaker_channels.sources import mounted
 from sagemaker_channels.sources.readers import reader_of
 
-_NAMED = (
-    "if its samples' keys have the folders, as members of a tar may have, name the classes: "
-    'classes = {"cat": 0, "dog": 1}'
-)
+_NAMED = 'name the classes, if the keys of samples have them, as members of a tar may: classes = {"cat": 0, "dog": 1}'
 
 
 def find_classes(name: str, *, environment: Environment | None = None) -> dict[str, int]:
     """Return the number of each class folder of a channel, from 0, in the order of their names: the same on all ranks.
 
-    It lists a channel of the S3 Connector, and only the first level of one that is a folder. With ShardedByS3Key and several hosts,
-    every rank must call it, and after `torch.distributed.init_process_group`, because each host has other objects.
+    It lists a channel of the S3 Connector, and only the first level of one that is a folder.
 
     Args:
         name: The channel.
         environment: The job; this container's if not given.
 
     Raises:
-        ChannelError: The channel cannot be listed (a Pipe), or an object is not in a folder.
+        ChannelError: The channel cannot be listed (a Pipe), each host has other objects of it (ShardedByS3Key), or an object is not
+            in a folder.
     """
     channel = find_channel(known_environment(environment), name)
     reader = reader_of(channel)
     if reader is None:
         reason = "a Pipe cannot be listed and sends objects without their names; use another input mode"
-        raise ChannelError(f"{reason}, or, {_NAMED}", channel=name)
+        raise ChannelError(f"{reason}, or {_NAMED}", channel=name)
+    if channel.distribution == contract.SHARDED and channel.hosts != 1:
+        reason = "with ShardedByS3Key each host has other objects, and may lack a class"
+        raise ChannelError(reason, channel=name, remedy=f"use FullyReplicated, or {_NAMED}")
     found = set()
     objects = mounted.top_names(channel) if reader is mounted else reader.objects(channel, 0)
     for each in objects:
@@ -53,11 +51,9 @@ def find_classes(name: str, *, environment: Environment | None = None) -> dict[s
             raise ChannelError(
                 f"object {key!r} is not in a class folder",
                 channel=name,
-                remedy=f"keep it out of the channel, or, {_NAMED}",
+                remedy=f"keep it out of the channel, or {_NAMED}",
             )
         found.add(folder)
-    if channel.distribution == contract.SHARDED and channel.hosts != 1:
-        found = _of_all_hosts(channel, found)
     return {folder: number for number, folder in enumerate(sorted(found))}
 
 
@@ -80,18 +76,3 @@ def class_index(sample: Sample, classes: Mapping[str, int]) -> int:
         )
         raise ChannelError(f"sample {key!r} is not in a folder of one of the classes {known}")
     return classes[folder]
-
-
-def _of_all_hosts(channel: Channel, found: Iterable[str]) -> set[str]:
-    """Return the folders that any rank has found, by the torch process group."""
-    distributed: Any = sys.modules.get("torch.distributed")
-    is_grouped = distributed is not None and distributed.is_available() and distributed.is_initialized()
-    if not is_grouped or channel.host_shard is not None:
-        raise ChannelError(
-            "with ShardedByS3Key each host has other objects, and may lack a class",
-            channel=channel.name,
-            remedy=f"call torch.distributed.init_process_group before, use FullyReplicated, or {_NAMED}",
-        )
-    gathered: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(gathered, sorted(found))
-    return {folder for folders in gathered for folder in folders}

@@ -179,21 +179,16 @@ def test_keys_that_are_not_unicode_are_kept() -> None:
 
 
 FULL = """
-import io
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sources.listing import page_of, shared_listing
-from sagemaker_channels.formats.seeking import SeekableFile
 def pages():
     yield page_of([(b"%01000d" % number, 1, 0) for number in range(2000)])
-class Unseekable(io.BytesIO):
-    def seekable(self): return False
 def attempt(work):
     try:
         work()
     except ChannelError as error:
         print(error)
 attempt(lambda: shared_listing(["a"], "", pages))
-attempt(lambda: SeekableFile(Unseekable(bytes(40 << 20)), "k"))
 """
 
 
@@ -205,9 +200,5 @@ def test_full_temporary_folder_is_named(tmp_path: Path) -> None:
     command = [*inside, "sh", "-c", script, sys.executable, FULL]
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
-    said = done.stdout.splitlines()
-    assert [line.partition(f" in {tmp_path}")[0] for line in said] == [
-        "no room for the listing of a channel",
-        "no room for a copy of an object that cannot seek",
-    ]
-    assert all(line.endswith("); make room there, or set TMPDIR to another folder") for line in said)
+    assert done.stdout.startswith(f"no room for the listing of a channel in {tmp_path}")
+    assert done.stdout.endswith("); make room there, or set TMPDIR to another folder\n")

@@ -38,14 +38,6 @@ SAMPLES = [
 ]
 
 
-class Unseekable(io.BytesIO):
-    def seekable(self) -> bool:
-        return False
-
-    def seek(self, *_: object) -> int:
-        raise io.UnsupportedOperation("seek")
-
-
 class Pieces(io.BytesIO):
     """A stream that can be sought and gives a few bytes at a time."""
 
@@ -84,8 +76,8 @@ def read(data: bytes, start: int = 0) -> list[Sample]:
     return list(zip_archive.FORMAT.split(io.BytesIO(data), "k.zip", Cursor(start)))
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
-@pytest.mark.parametrize("stream", [io.BytesIO, Unseekable, Pieces])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("stream", [io.BytesIO, Pieces])
 def test_archive_of_zipfile_is_read(method: int, stream: type[io.BytesIO]) -> None:
     assert list(zip_archive.FORMAT.split(stream(archive(FILES, method, b"a comment")))) == SAMPLES
 
@@ -140,7 +132,9 @@ def test_archive_of_infozip_is_read_unless_encrypted(tmp_path: Path) -> None:
     found = {sample["__key__"]: sample for sample in read((tmp_path / "x.zip").read_bytes())}
     assert found == {sample["__key__"]: sample for sample in SAMPLES}
     subprocess.run(["zip", "-qr", "-P", "secret", "../y.zip", "b.txt"], cwd=tmp_path / "d", check=True)
-    with pytest.raises(CorruptError, match=r"object 'k.zip', byte 0: member 'b.txt' is encrypted; write it without"):
+    with pytest.raises(
+        CorruptError, match=r"object 'k.zip', byte 0: member 'b.txt' cannot be read: .*encrypted.*; write it"
+    ):
         read((tmp_path / "y.zip").read_bytes())
 
 
@@ -189,8 +183,10 @@ def test_directories_and_macos_files_are_skipped_and_links_refused() -> None:
 
 
 def test_unsupported_archives_are_refused_with_a_reason() -> None:
-    with pytest.raises(CorruptError, match=r"method 14 \(LZMA\), which is not supported; write it stored or deflated"):
-        read(archive(FILES, zipfile.ZIP_LZMA))
+    data = bytearray(archive(FILES[:1], zipfile.ZIP_STORED))
+    data[data.index(b"PK\1\2") + 10] = 9
+    with pytest.raises(CorruptError, match=r"member 'a/1.jpg' cannot be read: .*; write it stored or deflated"):
+        read(bytes(data))
     with pytest.raises(CorruptError, match="zips cannot be joined"):
         read(archive(FILES) + archive(FILES))
     inner = archive(FILES[:2])
@@ -269,7 +265,7 @@ def test_zeroed_crc_and_sizes_in_the_table_are_an_error(stream: type[io.BytesIO]
     entry = data.index(b"PK\1\2")
     data[entry + 16 : entry + 28] = bytes(12)
     with pytest.raises(
-        CorruptError, match=r"object 'k.zip', byte 0: member 'a/1.jpg' has a .* that differs from the central directory"
+        CorruptError, match=r"object 'k.zip', byte 0: member 'a/1.jpg' is damaged: its own header differs from"
     ):
         read(bytes(data))
 
