@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
 
 
-class Quantiles(NamedTuple):
+@dataclass(frozen=True)
+class Quantiles:
     """Object sizes in bytes."""
 
     min: int
@@ -40,8 +40,8 @@ class Inventory:
 class Use:
     """How jobs and people use the data. Amounts are those of one instance, except where it says otherwise."""
 
-    epochs: int = 1
-    jobs: int | None = None  # jobs of the last 90 days that read the data
+    epochs: int | None = None
+    jobs: int | None = None  # jobs of 90 days that read the data
     instances: int = 1
     sharded: bool = False  # ShardedByS3Key: an instance reads its share of the objects only
     vcpus: int | None = None
@@ -74,7 +74,8 @@ class Observed:
     source: str = ""  # for people: "measure.json, measured on 2026-11-22"
 
 
-class Shards(NamedTuple):
+@dataclass(frozen=True)
+class Shards:
     """What to reshard the data into."""
 
     number: int

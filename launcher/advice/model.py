@@ -92,7 +92,7 @@ class _Job:
     def estimate(self) -> Estimate:
         """Return the estimate of this job."""
         way, data, use, known = self.way, self.data, self.use, self.constants
-        samples = use.samples or self.source.objects
+        samples, epochs = use.samples or self.source.objects, use.epochs or 1
         share = (
             use.instances if use.sharded else 1
         )  # of an instance, if all instances do not divide the reading by themselves
@@ -114,9 +114,9 @@ class _Job:
         reads = max(samples, data.objects) if use.random_access else data.objects
         readers = share if way.is_sequential else use.instances
         epoch = max(fill + compute, lists + self._read_s(epochs_by, reads / readers, data.bytes / readers))
-        job = start + begin + use.epochs * epoch
+        job = start + begin + epochs * epoch
         gets = self._gets(reads / readers, data.bytes / readers) if not way.copies else data.objects / share
-        gets *= use.instances * (1 if way.copies else use.epochs)
+        gets *= use.instances * (1 if way.copies else epochs)
         lists_of_all = data.objects / 1000 * use.instances
         usd = gets * known["get_usd"] + lists_of_all * known["list_usd"]
         moves = not way.reads_s3 and data.place not in way.home  # to a file system, first
@@ -131,7 +131,7 @@ class _Job:
             wait_share=1 - compute / epoch if compute else None,
             disk_bytes=copied,
             requests=ceil(gets + lists_of_all) if way.reads_s3 else 0,
-            requests_usd=usd if way.reads_s3 else data.bytes * use.epochs * way.read_usd,
+            requests_usd=usd if way.reads_s3 else data.bytes * epochs * way.read_usd,
             instance_usd=None if use.usd_per_hour is None else use.usd_per_hour * job / 3600,
             storage_usd_month=max(data.bytes, way.least_bytes) * way.usd_month if moves else 0.0,
             prepare_s=_three_digits(self._prepare_s(moves)),

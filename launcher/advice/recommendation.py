@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import inf
 from typing import Any
 
 from launcher.advice.facts import Advice, Estimate, Inventory, Use
-from launcher.advice.ways import CONSTANTS, WAYS, cold_start_s, is_file_system
+from launcher.advice.ways import CONSTANTS, WAYS, cold_start_s
 from launcher.console import counted, duration, human_bytes
 
 _EQUAL = 1.03  # ways within 3 % of the cheapest are equal, and the simplest is best
@@ -77,32 +77,22 @@ def _reasons(
     inventory: Inventory,
     use: Use,
 ) -> _Rows:
-    """Return the answers to the questions that people ask, the decisive first."""
-    way, place = WAYS[best.way], inventory.place
-    cold, within, image_s = cold_start_s(), use.start_within_s, CONSTANTS["image_s"]
-    is_home = place in way.home
-    hidden = f" while the image is fetched ({duration(image_s)})" * (best.download_s <= image_s)
-    copied = f"{human_bytes(best.disk_bytes)} are copied in {duration(best.download_s)}{hidden}"
-    took = f"starts in {duration(best.start_s)}, then {duration(best.epoch_s)} an epoch, {duration(best.job_s)} a job"
+    """Return what decides and the table of estimates does not show, the decisive first."""
+    cold, within = cold_start_s(), use.start_within_s
+    copied = f"{human_bytes(best.disk_bytes)} are copied in {duration(best.download_s)}, and every epoch reads the disk"
+    ratio = 1.0 if second is None else cost_s(second, use) / cost_s(best, use)
+    compared = (
+        f"{second.name if second else ''} costs {ratio:,.2f} times as much (time, preparation, storage, requests)"
+    )
     partial = "this holds for the data that were listed; another way may be best for all of them: pass --full"
     return [
         (not inventory.is_complete, partial),
         (present, (present and _of_present(present, best, inventory)) or ""),
-        (True, f"{best.name}: {took}"),
-        (second and not second.problems, (second and _compared(second, best, use)) or ""),
-        (way.copies, f"{copied}, and every epoch reads the disk"),
-        *_objects(best, estimates, inventory, use),
-        (use.jobs is not None, f"{counted(use.jobs or 0, 'job')} read the data in 90 days"),
-        (best.storage_usd_month, f"its storage costs ${best.storage_usd_month:,.0f} a month"),
+        (second and not second.problems, compared),
+        (WAYS[best.way].copies, copied),
+        (True, _of_objects(best, estimates, inventory, use)),
         (best.prepare_s, f"preparing takes {duration(best.prepare_s)} once"),
-        (
-            use.edited_in_place,
-            "files are edited in place, which needs a file system: EFS, or FSx for Lustre if it must be fast",
-        ),
-        (
-            is_file_system(place) and is_home,
-            f"the data are on {place} already, so nothing is copied",
-        ),
+        (use.edited_in_place, "files are edited in place: that needs EFS, or FSx for Lustre if it must be fast"),
         (
             within is not None and within < cold,
             f"a cold instance takes about {duration(cold)} whatever the way: to start within {duration(within or 0)}, keep a"
@@ -130,64 +120,41 @@ def _of_present(present: Estimate, best: Estimate, inventory: Inventory) -> str:
     return f"the present way is not good enough: {took}, and {best.name} {duration(best.job_s)}"
 
 
-def _compared(second: Estimate, best: Estimate, use: Use) -> str:
-    """How much more does the runner-up cost?"""
-    ratio = cost_s(second, use) / cost_s(best, use)
-    more = f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
-    if abs(ratio - 1) < _EQUAL - 1:
-        more = "as much"
-    elif ratio >= 2:
-        more = f"{ratio:,.0f} times as much"
-    return f"{second.name} costs {more} (time, preparation, storage, requests)"
-
-
-def _objects(best: Estimate, estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> _Rows:
+def _of_objects(best: Estimate, estimates: Sequence[Estimate], inventory: Inventory, use: Use) -> str:
     """Are there too many small objects?"""
-    size = inventory.sizes.p50
-    shards = best.shards or next((each.shards for each in estimates if each.shards), None)
-    if shards is None:
-        is_large = size >= CONSTANTS["small_bytes"]
-        return [(is_large, f"objects of {human_bytes(size)} are large enough to stream")]
-    of = f"{inventory.objects:,} objects of {human_bytes(size)}"
-    into = f"{shards.number:,} {shards.format} shards of {human_bytes(shards.bytes)}"
-    same = next((each for each in estimates if each.shards and each.way == best.way), best)
+    of = f"{inventory.objects:,} objects of {human_bytes(inventory.sizes.p50)}"
+    sharded = [each for each in estimates if each.shards]
+    if not sharded:
+        return f"{of} need no resharding"
+    shards = sharded[0].shards
+    into = f"{shards.number:,} {shards.format} shards of {human_bytes(shards.bytes)}" if shards else ""
     if best.shards:
-        return [(True, f"{of} cost a request each: reshard them into {into} (`launch reshard`)")]
-    if same.shards and same.problems:
-        return [(True, f"{of} cannot be resharded: {same.problems[0]}")]
-    return [(True, f"{of}: resharding into {into} would {_saved(best, estimates, use)}")]
-
-
-def _saved(best: Estimate, estimates: Sequence[Estimate], use: Use) -> str:
-    """Return what shards save in all jobs of 90 days that read the data, and from which job they pay."""
-    sharded = [each for each in estimates if each.shards and not (each.problems or each.storage_usd_month)]
-    jobs, present = max(use.jobs or 1, 1), cost_s(best, use)
-    least = min(sharded, key=lambda each: cost_s(each, use), default=best)
-    saved = present - cost_s(least, use)
-    if saved < 0.005 * present:
-        return "not pay for this use"
-    number = ceil(least.prepare_s / (saved + least.prepare_s / jobs))
-    usd = saved * jobs / 3600 * (use.usd_per_hour or CONSTANTS["usd_per_hour"])
-    total = f"{saved / present:.0%} (${usd:,.2f} in {counted(jobs, 'job')})"
-    return f"save {total} and pay from job {number:,} on, as {least.name}"
+        return f"{of} cost a request each: reshard them into {into} (`launch reshard`)"
+    if problems := next((each.problems for each in sharded if each.way == best.way), ()):
+        return f"{of} cannot be resharded: {problems[0]}"
+    usable = [cost_s(each, use) for each in sharded if not (each.problems or each.storage_usd_month)]
+    saved = 1 - min(usable, default=inf) / cost_s(best, use)
+    jobs = counted(max(use.jobs or 1, 1), "job")
+    gain = f"save {saved:.0%} in {jobs}" if saved > 0.005 else "not pay for this use"
+    return f"{of}: resharding into {into} would {gain}"
 
 
 def _unknown(inventory: Inventory, use: Use, best: Estimate) -> _Rows:
     """Return what is not known of the data and their use, what the estimates take for it, and how to find out."""
     size = inventory.sizes.p50
-    machine = {
-        "disk_bytes": "its disk, taken for large enough",
-        "vcpus": f"its vCPUs, taken for {CONSTANTS['streams']:.0f}",
-        "memory_bytes": "its memory, taken for too small to cache data",
-    }
-    missing = [name for name in machine if getattr(use, name) is None]
+    missing = [name for name in ("vcpus", "memory_bytes", "disk_bytes") if getattr(use, name) is None]
     return [
         (
             best.wait_share is None,
             "how fast the model is: the epochs are those of a model that takes no time; run a job and read `launch status`, or"
             " pass samples_per_s",
         ),
-        (missing, f"what the instance has: {'; '.join(machine[name] for name in missing)}; pass {', '.join(missing)}"),
+        (
+            missing,
+            f"what the instance has: taken for {CONSTANTS['streams']:.0f} vCPUs, no memory to cache data, and a large disk;"
+            f" pass {', '.join(missing)}",
+        ),
+        (use.epochs is None, "how many epochs a job has: taken for one; pass epochs"),
         (use.jobs is None, "how many jobs read the data: taken for one; pass jobs"),
         (use.random_access is None, "whether samples are read by index: taken for in sequence; pass random_access"),
         (

@@ -71,11 +71,6 @@ def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
 
 def advice_as_data(advice: Advice) -> dict[str, Any]:
     """Return advice for `--json`."""
-    estimates = [_as_data(each) for each in advice.estimates]
-    runner_up = None if advice.runner_up is None else _as_data(advice.runner_up)
-    about = {name: getattr(advice, name) for name in ("is_present_good_enough", "reasons", "unknown")}
-    return {"best": _as_data(advice.best), "runner_up": runner_up, **about, "estimates": estimates}
-
-
-def _as_data(found: Estimate) -> dict[str, Any]:
-    return {"name": found.name, **asdict(found), "shards": found.shards and found.shards._asdict()}
+    named = {each: {"name": each.name, **asdict(each)} for each in advice.estimates}
+    runner_up = None if advice.runner_up is None else named[advice.runner_up]
+    return {**asdict(advice), "best": named[advice.best], "runner_up": runner_up, "estimates": [*named.values()]}

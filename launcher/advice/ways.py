@@ -46,11 +46,6 @@ class Way:
 WAYS: dict[str, Way] = {name: Way(name, **fields) for name, fields in read_table(__file__, "ways").items()}
 
 
-def is_file_system(place: str) -> bool:
-    """Return whether data at a place are on a file system, which the job reaches in its VPC."""
-    return place in WAYS and not WAYS[place].reads_s3
-
-
 def problems_of(found: Estimate, inventory: Inventory, use: Use, constants: Mapping[str, float]) -> Iterator[str]:
     """Yield a sentence for each reason why a way cannot be used."""
     way, place = WAYS[found.way], inventory.place

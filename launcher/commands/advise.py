@@ -39,7 +39,8 @@ folders_option = options.many(
         help=(
             "How the data are used, such as epochs=10, samples=1e6, edited_in_place=yes, start_within_s=5m or disk_bytes=100GB;"
             f" NAME is one of {', '.join(ANSWERS)}."
-            " The jobs are those of 90 days. It holds for every channel, so name one CHANNEL if they differ. Repeatable."
+            " The jobs are those of 90 days that read the data. It holds for every channel, so name one CHANNEL if they differ."
+            " Repeatable."
         ),
     ),
     click.option(
@@ -59,9 +60,9 @@ def advise(asked: SimpleNamespace, reading: options.SpecOptions, where: options.
     """Recommend how each channel's data should arrive.
 
     The ways are File, FastFile, Pipe, EFS, FSx and the S3 Connector. This looks at the data of each CHANNEL of SPEC (all by
-    default), of s3://bucket/prefix or of a folder of this machine, and at the jobs of the last 90 days that read them; estimates
-    what each way would take (start, first batch, epoch, whole job, disk, requests, price), also after resharding; and
-    recommends one, with reasons. Times and prices are estimates, and nothing is changed.
+    default), of s3://bucket/prefix or of a folder of this machine; estimates what each way would take (start, first batch, epoch,
+    whole job, disk, requests, price), also after resharding; and recommends one, with reasons. Times and prices are estimates,
+    and nothing is changed.
     """
     found, errors = _look(asked, reading, where)
     if asked.as_json:
@@ -79,24 +80,20 @@ def _look(
     """Return what was found out about each channel, after printing its section, and the errors of the others."""
     from launcher.survey.findings import Question, look_at
     from launcher.survey.observed import read_measured
-    from launcher.survey.use import recent_jobs, with_answers
+    from launcher.survey.use import with_answers
 
     with_answers(Use(), asked.use)  # refuses unknown ones before anything is asked
     console = Console(as_json=asked.as_json)
     measured = read_measured(asked.measured) if asked.measured else Observed()
     account, subject, channels = channels_asked(asked, reading, where)
-    question = Question(account, subject, asked.data, asked.use, asked.full, measured)
-    jobs = None
     if asked.data is None and not all(each.folder for each in channels):
-        with console.progress("asking which jobs read the data", counted=False):
-            jobs, note = recent_jobs(account)
-        if note:
-            say(note)
+        account.require_credentials()
+    question = Question(account, subject, asked.data, asked.use, asked.full, measured)
     found: list[Findings] = []
     errors: dict[str, RefusedError] = {}
     for channel in channels:
         try:
-            each = look_at(channel, question, jobs, console)
+            each = look_at(channel, question, console)
         except RefusedError as error:
             place = f"{subject.draft.spec.locate(('channels', channel.name))}: " if subject else ""
             errors[channel.name] = RefusedError(f"{place}{error}")

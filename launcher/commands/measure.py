@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -23,9 +22,9 @@ from launcher.console import print_line, say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.parsing.layers import Assignment, Sets
 from launcher.parsing.team import values_below
-from launcher.plot import new_figure, save
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.spec.channels.base import BaseChannel
+from launcher.survey.observed import read_results
 from sagemaker_channels.errors import ConfigError
 from sagemaker_channels.formats import SHORT_NAMES, format_of
 from sagemaker_channels.tools.results import FILE, Results, summary, table
@@ -69,7 +68,6 @@ def _names(context: click.Context, parameter: click.Parameter, typed: str) -> li
         metavar="STEP",
         help="A training step: module:function of a batch, or a time such as 20ms; by default nothing.",
     ),
-    options.plot_option("With --local or a measure.json: draw the speeds"),
 )
 @options.name_option
 @options.spec_options
@@ -97,10 +95,12 @@ def measure(
         raise click.UsageError(f"{target} is measured on this machine; leave out --dry-run and --check")
     is_here = bool(runner) or options.is_folder(target)
     check_local(is_local=is_here)
-    if loop.plot and not (is_here or target.endswith(".json")):
-        raise click.UsageError("--plot works only with --local or a measure.json; get that from the job's outputs")
     if target.endswith(".json"):
-        _show(_read(Path(target)), loop.plot, as_json=doing.as_json)
+        results = read_results(Path(target))
+        if doing.as_json:
+            _print_json(results)
+        else:
+            print_line("\n".join(table(results)))
         return 0
     if is_here and local.channels and "://" in target:
         raise click.UsageError(f"--channel: {target} has no channels; measure the folder: launch measure DIR")
@@ -124,7 +124,8 @@ def measure(
         code = launcher.run_local(plan, options=here).exit_code
     file = Path(".launch", plan.request["TrainingJobName"], "algo-1/ml/output/data", FILE)
     if file.exists():
-        _show(_read(file), loop.plot, as_json=doing.as_json, in_log=True)
+        if doing.as_json:
+            _print_json(read_results(file))
         say(f"results {shown_path(file)}")
     return code
 
@@ -202,14 +203,8 @@ def _channels_here(target: str, plan: launcher.Plan, channels: Sequence[str], se
     return tuple(f"{name}={path}" for name, path in folders.items())
 
 
-def _show(results: Results, plot: Path | None, *, as_json: bool, in_log: bool = False) -> None:
-    if as_json:
-        options.print_json({**results, "summary": summary(results)})
-    elif not in_log:
-        print_line("\n".join(table(results)))
-    if plot:
-        _draw(results, plot)
-        say(f"plot {shown_path(plot)}")
+def _print_json(results: Results) -> None:
+    options.print_json({**results, "summary": summary(results)})
 
 
 def _of_prefix(uri: str) -> dict[str, dict[str, Any]]:
@@ -267,30 +262,3 @@ def _ways(names: str | None, arrivals: Mapping[str, Any], form: str) -> list[Way
         if (reason := way.why_not(arrivals, form)) is not None:
             raise InputError(f"--ways {way.name}: {reason}")
     return ways
-
-
-def _read(file: Path) -> Results:
-    """Return the results in a file. Raises InputError if it has none."""
-    try:
-        results: Results = json.loads(file.read_text(encoding="utf-8"))
-        summary(results)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}; correct the path") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{file}: is no measure.json of `launch measure`") from None
-    return results
-
-
-def _draw(results: Results, file: Path) -> None:
-    """Draw a bar for each way, the fastest first, with the spread of its rounds. Raises RefusedError if it cannot be written."""
-    rows = [row for row in summary(results) if "rounds" in row]
-    speeds = [row["samples_per_second"] for row in rows]
-    below = [row["samples_per_second"] - row["slowest"] for row in rows]
-    above = [row["fastest"] - row["samples_per_second"] for row in rows]
-    figure = new_figure(8, 1.5 + 0.3 * len(rows))
-    axes = figure.add_subplot()
-    axes.barh([row["title"] for row in rows], speeds, xerr=[below, above], capsize=3)
-    axes.invert_yaxis()
-    axes.set_xlabel("samples/s: the median of the rounds, and their spread")
-    axes.grid(axis="x", alpha=0.3)
-    save(figure, file)

@@ -18,7 +18,6 @@ from launcher import bundled
 from launcher.commands import options
 from launcher.commands.local import check_local, here_option, local_options
 from launcher.commands.submit import Submission, carry_out, own_output, submit_options
-from launcher.console import say
 from launcher.errors import InputError, RefusedError
 from launcher.parsing.layers import Assignment
 from launcher.quantities import bytes_of
@@ -140,15 +139,8 @@ def reshard(
     plan = reading.plan(launcher.load(file, sets=[*ours, *reading.sets]), name)
     if not runner:
         return carry_out(plan, reading, doing)
-    code = launcher.run_local(
-        plan, options=replace(local, runner=runner, yes=doing.yes, as_json=doing.as_json)
-    ).exit_code
-    place = output.removeprefix("s3://")
-    written = Path(".launch", plan.request["TrainingJobName"], "s3", place)
-    if local.data and (written / "progress").exists():
-        copied = local.data / "s3" / place
-        say(f"To read the shards, or to continue: mkdir -p {copied} && cp -r {written}/. {copied}/")
-    return code
+    here = replace(local, runner=runner, yes=doing.yes, as_json=doing.as_json)
+    return launcher.run_local(plan, options=here).exit_code
 
 
 def _check(source: str, output: str, shards: SimpleNamespace) -> str | None:

@@ -9,34 +9,19 @@ from launcher.lists.classes import IN_WORDS, as_classes, columns
 from launcher.lists.files import Lines
 from sagemaker_channels.samples.lst import Line
 
-Changes = dict[str, list[tuple[Line | None, Line | None]]]  # by kind: the old and the new line, None for no line
+Changes = dict[str, Sequence[tuple[Line | None, Line | None]]]  # by kind: the old and the new line, None for no line
 Problem = tuple[str, Sequence[str]]  # what is wrong, and each line, path or class for which it is
 
 
 def compare(old: Mapping[str, Line], new: Mapping[str, Line]) -> Changes:
-    """Return the changes from `old` to `new`, by kind.
-
-    `relabelled`: other labels; `renumbered`: another row number; `moved`: the only removed and the only added line of a file name
-    and labels.
-    """
-    changes: Changes = {kind: [] for kind in ("added", "removed", "relabelled", "moved", "renumbered")}
-    gone, come = (defaultdict[tuple[str, tuple[float, ...]], list[Line]](list) for _ in range(2))
-    for path, line in old.items():
-        other = new.get(path)
-        if other is None:
-            gone[path.rpartition("/")[2], line.labels].append(line)
-        elif other != line:
-            changes["relabelled" if other.labels != line.labels else "renumbered"].append((line, other))
-    for path, line in new.items():
-        if path not in old:
-            come[path.rpartition("/")[2], line.labels].append(line)
-    for name, lines in gone.items():
-        if len(lines) == len(come.get(name, ())) == 1:
-            changes["moved"].append((lines[0], come.pop(name)[0]))
-        else:
-            changes["removed"] += [(line, None) for line in lines]
-    changes["added"] += [(None, line) for lines in come.values() for line in lines]
-    return changes
+    """Return the changes from `old` to `new`, by kind: `relabelled` has other labels, `renumbered` another row number."""
+    both = [(line, new[path]) for path, line in old.items() if path in new and new[path] != line]
+    return {
+        "added": [(None, line) for path, line in new.items() if path not in old],
+        "removed": [(line, None) for path, line in old.items() if path not in new],
+        "relabelled": [pair for pair in both if pair[0].labels != pair[1].labels],
+        "renumbered": [pair for pair in both if pair[0].labels == pair[1].labels],
+    }
 
 
 def counts(changes: Changes) -> dict[str, int]:

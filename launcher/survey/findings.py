@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from launcher.console import Console, counted
 from launcher.spec.channels import KINDS
 from launcher.survey.channels import Channel, named_keys, objects_of
 from launcher.survey.inventory import MAX_KEYS, take_inventory
-from launcher.survey.use import DAYS, PastJob, past_jobs, use_of, with_answers
+from launcher.survey.use import use_of, with_answers
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class Findings:
     """What was found out about a channel; without inventory and advice if its data cannot be listed from here."""
 
     channel: Channel
-    past: list[PastJob] | None
     use: Use
     observed: Observed
     notes: tuple[str, ...]
@@ -52,8 +50,7 @@ class Findings:
         yield f"{self.channel.name}: {self.channel.shown}{by}"
         if self.inventory is not None:
             yield from inventory_as_text(self.inventory, self.use)
-        epochs = f"{counted(self.use.epochs, 'epoch')} a job"
-        yield f"read: {epochs}" + ("" if self.past is None else f"; {_in_words(self.past)}")
+        yield f"read: {counted(self.use.epochs or 1, 'epoch')} a job"
         if self.observed.source:
             yield f"observed: {self.observed.source}"
         yield from self.notes
@@ -83,8 +80,7 @@ class Findings:
         """Return the findings for `--json`."""
         return {
             "data": self.channel.shown,
-            "inventory": self.inventory and {**asdict(self.inventory), "sizes": self.inventory.sizes._asdict()},
-            "jobs": None if self.past is None else [each._asdict() for each in self.past],
+            "inventory": self.inventory and asdict(self.inventory),
             "use": asdict(self.use),
             "observed": asdict(self.observed),
             "notes": self.notes,
@@ -99,23 +95,11 @@ def reshard_command(channel: Channel, shards: Shards) -> str:
     return f"launch reshard {source} {output} --format {shards.format} --shard-size {max(shards.bytes / 1e6, 1):.0f}MB"
 
 
-def _in_words(past: Sequence[PastJob]) -> str:
-    ways = ", ".join(f"{count} by {way}" for way, count in Counter(each.way for each in past).most_common())
-    count = f"{counted(len(past), 'job') if past else 'no jobs'} in the last {DAYS} days"
-    return f"{count} ({ways}), the latest {past[0].name}" if past else count
-
-
-def look_at(
-    channel: Channel, question: Question, jobs: Sequence[Mapping[str, Any]] | None, console: Console
-) -> Findings:
-    """Find out about a channel. Raises RefusedError if the data cannot be listed, or there are none.
-
-    `jobs` are the descriptions of the account's latest jobs; None if they are unknown.
-    """
+def look_at(channel: Channel, question: Question, console: Console) -> Findings:
+    """Find out about a channel. Raises RefusedError if the data cannot be listed, or there are none."""
     account, is_here = question.account, question.data is not None or channel.folder is not None
-    past = None if jobs is None else past_jobs(channel, jobs)
-    use = with_answers(use_of(channel, question.subject, past, ask=not is_here), question.use)
-    found = Findings(channel, past, use, question.measured, ())
+    use = with_answers(use_of(channel, question.subject, ask=not is_here), question.use)
+    found = Findings(channel, use, question.measured, ())
     if use.random_access and channel.style == "iterable":
         use = replace(use, present=None)  # the model knows one S3Connector, which is the one with style map
         note = "style: iterable, which does not read samples by index; S3Connector does with style: map"

@@ -32,7 +32,6 @@ _BEGINNINGS = {
     b"\xff\xd8\xff": "jpeg",
     b"\x89PNG": "png",
     b"GIF8": "gif",
-    b"RIFF": "riff",  # WebP, WAV
     b"PK\x03\x04": "zip",
     b"PAR1": "parquet",
     gunzip.MAGIC: "gzip",
@@ -126,6 +125,8 @@ def format_of(head: bytes, key: str) -> str:
     for beginning, name in _BEGINNINGS.items():
         if head.startswith(beginning):
             return name
+    if head.startswith(b"RIFF"):
+        return "webp" if head[8:12] == b"WEBP" else "wav"
     if head[257:262] == b"ustar":
         return "tar"
     if head.startswith(struct.pack("<I", recordio.MAGIC)):

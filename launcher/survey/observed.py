@@ -6,15 +6,28 @@ import json
 import statistics
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from launcher.advice.facts import Observed
 from launcher.advice.ways import WAYS
 from launcher.errors import InputError
-from sagemaker_channels.tools.results import FILE, summary
+from sagemaker_channels.tools.results import FILE, Results, summary
 
 _LARGE = 1 << 20  # bytes; a request for less takes longer than its bytes
 _NOT_S3 = ("file", "plain-file", "efs", "fsx")  # ways that read a disk or a file system
+
+
+def read_results(file: Path, option: str = "") -> Results:
+    """Return the results in a file. Raises InputError if it cannot be read or has none."""
+    try:
+        results: Results = json.loads(file.read_text(encoding="utf-8"))
+        summary(results)
+        return results
+    except OSError as error:
+        raise InputError(f"{option}{file}: cannot be read: {error.strerror}; correct the path") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"{option}{file}: is no {FILE} of `launch measure`; it is among the outputs of its job"
+        ) from None
 
 
 def read_measured(file: Path) -> Observed:
@@ -23,30 +36,22 @@ def read_measured(file: Path) -> Observed:
     Raises:
         InputError: The file cannot be read, or is no measure.json with a measured way.
     """
-    try:
-        results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        rows = {row["name"]: row for row in summary(results) if "rounds" in row and row["name"] not in _NOT_S3}
-        steps = [run["cached_step"] for way in results["ways"] for run in way["runs"] if run.get("cached_step")]
-        sizes = [way["bytes"] / way["samples"] for way in results["ways"] if way.get("samples")]
-        date, workers, batch = results["machine"]["date"], max(results["num_workers"], 1), results["batch_size"]
-        form, is_empty = results["format"], not results["step"]
-    except OSError as error:
-        raise InputError(f"--measured {file}: cannot be read: {error.strerror}; correct the path") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(
-            f"--measured {file}: is no {FILE} of `launch measure`; it is among the outputs of its job"
-        ) from None
+    results = read_results(file, "--measured ")
+    rows = {row["name"]: row for row in summary(results) if "rounds" in row and row["name"] not in _NOT_S3}
+    steps = [run["cached_step"] for way in results["ways"] for run in way["runs"] if run.get("cached_step")]
+    sizes = [way["bytes"] / way["samples"] for way in results["ways"] if way.get("samples")]
+    workers, is_empty = max(results["num_workers"], 1), not results["step"]
     if not rows and not steps:
         raise InputError(
             f"--measured {file}: no way that reads S3 was measured; measure fast-file or connector-iterable"
         )
-    seen: dict[str, float] = {"samples_per_s": batch / statistics.median(steps)} if steps else {}
+    seen: dict[str, float] = {"samples_per_s": results["batch_size"] / statistics.median(steps)} if steps else {}
     streams = 0
-    if is_empty and form == "objects" and statistics.median(sizes) < _LARGE:
+    if is_empty and results["format"] == "objects" and statistics.median(sizes) < _LARGE:
         if "fast-file" in rows:  # each worker reads one object at a time
             seen["latency_s"] = workers / rows["fast-file"]["samples_per_second"]
     elif is_empty:
         name, rate = max(((name, row["megabytes_per_second"] * 1e6) for name, row in rows.items()), key=itemgetter(1))
         seen["bytes_per_s"] = rate
         streams = workers if name == "fast-file" else int(WAYS["S3Connector"].streams or 0)
-    return Observed(source=f"{file}, measured on {date}", streams=streams, **seen)
+    return Observed(source=f"{file}, measured on {results['machine']['date']}", streams=streams, **seen)

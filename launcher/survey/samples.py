@@ -170,7 +170,7 @@ def described(name: str, value: Any, mask: Mask) -> dict[str, Any]:
     if not isinstance(value, bytes):
         kind = f"{value.dtype} {list(value.shape)}" if hasattr(value, "dtype") else type(value).__name__
         return {"field": name, "type": kind, "text": mask.apply(str(value))[:_SHOWN]}
-    about: dict[str, Any] = {"field": name, "type": _kind(value), "bytes": len(value)}
+    about: dict[str, Any] = {"field": name, "type": known_format(value[:_HEAD], ""), "bytes": len(value)}
     if about["type"] in _IMAGES:
         return about | _image(value)
     if about["type"] == "unknown":
@@ -179,10 +179,6 @@ def described(name: str, value: Any, mask: Mask) -> dict[str, Any]:
         about["type"] = "text" if is_text else "bytes"
         about |= {"text": mask.apply(text)[:_SHOWN]} if is_text else {}
     return about
-
-
-def _kind(data: bytes) -> str:
-    return "webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else known_format(data[:_HEAD], "")
 
 
 def _is_readable(character: str) -> bool:
@@ -207,7 +203,7 @@ def contact_sheet(samples: list[Sample], file: Path) -> int:
     """Draw the images of samples into a PNG file, and return their number. Raises RefusedError."""
     pillow = check_sheet(file)
     fields = (value for sample in samples for name, value in sample.items() if name != KEY and isinstance(value, bytes))
-    found = [each for each in fields if _kind(each) in _IMAGES and "damaged" not in _image(each)]
+    found = [each for each in fields if known_format(each[:_HEAD], "") in _IMAGES and "damaged" not in _image(each)]
     columns, side = max(round(len(found) ** 0.5 + 0.49), 1), 128
     sheet = pillow.new("RGB", (columns * side, max(-(-len(found) // columns), 1) * side), "white")
     for number, data in enumerate(found):

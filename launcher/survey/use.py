@@ -1,86 +1,23 @@
-"""How a channel's data are used: by the job of the spec, on its instances, and by the account's jobs of the last 90 days."""
+"""How a channel's data are used: by the job of the spec, on its instances, and by what the user states."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
-from launcher.account.check import Subject, why_not
+from launcher.account.check import Subject
 from launcher.account.disk import disk_space
 from launcher.advice.facts import ANSWERS, Use
-from launcher.aws.account import Account, AwsError
-from launcher.aws.threads import concurrently
+from launcher.aws.account import AwsError
 from launcher.cost.estimate import estimate
 from launcher.errors import InputError, did_you_mean
-from launcher.jobs.lookup import describe, jobs
 from launcher.quantities import bytes_of, seconds_of
-from launcher.request.view import file_system_source, s3_source
 from launcher.survey.channels import Channel
-from sagemaker_channels import contract
 
-DAYS = 90
-MOST_JOBS = 200  # that are described
-_AT_ONCE = 8
 _EPOCHS = re.compile(r"(num|n|max)?[-_]?(train[-_])?epochs?")
 _UNITS = {"start_within_s": (seconds_of, "30m"), "disk_bytes": (bytes_of, "200GB"), "memory_bytes": (bytes_of, "8GB")}
-_Way = tuple[str, str]  # way, and URI or ID of a file system
-
-
-class PastJob(NamedTuple):
-    """A job that read a channel's data."""
-
-    name: str
-    way: str
-    epochs: int | None
-
-
-def recent_jobs(account: Account) -> tuple[list[dict[str, Any]] | None, str]:
-    """Return the descriptions of the last 90 days' jobs, None if they are unknown; and what of them is unknown.
-
-    Raises:
-        AwsError: AWS does not accept the credentials.
-    """
-    since = datetime.now(timezone.utc) - timedelta(days=DAYS)
-    try:
-        names = [each["TrainingJobName"] for each in jobs(account, MOST_JOBS, CreationTimeAfter=since)]
-        answers = concurrently(lambda name: describe(account, name), names, _AT_ONCE)
-        found = [answer.result() for _, answer in answers]
-    except AwsError as error:
-        if error.is_unauthenticated:
-            raise
-        return None, f"which jobs read the data is unknown: {why_not(error)}; pass --use jobs=N"
-    more = f"only the latest {MOST_JOBS} jobs of the last {DAYS} days were looked at" if len(names) == MOST_JOBS else ""
-    return found, more
-
-
-def past_jobs(channel: Channel, descriptions: Sequence[Mapping[str, Any]]) -> list[PastJob]:
-    """Return the jobs that read a channel's data, or a part of them, the latest first."""
-    place = channel.place.bucket if channel.storage != "S3" else channel.shown
-    found = []
-    for job in sorted(descriptions, key=lambda job: job["CreationTime"], reverse=True):
-        reads = [way for way, uri in _ways(job) if uri and (uri.startswith(place) or place.startswith(uri))]
-        if reads:
-            found.append(PastJob(job["TrainingJobName"], reads[0], epochs_of(job.get("HyperParameters", {}))))
-    return found
-
-
-def _ways(job: Mapping[str, Any]) -> Iterator[_Way]:
-    """Yield what a job reads, except its code."""
-    for entry in job.get("InputDataConfig", ()):
-        if entry["ChannelName"] == contract.CODE_CHANNEL:
-            continue
-        system = file_system_source(entry)
-        mode = entry.get("InputMode") or job.get("AlgorithmSpecification", {}).get("TrainingInputMode", "File")
-        way = system.get("FileSystemType") or mode
-        yield way, system.get("FileSystemId") or s3_source(entry).get("S3Uri", "")
-    for name, value in job.get("Environment", {}).items():
-        if name.startswith(contract.CONNECTOR_VARIABLE):
-            yield "S3Connector", json.loads(value).get(contract.CONNECTOR_S3_URI, "")
 
 
 def epochs_of(hyperparameters: Mapping[str, str]) -> int | None:
@@ -89,19 +26,16 @@ def epochs_of(hyperparameters: Mapping[str, str]) -> int | None:
     return next((int(text) for text in texts if text.isdigit() and int(text)), None)
 
 
-def use_of(channel: Channel, subject: Subject | None, past: Sequence[PastJob] | None, ask: bool) -> Use:
-    """Return how a channel's data are used, by the job of the spec, if there is one, and by jobs that read them, if they are known.
+def use_of(channel: Channel, subject: Subject | None, ask: bool) -> Use:
+    """Return how a channel's data are used by the job of the spec, if there is one.
 
     `ask` states whether AWS is asked about the instance type.
     """
-    known = [each.epochs for each in past or () if each.epochs]
-    use = Use(epochs=round(median(known)) if known else 1, jobs=None if past is None else len(past))
     if subject is None:
-        return use
+        return Use()
     draft = subject.draft
-    use = replace(
-        use,
-        epochs=epochs_of(draft.get("HyperParameters") or {}) or use.epochs,
+    use = Use(
+        epochs=epochs_of(draft.get("HyperParameters") or {}),
         instances=channel.instances,
         sharded=channel.is_sharded,
         has_vpc=draft.get("VpcConfig") is not None,

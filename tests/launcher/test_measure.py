@@ -95,7 +95,6 @@ def test_spec_with_many_channels_needs_the_name_of_one(launch: Launch) -> None:
         (("ftp://example.com/x",), "is not an S3 URI"),
         (("no.yaml",), "no.yaml"),
         (("no.json",), "cannot be read"),
-        (("s3://mine/x/", "--plot", "a.png"), "--plot works only with --local or a measure.json"),
     ],
 )
 def test_wrong_input_is_refused_with_what_to_do(words: tuple[str, ...], problem: str, launch: Launch) -> None:
@@ -165,7 +164,7 @@ def test_submission_shows_where_the_figures_will_be(
     assert aws.client("sagemaker").describe_training_job(TrainingJobName="m")["HyperParameters"]["ways"] == "fast-file"
 
 
-def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_path: Path) -> None:
+def test_results_are_shown_again_as_table_and_json(launch: Launch, tmp_path: Path) -> None:
     figures = {"samples": 100, "seconds": 4.0, "first_batch": 0.5, "mean_100": 2.5}
     way = {
         "name": "file",
@@ -180,12 +179,10 @@ def test_results_are_shown_again_as_table_json_and_picture(launch: Launch, tmp_p
     failed = {"name": "pipe", "title": "Pipe", "row": 3, "error": "no such FIFO", "runs": []}
     file = tmp_path / "measure.json"
     file.write_text(json.dumps({"rounds": 1, "ways": [failed, way]}))
-    picture = tmp_path / "bars.svg"
-    lines = launch(file, "--plot", picture).splitlines()
+    lines = launch(file).splitlines()
     assert lines[0].split()[:2] == ["way", "samples/s"]
     assert lines[1].split()[:3] == ["file", "25.0", "0.2"]
     assert lines[2] == "pipe: no such FIFO"
-    assert picture.read_text().startswith("<?xml")
     shown = json.loads(launch(file, "--json"))
     assert [row["name"] for row in shown["summary"]] == ["file", "pipe"]
     assert shown["summary"][0]["memory_mb"] == 100

@@ -78,21 +78,6 @@ def test_local_run_states_why_it_failed(tmp_path: Path) -> None:
     )
 
 
-def test_printed_command_lets_a_further_local_run_continue(tmp_path: Path) -> None:
-    """Each local run writes to a folder of its own, so the same command started again from the first object."""
-    folder = tmp_path / "data/s3/mine/in"
-    folder.mkdir(parents=True)
-    (folder / "1.jpg").write_text("one")
-    first = run_local(tmp_path)
-    command = re.search(r"To read the shards, or to continue: (mkdir .*)", first.stderr)
-    assert command, first.stderr
-    subprocess.run(["sh", "-c", command[1]], cwd=tmp_path, check=True)
-    (folder / "2.jpg").write_text("two")
-    again = run_local(tmp_path)
-    assert "s3://mine/out/: continues after 1 shard of an earlier run" in again.stdout, again.stderr
-    assert "2 shards with 2 samples" in again.stdout
-
-
 def run_local(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return run(LAUNCHER, ["-m", "launcher", "reshard", *PLACES, *options, "--local", "--data", "data"], cwd=folder)
 

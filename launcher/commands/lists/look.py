@@ -156,9 +156,8 @@ def _classes(lists: Mapping[str, Lines], names: Sequence[str]) -> list[dict[str,
 def diff(a: str, b: str, tool: Tool) -> None:
     """Compare two lists.
 
-    Compare the lists A and B by path: images that were added, removed, relabelled (other labels), moved (the only one of its
-    file name and labels that was removed, and the only one that was added) and renumbered (another row number). The exit code
-    is 0 also if there are differences.
+    Compare the lists A and B by path: images that were added, removed, relabelled (other labels) and renumbered (another row
+    number). The exit code is 0 also if there are differences.
     """
     old, new = (tool.read([place])[place] for place in (a, b))
     with tool.working("comparing"):
@@ -168,7 +167,7 @@ def diff(a: str, b: str, tool: Tool) -> None:
         pairs = {kind: [_as_data(*pair) for pair in found] for kind, found in changes.items()}
         options.print_json({"counts": comparing.counts(changes), "classes": classes, **pairs})
         return
-    marks = {"added": "+ green", "removed": "- red", "relabelled": "~ yellow", "moved": "> cyan"}
+    marks = {"added": "+ green", "removed": "- red", "relabelled": "~ yellow"}
     for kind, (mark, colour) in ((kind, text.split()) for kind, text in marks.items()):
         shown = [" -> ".join(_as_text(line) for line in pair if line) for pair in changes[kind]]
         show_examples([f"{mark} {text}" for text in shown], colour)

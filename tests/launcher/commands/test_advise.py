@@ -79,11 +79,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_section_has_data_use_estimates_advice_and_what_is_unknown(account: StandIn) -> None:
-    client = account.client("sagemaker")
-    client.create_training_job(**launcher.plan("job.yaml", name="digits-1").request)
-    account.script({"status": "Downloading", "after": 5}, {"status": "Training", "after": 300}, name="digits-1")
-    account.advance(400)
-    account.clear_calls()
     text = launch("job.yaml").stdout
     for part in (
         "train: s3://mine/train/ by File",
@@ -91,7 +86,7 @@ def test_section_has_data_use_estimates_advice_and_what_is_unknown(account: Stan
         "stored: S3 (STANDARD 40)",
         "does not fit into the 10.7 GB of disk",
         "does not fit into the 17.2 GB of memory",
-        "read: 5 epochs a job; 1 job in the last 90 days (1 by File), the latest digits-1",
+        "read: 5 epochs a job",
         "some formats are unknown: s3://mine/train/",
         "not File: 40.0 GB do not fit the disk of 10.7 GB",
         "runner-up: ",
@@ -106,7 +101,7 @@ def test_json_has_the_whole_advice(account: StandIn) -> None:
     train = advised("s3://mine/train/", "--use", "samples_per_s=100", "--use", "epochs=5")["data"]
     assert train["data"] == "s3://mine/train/"
     assert train["inventory"]["sizes"]["p50"] == 10**9
-    assert (train["use"]["epochs"], train["use"]["samples_per_s"], train["use"]["jobs"]) == (5, 100, 0)
+    assert (train["use"]["epochs"], train["use"]["samples_per_s"]) == (5, 100)
     assert train["advice"]["best"]["name"] in {each["name"] for each in train["advice"]["estimates"]}
 
 
@@ -136,9 +131,9 @@ def test_denied_prefix_is_one_error_with_its_place(account: StandIn) -> None:
 
 
 def test_other_channels_are_advised_on_if_one_cannot_be_listed(account: StandIn, tmp_path: Path) -> None:
-    """And if AWS says nothing about jobs and instance types."""
+    """And if AWS says nothing about instance types."""
     (tmp_path / "job.yaml").write_text(SPEC + "  other: s3://mine/nothing/\n")
-    account.deny("sagemaker:*", "ec2:*")
+    account.deny("ec2:*")
     done = launch("job.yaml", "--json")
     assert done.return_value == 3
     assert json.loads(done.stdout)["train"]["advice"]["best"]["name"] == "FastFile"
@@ -146,7 +141,6 @@ def test_other_channels_are_advised_on_if_one_cannot_be_listed(account: StandIn,
         "job.yaml:13:3: s3://mine/nothing/: no object begins with this"
     )
     assert "error: job.yaml:13:3: s3://mine/nothing/: no object begins with this" in done.stderr
-    assert "which jobs read the data is unknown: you may not ask" in done.stderr
 
 
 def test_every_channel_that_cannot_be_listed_has_an_error(folder: Path) -> None:
@@ -173,7 +167,6 @@ def test_folder_stands_for_the_prefix(folder: Path) -> None:
     data = advised("job.yaml", "--data", "data")
     assert (data["train"]["inventory"]["objects"], data["train"]["inventory"]["formats"]) == (30, {"png": 24})
     assert (data["shared"]["inventory"]["place"], data["shared"]["advice"]["best"]["name"]) == ("EFS", "EFS")
-    assert data["train"]["jobs"] is None
     missing = launch("s3://mine/none/", "--data", "data")
     assert (missing.return_value, "s3://mine/none/: there is no data/s3/mine/none/" in missing.stderr) == (3, True)
 
@@ -186,7 +179,7 @@ def test_folder_of_this_machine_is_looked_at_without_an_account(
         monkeypatch.delenv(name)
     (folder / "job.yaml").write_text(SPEC + "  other: s3://mine/other/\n")
     (found,) = advised(*arguments).values()
-    assert (found["data"], found["inventory"]["objects"], found["jobs"]) == ("data/s3/mine", 30, None)
+    assert (found["data"], found["inventory"]["objects"]) == ("data/s3/mine", 30)
     channel = Channel("data", S3Location("folder", ""), folder=Path("data/s3/mine"))
     command = reshard_command(channel, Shards(3, 100_000_000))
     assert command.startswith("launch reshard data/s3/mine data/s3/mine-shards/ --format tar --shard-size 100MB")
