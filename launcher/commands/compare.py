@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.aws.account import Account
+from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.commands import options
 from launcher.commands.diff import differences, ran_request, value_at
@@ -14,9 +14,10 @@ from launcher.commands.jobs import as_data, is_local, print_jobs
 from launcher.console import Console, print_line
 from launcher.errors import RefusedError, dotted
 from launcher.jobs import metrics
-from launcher.jobs.follow import ReadLines, read_metrics
+from launcher.jobs.follow import ReadLines
+from launcher.jobs.lines import Line, Selection, lines_so_far
 from launcher.jobs.lookup import describe, jobs_with_settings, tags_of
-from launcher.jobs.metrics import Metrics, Series
+from launcher.jobs.metrics import Series
 from launcher.jobs.outcome import plain_data
 from launcher.local.runs import RUNS_FOLDER, lines_of, local_run, local_runs
 from launcher.sweeps import TAG, sweep_of
@@ -64,12 +65,8 @@ def compare(
             raise RefusedError(f"no sweep {names[0]!r} of two jobs or more was found in {place}; {remedy}")
         names = tuple(job["TrainingJobName"] for job in reversed(found))
     here = {name for name in names if is_local(name, local=local, where=where)}
-    read = {name: _read_here(name, console) for name in here} | {
-        name: answer.result()
-        for name, answer in concurrently(
-            lambda name: _read(account, name, console), [name for name in names if name not in here], _AT_ONCE
-        )
-    }
+    answers = concurrently(lambda name: _read(account, name, console, is_here=name in here), names, _AT_ONCE)
+    read = {name: answer.result() for name, answer in answers}
     jobs, region = {name: read[name] for name in names}, None if here == {*names} else account.region
     settings = _settings(jobs)
     if as_json:
@@ -87,27 +84,33 @@ def compare(
         metrics.plot({name: job.series for name, job in jobs.items()}, plot, console, is_timed=not here)
 
 
-def _read_here(name: str, console: Console) -> _Job:
-    description = local_run(name)
-    request, shown = ran_request(description["Request"], description["Request"].get("Tags"))
+def _read(account: Account, name: str, console: Console, *, is_here: bool) -> _Job:
+    """Return a job with the metrics in all lines that it has written so far; warn if you may not read them."""
+    lines: Iterator[Line]
+    if is_here:
+        description = local_run(name)
+        source, tags, lines = description["Request"], description["Request"].get("Tags"), lines_of(name)
+    else:
+        source = description = describe(account, name)
+        tags = tags_of(account, description, console.warn)
+        lines = lines_so_far(account, description, Selection(), console.warn)
+    request, shown = ran_request(source, tags)
     read = ReadLines(description, console)
-    for line in lines_of(description["TrainingJobName"]):
-        read.note(line)
-    del description["ResourceConfig"]  # which has the number of its hosts only
-    return _Job(description, request, shown, read.metrics.panels(), _of_series(read.metrics))
-
-
-def _read(account: Account, name: str, console: Console) -> _Job:
-    description = describe(account, name)
-    tags = tags_of(account, description, console.warn)
-    request, shown = ran_request(description, tags)
-    found = read_metrics(account, description, console)
-    metrics = {each["MetricName"]: {"last": each["Value"]} for each in description.get("FinalMetricDataList") or ()}
-    return _Job(description, request, shown, found.panels(), metrics | _of_series(found))
-
-
-def _of_series(found: Metrics) -> dict[str, dict[str, float]]:
-    return {name: {"last": each.last, "least": each.least, "most": each.most} for name, each in found.series.items()}
+    try:
+        for line in lines:
+            read.note(line)
+    except AwsError as error:
+        if not error.is_denied:
+            raise
+        console.warn(f"{name}: its lines, and the metrics in them, are unknown: {error}")
+    if is_here:
+        del description["ResourceConfig"]  # which has the number of its hosts only
+    found: dict[str, dict[str, float]] = {
+        each["MetricName"]: {"last": each["Value"]} for each in description.get("FinalMetricDataList") or ()
+    }
+    for metric, each in read.metrics.series.items():
+        found[metric] = {"last": each.last, "least": each.least, "most": each.most}
+    return _Job(description, request, shown, read.metrics.panels(), found)
 
 
 def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, str | None]]:
@@ -115,9 +118,7 @@ def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, str | None]]:
     first, *others = jobs.values()
     paths = dict.fromkeys(path for other in others for path, _, _ in differences(first.request, other.request))
     return {
-        dotted(path): {name: value_at(path, job.request, job.shown) for name, job in jobs.items()}
-        for path in paths
-        if path[0] != "TrainingJobName"
+        dotted(path): {name: value_at(path, job.request, job.shown) for name, job in jobs.items()} for path in paths
     }
 
 

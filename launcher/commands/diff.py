@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import launcher
 from launcher.commands import options
 from launcher.console import counted, json_text, print_line, say
 from launcher.errors import SpecPath, dotted
@@ -49,7 +48,15 @@ def diff(spec: str, name: str, show_secrets: bool, reading: options.SpecOptions,
     account = options.open_account(plan.spec.region, plan.spec.profile)
     job = describe(account, name)
     tags = tags_of(account, job, lambda text: say(f"warning: {text}; they are not compared", "yellow"))
-    found = list(_differences(plan, job, tags, show_secrets=show_secrets))
+    described = shapes()["DescribeTrainingJobResponse"]["members"].keys() | ({"Tags"} if tags is not None else set())
+    ran, shown_ran = ran_request(job, tags, show_secrets=show_secrets)
+    asked = {member: value for member, value in plan.request.items() if member in described - {"TrainingJobName"}}
+    # The values are compared, and shown as the spec writes them; possible secrets of the job as ***.
+    shown_asked = asked if show_secrets else plan.masked_request()
+    found = [
+        (path, _shown(path, before, shown_ran), _shown(path, after, shown_asked))
+        for path, before, after in differences(ran, asked)
+    ]
     if as_json:
         options.print_json([{"path": dotted(path), "job": before, "plan": after} for path, before, after in found])
         return
@@ -63,30 +70,12 @@ def diff(spec: str, name: str, show_secrets: bool, reading: options.SpecOptions,
     say(f"{count} between {spec} and {name}")
 
 
-def _differences(
-    plan: launcher.Plan, description: Mapping[str, Any], tags: list[dict[str, str]] | None, *, show_secrets: bool
-) -> Iterator[tuple[SpecPath, str | None, str | None]]:
-    """Yield the members that differ, except the jobs' names, with the value in the job and in the plan; None if absent.
-
-    If the job's tags are None, for unknown, they are not compared. Without `show_secrets`, the plan's settings that name
-    environment variables are shown as written, and the job's possible secrets as ***; they are compared by value all the same.
-    """
-    described = shapes()["DescribeTrainingJobResponse"]["members"].keys() | {"Tags"}
-    ran, shown_ran = ran_request(description, tags, show_secrets=show_secrets)
-    asked = {member: value for member, value in plan.request.items() if member in described}
-    if tags is None:
-        asked.pop("Tags", None)
-    shown_asked = asked if show_secrets else plan.masked_request()
-    for path, before, after in differences(ran, asked):
-        if path != ("TrainingJobName",):
-            yield path, _shown(path, before, shown_ran), _shown(path, after, shown_asked)
-
-
 def ran_request(
     description: Mapping[str, Any], tags: list[dict[str, str]] | None, *, show_secrets: bool = False
 ) -> tuple[dict[str, Any], Any]:
-    """Return a job's request, and the same as it is shown: with *** for possible secrets, unless `show_secrets`."""
+    """Return a job's request without its name, and as it is shown: with *** for possible secrets, unless `show_secrets`."""
     ran = find_request(dict(description)).request
+    ran.pop("TrainingJobName", None)
     if tags:
         ran["Tags"] = tags
     hidden: dict[SpecPath, str] = dict.fromkeys(() if show_secrets else settings_to_hide(description), HIDDEN)

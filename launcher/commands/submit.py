@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -97,7 +98,7 @@ def submit(
     spec: str,
     name: str | None,
     queue: str | None,
-    matrix: sweep.Matrix,
+    matrix: SimpleNamespace,
     reading: options.SpecOptions,
     doing: Submission,
 ) -> int:
@@ -146,7 +147,7 @@ def show_code(plan: launcher.Plan) -> None:
         say(f"code      {described}")
 
 
-def _sweep(jobs: Sequence[Member], reading: options.SpecOptions, matrix: sweep.Matrix, doing: Submission) -> int:
+def _sweep(jobs: Sequence[Member], reading: options.SpecOptions, matrix: SimpleNamespace, doing: Submission) -> int:
     """Print, check or submit the jobs of a sweep, and return the exit code of the worst."""
     if doing.dry_run:
         for number, member in enumerate(jobs):

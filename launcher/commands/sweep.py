@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,20 +24,12 @@ _WORST_FIRST = (130, 4, 3, 5)  # exit codes
 _MOST_METRICS = 4
 
 
-class Matrix(NamedTuple):
-    """What a sweep varies, and how many of its jobs run at a time."""
-
-    axes: tuple[str, ...]
-    max_parallel: int | None
-
-
 matrix_options = options.group(
     "matrix",
     options.many("--matrix", "axes", metavar="KEY=VALUES", help="A job for each value, as lr=1e-3,1e-4. Repeatable."),
     click.option(
         "--max-parallel", type=click.IntRange(1), metavar="N", help="Run at most N jobs of --matrix at a time."
     ),
-    kind=Matrix,
 )
 
 

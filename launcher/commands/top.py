@@ -1,26 +1,53 @@
-"""`launch top NAME`: what a running job's hosts use of CPU, memory, GPU and disk."""
+"""`launch top NAME`: what a running job's hosts use of CPU, memory, GPU and disk, as CloudWatch has it.
+
+SageMaker publishes CPU, memory, GPU and disk of each host, but not its network
+(https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html). The job's own metrics are in the same namespace, with
+the dimension TrainingJobName, where the SDK's TrainingJobAnalytics reads them. So one call has both.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from datetime import datetime, timezone
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
 
+from launcher.aws.account import Account
 from launcher.columns import rich_table
 from launcher.commands import options
 from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, json_timestamp, print_line, rich_console, timestamp
 from launcher.errors import RefusedError
+from launcher.jobs.lines import hosts_of
 from launcher.jobs.lookup import describe, tried
 from launcher.jobs.outcome import ENDED, Outcome, plain_data
-from launcher.jobs.usage import COLUMNS, Usage, usage_of
 
 _REFRESH_SECONDS = 15.0  # each with one DescribeTrainingJob and one GetMetricData; values change once a minute
-_Show = Callable[[Outcome, Usage], None]
+# Percent of a core, of a GPU or of a GPU's memory, added up over all of the host's; of the host's whole memory and disk.
+_COLUMNS = {
+    "cpu": "CPUUtilization",
+    "memory": "MemoryUtilization",
+    "gpu": "GPUUtilization",
+    "gpu_memory": "GPUMemoryUtilization",
+    "disk": "DiskUtilization",
+}
+_NAMESPACE = "/aws/sagemaker/TrainingJobs"
+_MOST_QUERIES = 500  # of a GetMetricData
+_LATEST = timedelta(minutes=10)
+
+
+class _Usage(NamedTuple):
+    """The latest values of a job's hosts and metrics; those that CloudWatch does not have are left out."""
+
+    hosts: Mapping[str, Mapping[str, float]]  # by host, then by column
+    metrics: Mapping[str, float]
+    at: datetime | None  # the minute of the newest value; None if there is none
+
+
+_Show = Callable[[Outcome, _Usage], None]
 
 
 @options.command("top", "top digits-1 --once")
@@ -43,9 +70,7 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
     with _in_place() if is_drawn else nullcontext(_show_json if as_json else _show_lines) as show:
         while True:
             description = tried(console.warn, describe, account, name) or description
-            usage = (
-                tried(console.warn, usage_of, account, description, datetime.now(timezone.utc)) if description else None
-            )
+            usage = tried(console.warn, _usage_of, account, description) if description else None
             if usage and (is_drawn or as_json or usage.at != shown):
                 show(Outcome(description), usage)
                 shown = usage.at
@@ -61,16 +86,54 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
         console.say(f"{name}: {description['TrainingJobStatus']}; {more}")
 
 
+def _usage_of(account: Account, description: Mapping[str, Any]) -> _Usage:
+    """Return what the hosts of a described job use now, or used at its end. Raises AwsError."""
+    name, hosts = description["TrainingJobName"], hosts_of(description)
+    definitions = description.get("AlgorithmSpecification", {}).get("MetricDefinitions") or ()
+    places = [(host, column) for host in hosts for column in _COLUMNS] + [("", each["Name"]) for each in definitions]
+    queries = [
+        _query(f"m{number}", _COLUMNS[title], "Host", f"{name}/{host}")
+        if host
+        else _query(f"m{number}", title, "TrainingJobName", name)
+        for number, (host, title) in enumerate(places)
+    ]
+    # Whole minutes, as the period: the same value then has the same time in each answer.
+    now = datetime.now(timezone.utc)
+    end = (min(now, description.get("TrainingEndTime") or now) + timedelta(minutes=1)).replace(second=0, microsecond=0)
+    found: dict[int, tuple[datetime, float]] = {}
+    for start in range(0, len(queries), _MOST_QUERIES):
+        asked = {
+            "MetricDataQueries": queries[start : start + _MOST_QUERIES],
+            "StartTime": end - _LATEST,
+            "EndTime": end,
+        }
+        for page in account.pages("cloudwatch", "get_metric_data", ScanBy="TimestampDescending", **asked):
+            for each in page["MetricDataResults"]:
+                if each["Values"]:  # the newest first, on the first page
+                    found.setdefault(int(each["Id"][1:]), (each["Timestamps"][0], each["Values"][0]))
+    values = {places[number]: value for number, (_, value) in sorted(found.items())}
+    return _Usage(
+        {host: {title: value for (of, title), value in values.items() if of == host} for host in hosts},
+        {title: value for (of, title), value in values.items() if not of},
+        max((at for at, _ in found.values()), default=None),
+    )
+
+
+def _query(identity: str, metric: str, dimension: str, value: str) -> dict[str, Any]:
+    where = {"Namespace": _NAMESPACE, "MetricName": metric, "Dimensions": [{"Name": dimension, "Value": value}]}
+    return {"Id": identity, "MetricStat": {"Metric": where, "Period": 60, "Stat": "Average"}}
+
+
 @contextmanager
 def _in_place() -> Iterator[_Show]:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
-    def show(job: Outcome, usage: Usage) -> None:
-        titles = ("host", *(f"{column.replace('_', ' ')} %" for column in COLUMNS))
+    def show(job: Outcome, usage: _Usage) -> None:
+        titles = ("host", *(f"{column.replace('_', ' ')} %" for column in _COLUMNS))
         rows = [
-            (host, *(f"{values[column]:.1f}" if column in values else "-" for column in COLUMNS))
+            (host, *(f"{values[column]:.1f}" if column in values else "-" for column in _COLUMNS))
             for host, values in usage.hosts.items()
         ]
         about = f"{job.name}: {job.status}, {job.description['SecondaryStatus']}"
@@ -83,7 +146,7 @@ def _in_place() -> Iterator[_Show]:
         yield show
 
 
-def _show_lines(_: Outcome, usage: Usage) -> None:
+def _show_lines(_: Outcome, usage: _Usage) -> None:
     rows = {host: [f"{name}={value:.1f}%" for name, value in values.items()] for host, values in usage.hosts.items()}
     rows["metrics"] = [f"{metric}={value:.6g}" for metric, value in usage.metrics.items()]
     for what, values in rows.items():
@@ -91,7 +154,7 @@ def _show_lines(_: Outcome, usage: Usage) -> None:
             print_line(" ".join([timestamp(usage.at), what, *values]))
 
 
-def _show_json(job: Outcome, usage: Usage) -> None:
+def _show_json(job: Outcome, usage: _Usage) -> None:
     members = ("TrainingJobName", "TrainingJobStatus", "SecondaryStatus")
     data = {member: job.description[member] for member in members}
     data |= {"timestamp": usage.at and json_timestamp(usage.at), "Hosts": usage.hosts, "Metrics": usage.metrics}

@@ -24,7 +24,6 @@ from launcher.jobs.lines import (
     check_host,
     creation_of,
     last_lines,
-    lines_so_far,
 )
 from launcher.jobs.lookup import describe, tags_of, tried
 from launcher.jobs.metrics import LiveTable, Metrics, plot
@@ -102,19 +101,6 @@ def look_at(account: Account, name: str, console: Console) -> Outcome:
     explaining = lines if description["TrainingJobStatus"] == "Failed" else ()
     description["Tags"] = tags_of(account, description, console.warn)  # of which DescribeTrainingJob has none
     return Outcome(description, read.metrics.last, explaining, waits=read.waits.worst())
-
-
-def read_metrics(account: Account, description: Mapping[str, Any], console: Console) -> Metrics:
-    """Return the metrics in all lines that a job has written so far; warn if you may not read them."""
-    read, name = ReadLines(description, console), description["TrainingJobName"]
-    try:
-        for line in lines_so_far(account, description, Selection(), console.warn):
-            read.note(line)
-    except AwsError as error:
-        if not error.is_denied:
-            raise
-        console.warn(f"{name}: its lines, and the metrics in them, are unknown: {error}")
-    return read.metrics
 
 
 class ReadLines:

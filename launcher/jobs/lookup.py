@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain, islice
@@ -19,7 +18,6 @@ from launcher.masking import is_secret, settings_to_hide
 
 _Answer = TypeVar("_Answer")
 _MOST_LISTED = 10_000  # among which the caller's jobs are looked for
-_LOOKUP_SECONDS = 0.5
 _SEARCHED = {  # ListTrainingJobs' parameters as filters of Search
     "NameContains": ("TrainingJobName", "Contains"),
     "StatusEquals": ("TrainingJobStatus", "Equals"),
@@ -132,7 +130,7 @@ def _searched(account: Account, limit: int, tags: Mapping[str, str], **filters: 
 def names_created_by_caller(account: Account, since: datetime) -> set[str]:
     """Return the names of the jobs that the caller created, as CloudTrail records it: of 90 days, and some minutes late.
 
-    No answer of SageMaker names who created a training job. LookupEvents allows two calls a second.
+    No answer of SageMaker names who created a training job.
     """
     caller = account.caller["Arn"]
     created = {"LookupAttributes": [{"AttributeKey": "EventName", "AttributeValue": "CreateTrainingJob"}]}
@@ -142,8 +140,6 @@ def names_created_by_caller(account: Account, since: datetime) -> set[str]:
             record = json.loads(event["CloudTrailEvent"])
             if record["userIdentity"].get("arn") == caller and "errorCode" not in record:
                 found.add(record["requestParameters"]["trainingJobName"])
-        if "NextToken" in page:
-            time.sleep(_LOOKUP_SECONDS)
     return found
 
 
