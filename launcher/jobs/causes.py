@@ -21,10 +21,6 @@ SCRIPT_FAILED = "script-failed"  # the code if no row matches
 _OF_PEERS = ("nccl", "collective-timeout")  # the process that reports them is not the one that caused them
 _ECHOES = ("terminated", *_OF_PEERS)  # causes that may follow from another one, which the lines show
 _SEARCHED_CHARACTERS = 256_000  # of lines in which every row is searched, which takes some 2 microseconds a character
-_KILLED = re.compile(
-    r"Root Cause \(first observed failure\):(?P<report>(?:\n.*){1,6}?)exitcode *: *(?P<signal>-9|-11|-4)\b"
-)
-_RANK = re.compile(r"\brank *: *(?P<rank>\d{1,6})")
 _EXIT = re.compile(r"exit code:? (?P<code>-?\d+)(?:\s+\S*sh: .*)?|ExitCode (?P<code2>-?\d+)", re.IGNORECASE)
 # A traceback, perhaps cut, below its exception as our boot.py writes it, or below a sentence of the script.
 _DETAILS = re.compile(
@@ -108,10 +104,7 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()
     if status != "Failed":
         return job.in_texts(rows(), [secondary])
     raised = [each for each in tracebacks.raised_in(lines) if not each.is_of_launcher]
-    root = _root_cause(in_reason, tracebacks.near_the_end(raised, lines))
-    if not in_reason and (killed := job.killed(lines, root)):
-        return killed
-    if root is not None:
+    if (root := _root_cause(in_reason, tracebacks.near_the_end(raised, lines))) is not None:
         return job.of_exception(root)
     found = job.in_log([row for row in rows() if row.in_warnings], shown) or job.in_log(_in_lines(), errors)
     if found is None and (hint := job.in_log(_in_lines(), shown)):
@@ -209,26 +202,6 @@ class _Job:
             found, chain = self.in_texts(_in_lines(), [chain.text]), chain.cause
         found = found or self.script_error(raised)
         return found and self._placed(found, raised.host, raised.rank)
-
-    def killed(self, lines: Sequence[Line], root: Raised | None) -> Cause | None:
-        """Return the cause if a signal ended the first rank that failed, as torchrun reports it on its host.
-
-        No exception ended that rank, whatever was logged before, unless another host's rank had failed before.
-        """
-        found = []
-        for host in dict.fromkeys(line.host for line in lines):
-            numbers = [number for number, line in enumerate(lines) if line.host == host]
-            text = _joined([lines[number] for number in numbers])
-            if killed := _KILLED.search(text):
-                found.append((numbers[text.count("\n", 0, killed.start())], host, killed))
-        if not found:
-            return None
-        number, host, killed = min(found, key=lambda each: each[0])
-        if root is not None and root.rank and root.host != host and root.line < number:
-            return None
-        rank = _RANK.search(killed["report"])
-        cause = self.in_texts(_in_lines(), [f"exitcode : {killed['signal']}"])
-        return cause and self._placed(cause, host, rank["rank"] if rank else "")
 
     def script_error(self, raised: Raised | None) -> Cause | None:
         """Return the general cause, with the exception that ended the script."""

@@ -27,6 +27,9 @@ _RANK = re.compile(
 )  # as torch and mpirun mark a rank's lines
 _TRACEBACK = re.compile(rf"^{_AHEAD}\s*(?:\w+ *: )?Traceback \(most recent call last\)")
 _ENDING_MILLISECONDS = 300_000  # from the end of a process to that of its host's log
+_ROOT_CAUSE = "Root Cause (first observed failure):"  # of torchrun's report; below it, on lines of their own:
+_REPORTED = re.compile(r"\brank *: *(?P<rank>\d{1,6})|\bexitcode *: *(?P<code>-?\d+)\b")
+_SIGNALS = ("-9", "-11", "-4")  # that the system sends
 _DIRECT = "The above exception was the direct cause of"
 _LAUNCHERS = (  # they report that there was an exception, but not which
     *("AlgorithmError", "CalledProcessError", "CapacityError", "ChildFailedError", "ExecuteUserScriptError"),
@@ -81,7 +84,7 @@ def raised_in(lines: Sequence[Line]) -> list[Raised]:
     for number, line in enumerate(lines):
         processes.setdefault((line.host, rank_of(line.message)), []).append((number, line.message))
     found = [
-        each._replace(host=host, rank=rank)
+        each._replace(host=host, rank=rank or each.rank)
         for (host, rank), own in processes.items()
         for each in _raised_by_process(own)
     ]
@@ -90,9 +93,17 @@ def raised_in(lines: Sequence[Line]) -> list[Raised]:
 
 def _raised_by_process(lines: Sequence[tuple[int, str]]) -> list[Raised]:
     found: list[Raised] = []
-    in_traceback = is_direct_cause = False
+    in_traceback = is_direct_cause = in_report = False
+    reported_rank = ""
     for index, (number, line) in enumerate(lines):
         is_direct_cause = is_direct_cause or _DIRECT in line
+        in_report = in_report or _ROOT_CAUSE in line
+        if in_report and (said := _REPORTED.search(line)):
+            reported_rank = said["rank"] or reported_rank
+            in_report = not said["code"]
+            if said["code"] in _SIGNALS:  # no exception ended this rank, whatever was logged before
+                found.append(Raised("Killed", f"exitcode : {said['code']}", None, number, rank=reported_rank))
+            continue
         if _TRACEBACK.match(line):
             in_traceback = True
             continue
