@@ -1,15 +1,14 @@
-"""Rows in columns: printed as lines, or redrawn in place on a terminal."""
+"""Rows in columns, printed as lines."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
-from launcher.console import plain, print_line
+from launcher.console import print_line
 
 STATUS_COLOURS = {
     **dict.fromkeys(("Queued", "Stopping", "Stopped", "Deleting", "Unknown"), "yellow"),
@@ -41,17 +40,3 @@ def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded[-1] = padded[-1].rstrip()
     styled = [click.style(text, fg=STATUS_COLOURS.get(cell)) for text, cell in zip(padded, cells, strict=False)]
     return "  ".join(styled)
-
-
-def rich_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
-    """Return a table of rich's that is redrawn in place: a name in the first column, numbers in the others."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for title in titles:
-        table.add_column(title, justify="right" if table.columns else "left", no_wrap=True)
-    for name, *values in rows:
-        table.add_row(Text(plain(name)), *values)
-    return table

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from launcher.aws.account import Account
-from launcher.columns import rich_table
 from launcher.commands import options
 from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, json_timestamp, print_line, rich_console, timestamp
@@ -126,21 +125,23 @@ def _query(identity: str, metric: str, dimension: str, value: str) -> dict[str, 
 
 @contextmanager
 def _in_place() -> Iterator[_Show]:
+    from rich import box
     from rich.console import Group
     from rich.live import Live
+    from rich.table import Table
     from rich.text import Text
 
     def show(job: Outcome, usage: _Usage) -> None:
-        titles = ("host", *(f"{column.replace('_', ' ')} %" for column in _COLUMNS))
-        rows = [
-            (host, *(f"{values[column]:.1f}" if column in values else "-" for column in _COLUMNS))
-            for host, values in usage.hosts.items()
-        ]
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for title in ("host", *(f"{column.replace('_', ' ')} %" for column in _COLUMNS)):
+            table.add_column(title, justify="right" if table.columns else "left", no_wrap=True)
+        for host, values in usage.hosts.items():
+            table.add_row(host, *(f"{values[column]:.1f}" if column in values else "-" for column in _COLUMNS))
         about = f"{job.name}: {job.status}, {job.description['SecondaryStatus']}"
         about += f", values of {timestamp(usage.at)}" if usage.at else ", no values yet"
         below = [job.cost.text] if job.cost else []
         below += [f"{metric} = {value:.6g}" for metric, value in usage.metrics.items()]
-        live.update(Group(Text(about), rich_table(titles, rows), *map(Text, below)), refresh=True)
+        live.update(Group(Text(about), table, *map(Text, below)), refresh=True)
 
     with Live(console=rich_console(sys.stdout), auto_refresh=False) as live:
         yield show

@@ -26,7 +26,7 @@ from launcher.jobs.lines import (
     last_lines,
 )
 from launcher.jobs.lookup import describe, tags_of, tried
-from launcher.jobs.metrics import LiveTable, Metrics, plot
+from launcher.jobs.metrics import Metrics, plot
 from launcher.jobs.outcome import ENDED, Outcome, Statuses
 from launcher.jobs.waits import LoopWaits, in_words
 
@@ -74,8 +74,6 @@ def follow(
     except AwsError as error:
         known = is_new or following.status
         raise RefusedError(f"{error}; the job is not affected: resume with {resume}" if known else str(error)) from None
-    finally:
-        following.table.hide()
     outcome = following.outcome(interrupted=interrupted)
     if not interrupted:
         outcome.show(console)
@@ -142,10 +140,9 @@ class _Following:
         self._service_job = service_job  # its ID, if the job is in a queue
         self._description: Mapping[str, Any] = {"TrainingJobName": name}
         self.read = ReadLines({}, console, view.on_line)
-        self.table = LiveTable(self.read.metrics)
         self._lines: JobLines | None = None
         self._attempt = ""  # the training job whose lines are read
-        self._statuses = Statuses(self._say)
+        self._statuses = Statuses(console.say)
 
     @property
     def status(self) -> str:
@@ -158,19 +155,15 @@ class _Following:
             time.sleep(_ROUND_SECONDS)
         check_host(self._view.selection.host, self._description)
         self.read = ReadLines(self._description, self._console, self._view.on_line)
-        self.table = LiveTable(self.read.metrics)
-        next_describe = 0.0
-        while True:
-            if time.monotonic() >= next_describe:
-                if next_describe:
-                    self._described()
-                next_describe = time.monotonic() + _DESCRIBE_SECONDS
-                self._turn_to_attempt()
-                self._statuses.show(self._description)
-            if self.status in ENDED:
-                break
+        described = time.monotonic()
+        self._show_status()
+        while self.status not in ENDED:
             self._round()
             time.sleep(_ROUND_SECONDS)
+            if time.monotonic() >= described + _DESCRIBE_SECONDS:
+                described = time.monotonic()
+                self._described()
+                self._show_status()
         self._drain()
 
     def outcome(self, *, interrupted: bool) -> Outcome:
@@ -182,11 +175,15 @@ class _Following:
 
     def _described(self) -> bool:
         """Return whether AWS described the job."""
-        found = tried(self._warn, describe, self._account, self._name, self._service_job)
+        found = tried(self._console.warn, describe, self._account, self._name, self._service_job)
         if found is not None:
             self._description = found
             self._service_job = found.get("ServiceJob", {}).get("JobId", "")
         return found is not None
+
+    def _show_status(self) -> None:
+        self._turn_to_attempt()
+        self._statuses.show(self._description)
 
     def _turn_to_attempt(self) -> None:
         """Read the lines of the training job that is described now: each attempt of a queued job is one of its own."""
@@ -209,7 +206,7 @@ class _Following:
         except AwsError as error:
             if not error.is_denied and not error.is_passing:
                 raise
-            self._warn(f"{error}; {'only its statuses are shown' if error.is_denied else AGAIN}")
+            self._console.warn(f"{error}; {'only its statuses are shown' if error.is_denied else AGAIN}")
             self._lines = None if error.is_denied else self._lines
             return error.is_denied
         return True
@@ -228,22 +225,10 @@ class _Following:
                     break
                 time.sleep(min(_ROUND_SECONDS, self._view.settling / 2))
         except AwsError as error:  # the job's result is known, and matters more
-            self._warn(f"{error}; the job's last lines may be missing")
+            self._console.warn(f"{error}; the job's last lines may be missing")
         if self._lines is not None:
             self._show(self._lines.remaining())
 
     def _show(self, lines: Iterable[Line]) -> None:
         for line in lines:
-            self.table.hide()
             self.read.show(line)
-        self.table.show()
-
-    def _say(self, text: str, colour: str) -> None:
-        self.table.hide()
-        self._console.say(text, colour)
-        self.table.show()
-
-    def _warn(self, text: str) -> None:
-        self.table.hide()
-        self._console.warn(text)
-        self.table.show()

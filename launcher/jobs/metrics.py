@@ -1,22 +1,19 @@
 """A job's metrics, read from its lines by the regular expressions of its MetricDefinitions, as SageMaker does.
 
-They are shown in a table below the lines, and drawn into a PNG or SVG file. CloudWatch has them as well, but minutes later
-and only one value per minute.
+They are reported at the job's end, and drawn into a PNG or SVG file. CloudWatch has them as well, but minutes later and only one
+value per minute.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launcher.columns import rich_table
-from launcher.console import Console, rich_console, shown_path
+from launcher.console import Console, shown_path
 from launcher.jobs.lines import searchable
 from launcher.plot import new_figure, save
 
@@ -93,41 +90,6 @@ class Metrics:
         return others or self.series
 
 
-class LiveTable:
-    """A table of metrics below a job's lines on a terminal, from the first value on.
-
-    It is hidden before lines are written and shown again after them, so that the lines themselves go to stdout unchanged.
-    """
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._shown: Any = None
-        self._possible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-    def show(self) -> None:
-        """Draw it again with the last values, if it is hidden."""
-        if self._shown is not None or not self._possible or not self._metrics.series:
-            return
-        from rich.live import Live
-
-        # A new table each time, since rich would clear as many lines as the last one had, which now hold other text.
-        settings: Any = {"transient": True, "auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
-        self._shown = Live(self._table(), console=rich_console(sys.stderr), **settings)
-        self._shown.start(refresh=True)
-
-    def hide(self) -> None:
-        if self._shown is not None:
-            self._shown.stop()
-            self._shown = None
-
-    def _table(self) -> Any:
-        rows = (
-            (name, *(f"{value:.5g}" for value in (series.last, series.least, series.most)), str(series.count))
-            for name, series in self._metrics.series.items()
-        )
-        return rich_table(("metric", "last", "least", "most", "values"), rows)
-
-
 def plot(jobs: Mapping[str, Mapping[str, Series]], file: Path, console: Console, *, is_timed: bool = True) -> None:
     """Draw the series of one or several jobs into `file`, a panel for each metric, and report that, or that there are none.
 
@@ -156,15 +118,10 @@ def plot(jobs: Mapping[str, Mapping[str, Series]], file: Path, console: Console,
 def _draw(axes: Any, jobs: Mapping[str, Series], begun: Mapping[str, int] | None) -> None:
     """Draw jobs' series over their steps if all have them, else over the time since `begun`, or over lines if that is None."""
     has_steps = all(step is not None for series in jobs.values() for _, _, step in series.points)
-    label, size = ("step" if has_steps else "line"), 1
-    if begun is not None and not has_steps:
-        longest = max(series.points[-1][0] - begun[job] for job, series in jobs.items()) / 1000
-        unit, size = next((u, s) for u, s in (("h", 3600), ("min", 60), ("s", 1)) if s == 1 or longest > 3 * s)
-        label = f"time ({unit})"
     for job, series in jobs.items():
         times, values, over = zip(*series.points, strict=True)
         if not has_steps:
-            over = times if begun is None else tuple((time - begun[job]) / 1000 / size for time in times)
+            over = times if begun is None else tuple((time - begun[job]) / 60_000 for time in times)
         axes.plot(over, values, linewidth=1.2, marker="." if len(over) < 30 else None, label=job)
-    axes.set_xlabel(label)
+    axes.set_xlabel("step" if has_steps else "line" if begun is None else "time (min)")
     axes.grid(alpha=0.3)

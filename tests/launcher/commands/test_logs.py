@@ -126,13 +126,12 @@ def test_ctrl_c_leaves_job_running(aws: StandIn) -> None:
     aws.log("cats-1", ["loss=0.5", "loss=0.125"], timestamps=[1000, 2000])
     code, shown = on_a_terminal(
         ["cats-1", "--follow"],
-        lambda text: "0.125" in text and "least" in text,
+        lambda text: "0.125" in text,
         lambda pid: os.kill(pid, signal.SIGINT),
     )
     assert code == 130
     assert "cats-1 continues; `launch logs cats-1 --follow` resumes following it" in shown
     assert "\x1b[36malgo-1 |\x1b[0m loss=0.5" in shown  # each host in its colour
-    assert re.search(r"loss +0\.125 +0\.125 +0\.5 +2", shown)  # the table of metrics
     assert "StopTrainingJob" not in {call["operation"] for call in aws.calls()}
     assert aws.job("cats-1")["TrainingJobStatus"] == "InProgress"
 
