@@ -22,8 +22,8 @@ from launcher.request.masking import MaskedMembers, masked_members, with_members
 from launcher.request.origin import Origin
 from launcher.request.view import groups_of
 from launcher.rules import find_problems
-from launcher.rules.channels.entries import MAX_CHANNELS
 from launcher.rules.codes import without_ignored
+from launcher.rules.job.code import goes_by_toolkit
 from launcher.spec.aws_model import REQUEST, shapes, shown, violations
 from launcher.spec.job import Code, JobSpec
 from sagemaker_channels import contract
@@ -140,7 +140,7 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
 
 def _toolkit_limits(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[_Found]:
     """Yield a finding for code that the toolkit cannot run, since it runs a folder with setup.py as a Python module."""
-    if not _goes_by_toolkit(code, request) or "setup.py" not in archive.names():
+    if not goes_by_toolkit(code, request.get("InputDataConfig")) or "setup.py" not in archive.names():
         return
     remedy = "leave setup.py out with code.exclude, or free a channel for the code"
     if code.command is not None:
@@ -154,7 +154,8 @@ def _toolkit_limits(code: Code, archive: CodeArchive, request: dict[str, Any]) -
 def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[_Found]:
     """Yield warnings about files that are sent with the code."""
     # The toolkit installs it itself, and a shell script has to in any case.
-    installs = _goes_by_toolkit(code, request) or code.requirements is not None or str(code.entry_point).endswith(".sh")
+    by_toolkit, is_shell = goes_by_toolkit(code, request.get("InputDataConfig")), str(code.entry_point).endswith(".sh")
+    installs = by_toolkit or is_shell or code.requirements is not None
     if "requirements.txt" in archive.names() and not installs:
         message = "requirements.txt is sent with the code but not installed; write code.requirements: requirements.txt"
         yield ("code",), "code-requirements-unnamed", message
@@ -184,7 +185,7 @@ def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_F
     if _place(code, request):
         for each in violations(uri, "S3Uri"):
             yield place, each.code, f"its place in S3, {shown(uri)}, {each.message}; choose a shorter code.s3_uri"
-    if not _goes_by_toolkit(code, request):
+    if not goes_by_toolkit(code, request.get("InputDataConfig")):
         for key in ("entry_point", "requirements"):
             for each in violations(getattr(code, key) or "", "TrainingContainerArgument"):
                 yield ("code", key), each.code, f"is an argument of the container and {each.message}"
@@ -220,18 +221,12 @@ def _place(code: Code, request: dict[str, Any]) -> str:
     return f"{output.rstrip('/')}/code" if isinstance(output, str) and not any(violations(output, "S3Uri")) else ""
 
 
-def _goes_by_toolkit(code: Code, request: dict[str, Any]) -> bool:
-    entries = request.get("InputDataConfig")
-    full = isinstance(entries, list) and len(entries) >= MAX_CHANNELS
-    return code.delivery == "submit_directory" or (code.delivery == "auto" and full)
-
-
 def _add_code(request: dict[str, Any], code: Code, uri: str) -> None:
     """Add the code to a request without errors: for the toolkit, or as a channel of its own.
 
     Our own boot.py starts the latter, which works in any image with Python.
     """
-    if _goes_by_toolkit(code, request):
+    if goes_by_toolkit(code, request.get("InputDataConfig")):
         for member, added in _toolkit_settings(code, request, uri).items():
             request[member] = {**request.get(member, {}), **added}
         return

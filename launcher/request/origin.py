@@ -21,6 +21,8 @@ class Origin:
 
     written: dict[SpecPath, SpecPath] = field(default_factory=_of_keys)
     """Members of the request, each with its place in the spec. What is below a member is below its place, by its key."""
+    replaced: dict[SpecPath, SpecPath] = field(default_factory=dict)
+    """Places in the spec whose members `request:` sets or deletes, each with the place below it."""
 
     def place(self, path: SpecPath) -> SpecPath:
         """Return where a member is written, or would be if it is missing; for a key of the spec, itself or what replaces it."""
@@ -53,9 +55,10 @@ class Origin:
 
     def overlay(self, member: SpecPath) -> None:
         """Note that `request:` sets or deletes a member, and with it what is below."""
+        place = ("request", *member)
         for below in [each for each in self.written if each[: len(member)] == member]:
-            del self.written[below]
-        self.written[member] = ("request", *member)
+            self.replaced[self.written.pop(below)] = place
+        self.written[member] = place
 
 
 def is_of_spec(path: SpecPath) -> bool:

@@ -5,7 +5,7 @@ Only this module and the storage kinds know how an InputDataConfig entry nests i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -25,6 +25,7 @@ _SCRIPT_NAMES = ("sagemaker_program", "SAGEMAKER_PROGRAM")
 
 IMAGE: SpecPath = (ALGORITHM, "TrainingImage")
 _MANY_CHANNELS = 200  # AWS takes 20
+_OF_GROUPS = "ResourceConfig.InstanceGroups."
 
 
 def s3_source(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,6 +74,8 @@ class Entry(NamedTuple):
     """The AlgorithmSpecification, whose mode counts for channels that name none."""
     whole: SpecPath
     """Its place in the request."""
+    note: Callable[[SpecPath], None]
+    """That of its draft."""
 
     def path(self, member: str) -> SpecPath:
         """Return the place of one of its members, or of its data source's, whether it is there or not."""
@@ -85,10 +88,14 @@ class Entry(NamedTuple):
 
     def get(self, member: str) -> Any:
         """Return a member of the entry itself or of its data source; None if it is missing."""
+        self.note(self.path(member))
         for level in (self.request, s3_source(self.request), file_system_source(self.request)):
             if member in level:
                 return level[member]
-        return self.job.get("TrainingInputMode") if member == "InputMode" else None
+        if member != "InputMode":
+            return None
+        self.note((ALGORITHM, "TrainingInputMode"))
+        return self.job.get("TrainingInputMode")
 
     @property
     def mode(self) -> str | None:
@@ -98,7 +105,7 @@ class Entry(NamedTuple):
     @property
     def is_file_system(self) -> bool:
         """Whether it is stored on EFS or FSx rather than in S3."""
-        return "FileSystemDataSource" in self.request.get("DataSource", {})
+        return "FileSystemDataSource" in (self.get("DataSource") or {})
 
     @property
     def is_sharded(self) -> bool:
@@ -123,10 +130,21 @@ class Draft:
     """The day to judge images by; None if it is unknown."""
     origin: Origin = field(default_factory=Origin)
     """Where the request's members are written in the spec."""
+    wrong: Mapping[SpecPath, SpecPath] = field(default_factory=dict)
+    """Members whose value is missing or wrong because of an error, each with the place of the error in the spec."""
+    causes: set[SpecPath] = field(default_factory=set)
+    """The places of those that were asked for."""
+
+    def note(self, path: SpecPath) -> None:
+        """Add to `causes` if a member that is asked for, or one around it, is wrong."""
+        if self.wrong:
+            ends = [path[:end] for end in range(1, len(path) + 1)]
+            self.causes.update(self.wrong[each] for each in ends if each in self.wrong)
 
     def get(self, dotted: str) -> Any:
         """Return a member by its path, such as `StoppingCondition.MaxRuntimeInSeconds`; None where any part is absent."""
         value: Any = self.request
+        self.note(tuple(dotted.split(".")))
         for member in dotted.split("."):
             value = value.get(member) if isinstance(value, Mapping) else None
         return value
@@ -137,7 +155,18 @@ class Draft:
         Paths such as `VpcConfig.Subnets` lead through every item of the lists on their way.
         """
         for member in members:
-            yield from _values(self.request, member.split("."), ())
+            yield from self._values(self.request, member.split("."), ())
+
+    def _values(self, value: Any, members: list[str], path: SpecPath) -> Iterator[tuple[SpecPath, Any]]:
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from self._values(item, members, (*path, index))
+        elif members and isinstance(value, Mapping):
+            place = (*path, members[0])
+            self.note(place)
+            yield from self._values(value.get(members[0]), members[1:], place)
+        elif not members and value is not None:
+            yield path, value
 
     @cached_property
     def entries(self) -> Sequence[Entry]:
@@ -146,8 +175,11 @@ class Draft:
         A file of 1 MB can have ten thousand, and to check each would take seconds.
         """
         job = self.get("AlgorithmSpecification") or {}
-        entries = enumerate(self.request.get("InputDataConfig", ())[:_MANY_CHANNELS])
-        return [Entry(entry.get("ChannelName", ""), entry, job, ("InputDataConfig", at)) for at, entry in entries]
+        found: list[Entry] = []
+        for at, entry in enumerate((self.get("InputDataConfig") or ())[:_MANY_CHANNELS]):
+            found.append(Entry(entry.get("ChannelName", ""), entry, job, ("InputDataConfig", at), self.note))
+            self.note(found[-1].path("ChannelName"))
+        return found
 
     def entry(self, name: str) -> Entry | None:
         """Return the channel of a name."""
@@ -161,19 +193,18 @@ class Draft:
     @cached_property
     def instance_count(self) -> int | None:
         """Hosts of the job, if the request says it: of all groups, or of the largest of the instance preferences."""
-        resources = self.get("ResourceConfig") or {}
         if self.groups:
-            return _hosts(self.groups)
-        preferred = [each.get("InstanceCount") for each in resources.get("InstancePreferences", ())]
-        counts = [count for count in (resources.get("InstanceCount"), *preferred) if count is not None]
-        return max(counts, default=None)
+            return sum(int(count) for _, count in self.each(_OF_GROUPS + "InstanceCount"))
+        counts = self.each("ResourceConfig.InstanceCount", "ResourceConfig.InstancePreferences.InstanceCount")
+        return max((int(count) for _, count in counts), default=None)
 
     def hosts_of(self, entry: Entry) -> int | None:
         """Return the number of hosts that a channel is for: those of its instance groups if it names any, else all."""
         names = entry.get("InstanceGroupNames")
-        if names and self.groups:
-            return _hosts([group for group in self.groups if group.get("InstanceGroupName") in names])
-        return self.instance_count
+        if not names or not self.groups:
+            return self.instance_count
+        groups = {path[:3] for path, name in self.each(_OF_GROUPS + "InstanceGroupName") if name in names}
+        return sum(int(count) for path, count in self.each(_OF_GROUPS + "InstanceCount") if path[:3] in groups)
 
     @cached_property
     def instance_types(self) -> Sequence[tuple[SpecPath, InstanceType]]:
@@ -185,12 +216,12 @@ class Draft:
     @property
     def is_serverless(self) -> bool:
         """Whether SageMaker chooses machine and image itself."""
-        return "ServerlessJobConfig" in self.request
+        return self.get("ServerlessJobConfig") is not None
 
     @property
     def is_spot(self) -> bool:
         """Whether it runs on spot instances."""
-        return bool(self.request.get("EnableManagedSpotTraining"))
+        return bool(self.get("EnableManagedSpotTraining"))
 
     @property
     def image(self) -> str:
@@ -200,20 +231,6 @@ class Draft:
     @cached_property
     def built_in(self) -> str | None:
         """The built-in algorithm that runs, such as `image-classification`; None where a script or another image does."""
-        named = {*self.request.get("HyperParameters", ()), *self.request.get("Environment", ())}
+        named = {*(self.get("HyperParameters") or ()), *(self.get("Environment") or ())}
         own = self.spec.code is not None or self.get("AlgorithmSpecification.ContainerEntrypoint")
         return None if own or named.intersection(_SCRIPT_NAMES) else built_in_algorithm(self.image)
-
-
-def _values(value: Any, members: list[str], path: SpecPath) -> Iterator[tuple[SpecPath, Any]]:
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _values(item, members, (*path, index))
-    elif members and isinstance(value, Mapping):
-        yield from _values(value.get(members[0]), members[1:], (*path, members[0]))
-    elif not members and value is not None:
-        yield path, value
-
-
-def _hosts(groups: Sequence[Mapping[str, Any]]) -> int:
-    return sum(int(group.get("InstanceCount", 0)) for group in groups)

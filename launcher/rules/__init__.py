@@ -21,7 +21,6 @@ from launcher.rules.job import code, command, container_image, image_names, netw
 from launcher.rules.remedies import remedy
 from launcher.rules.rule import Rule
 from launcher.rules.team import team_problems
-from launcher.rules.unknown_members import follows, watched, without
 from launcher.spec.aws_model import Violation, violations
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
@@ -76,21 +75,21 @@ def find_problems(
         path = ("image", key) if key in IMAGE_KEYS else origin.place(_IMAGE_PLACES.get(key, IMAGE))
         if not any(each.path == path for each in problems):  # such as an instance type without ml.
             problems.append(Problem(path, str(image_error), "image-unknown", location=spec.locate(path)))
-    right = without(request, [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")])
-    wrong = {member: path for path in unknown for member in origin.set_by(path)}
-    wrong |= {
-        each.path: origin.place_of_member(each.path) for each in broken if each.path and each.code != "aws-required"
-    }
-    draft, read = Draft(spec, right, given is not None, today), set[SpecPath]()
+    right = _without(request, [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")])
+    places = [(member, path) for path in unknown for member in origin.set_by(path)]
+    places += [(each.path, origin.place_of_member(each.path)) for each in broken if each.code != "aws-required"]
+    # Of a channel that is wrong as a whole, the rest is judged as it is.
+    whole = {member for member, _ in places if member and isinstance(member[-1], int)}
+    wrong = {_innermost(right, member): path for member, path in places if member and member[:2] not in whole}
+    draft = Draft(spec, right, given is not None, today)
     for rule in RULES:
         if wrong:  # a draft caches what it has read, so each rule gets its own
-            read = set()
-            draft = Draft(spec, watched(right, wrong, read), given is not None, today)
+            draft = Draft(spec, right, given is not None, today, wrong=wrong)
         for path, message in rule.find(draft):
             place = origin.place(path)
-            if not any(follows(place, each) for each in read):
+            if not any(_follows(place, cause) for cause in draft.causes):
                 problems.append(Problem(place, message, rule.code, rule.severity, spec.locate(place)))
-    return [*problems, *without_repetitions(list(team_problems(spec)))]
+    return [*problems, *without_repetitions(list(team_problems(spec, origin)))]
 
 
 def _is_the_jobs_mode(violation: Violation, request: dict[str, Any], spec: JobSpec) -> bool:
@@ -100,3 +99,40 @@ def _is_the_jobs_mode(violation: Violation, request: dict[str, Any], spec: JobSp
             channel = spec.all_channels[request["InputDataConfig"][index]["ChannelName"]]
             return "input_mode" not in channel.model_fields_set
     return False
+
+
+def _follows(place: SpecPath, cause: SpecPath) -> bool:
+    """Return whether a finding at `place` of a rule that read what is wrong at `cause` may follow from it.
+
+    A finding about one channel does not follow from another channel.
+    """
+    return not (_channel(place) and _channel(cause)) or _channel(place) == _channel(cause)
+
+
+def _channel(place: SpecPath) -> SpecPath:
+    """Return the place of the channel that a place is in; an empty one if it is in none."""
+    return place[:2] if place[:1] == ("channels",) else place[:3] if place[:2] == ("request", "InputDataConfig") else ()
+
+
+def _without(value: Any, paths: Iterable[SpecPath]) -> Any:
+    """Return a copy of a request without the members at `paths`, whose type is wrong, so that rules can rely on types.
+
+    A wrong item takes its list with it, so that the others keep their places.
+    """
+    below: dict[str | int, list[SpecPath]] = {}
+    for path in paths:
+        below.setdefault(path[0], []).append(path[1:])
+    if isinstance(value, list):
+        return [_without(item, below[at]) if at in below else item for at, item in enumerate(value)]
+    ends = {key: 1 if isinstance(item, list) else 0 for key, item in value.items()}
+    kept = {key: item for key, item in value.items() if all(len(rest) > ends[key] for rest in below.get(key, ()))}
+    return {key: _without(item, below[key]) if key in below else item for key, item in kept.items()}
+
+
+def _innermost(value: Any, member: SpecPath) -> SpecPath:
+    """Return the place of a member in a request, or of the first around it that has no members there."""
+    for end, part in enumerate(member, 1):
+        value = value.get(part) if isinstance(value, dict) else value[part]
+        if not isinstance(value, dict | list):
+            return member[:end]
+    return member

@@ -6,11 +6,10 @@ Each key has one place to be written, so `request:`, which replaces what keys sa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from launcher.errors import Location, Problem, SpecPath
-from launcher.request.build import build_request
 from launcher.request.origin import Origin
 from launcher.spec.job import JobSpec
 from launcher.spec.team import MAX_COST, Allowed, value_at
@@ -18,20 +17,18 @@ from launcher.spec.team import MAX_COST, Allowed, value_at
 REQUIRED = "team-required"  # the code of a key that a team requires
 
 
-def team_problems(spec: JobSpec) -> Iterator[Problem]:
-    """Yield a problem for each demand of the team's files that the spec does not meet."""
-    team, origin = spec.team, Origin()
-    if spec.request:
-        origin = build_request(spec.model_copy(update={"request": None}), "").origin  # what keys set below `request:`
+def team_problems(spec: JobSpec, origin: Origin) -> Iterator[Problem]:
+    """Yield a problem for each demand of the team's files that the spec, or its request of this origin, does not meet."""
+    team = spec.team
     for path, given, at in team.locked:
         value, is_most = value_at(spec, path), path == MAX_COST and given is not None
-        if (over := _set_by_request(spec, origin.set_by(path))) is not None:
+        if (over := _replaced(origin, path)) is not None:
             yield _of_request(spec, over, at, "team-locked")
         elif (value is None or value > given) if is_most else value != given:
             what = f"may be at most {given}" if is_most else "is locked"
             yield _problem(spec, path, f"{what} by the team's file ({_line(at)}); delete it here", "team-locked")
     for path, pattern, at in team.required:
-        if (over := _set_by_request(spec, origin.set_by(path))) is not None:
+        if (over := _replaced(origin, path)) is not None:
             yield _of_request(spec, over, at, REQUIRED)
             continue
         value = value_at(spec, path)
@@ -66,21 +63,14 @@ def _not_allowed(
             yield _problem(spec, path, not_allowed(shown, row), f"team-{what}")
 
 
-def _set_by_request(spec: JobSpec, members: Iterable[SpecPath]) -> SpecPath | None:
-    """Return the place below `request:` that sets or deletes one of these members; None if there is none."""
-    return next(filter(None, (_place_in(spec.request or {}, member) for member in members)), None)
-
-
-def _place_in(request: Any, member: SpecPath) -> SpecPath | None:
-    """Return the place of a member below `request:`, or of what has no members in its place."""
-    place: SpecPath = ("request",)
-    for part in member:
-        if not isinstance(request, dict):
-            return place
-        if part not in request:
-            return None
-        request, place = request[part], (*place, part)
-    return place
+def _replaced(origin: Origin, path: SpecPath) -> SpecPath | None:
+    """Return the place below `request:` that sets or deletes a key, something in it or around it; None if there is none."""
+    by_member = {place[1:]: place for place in origin.written.values() if place[0] == "request"}
+    for wanted, known in (*((member, by_member) for member in origin.set_by(path)), (path, origin.replaced)):
+        for each, place in known.items():
+            if wanted[: len(each)] == each[: len(wanted)]:
+                return place
+    return None
 
 
 def _of_request(spec: JobSpec, place: SpecPath, at: Location, code: str) -> Problem:

@@ -211,7 +211,7 @@ def _is_recordio(entry: Entry) -> bool:
 @warning("built-in-hyperparameter-missing")
 def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm fails without the hyperparameters that its page marks as required."""
-    given = draft.request.get("HyperParameters", {})
+    given = draft.get("HyperParameters") or {}
     several = draft.built_in == "xgboost" and str(given.get("objective")).startswith("multi:")
     needed = (*facts(draft).hyperparameters, *(["num_class"] if several else []))
     for name in [name for name in needed if name not in given]:
@@ -222,7 +222,7 @@ def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
 def hyperparameters_are_plain(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm reads hyperparameters as they are; JSON's quotes, which script mode sends, would be part of them."""
     if facts(draft).needs:
-        for name, value in draft.request.get("HyperParameters", {}).items():
+        for name, value in (draft.get("HyperParameters") or {}).items():
             if len(value) >= 2 and value[0] == value[-1] == '"':
                 message = f"has quotes inside, which {draft.built_in} does not remove; delete them"
                 yield ("HyperParameters", name), message

@@ -15,7 +15,7 @@ MAX_CHANNELS = 20
 @error("channels-at-most-20")
 def at_most_20(draft: Draft) -> Iterator[Mistake]:
     """The service allows 20 channels; those of source S3Connector are not sent to it, so they do not count."""
-    count = len(draft.request.get("InputDataConfig", ()))
+    count = len(draft.get("InputDataConfig") or ())
     if count > MAX_CHANNELS:
         yield (
             draft.entries[MAX_CHANNELS].whole,
@@ -35,7 +35,7 @@ def names_differ(draft: Draft) -> Iterator[Mistake]:
 def one_source(draft: Draft) -> Iterator[Mistake]:
     """A channel has exactly one source: S3, a file system, or a dataset."""
     for entry in draft.entries:
-        sources = entry.request.get("DataSource")
+        sources = entry.get("DataSource")
         if sources is not None and not sources:
             yield entry.whole, "has no source; write s3_uri, or file_system_id, or dataset_arn"
         elif sources is not None and len(sources) > 1:
@@ -83,7 +83,7 @@ def sharding_needs_hosts(draft: Draft) -> Iterator[Mistake]:
 @error("channel-instance-groups")
 def all_or_no_instance_groups(draft: Draft) -> Iterator[Mistake]:
     """If one channel names instance groups, all must; and each name is a group of the job."""
-    groups = {group.get("InstanceGroupName") for group in draft.groups}
+    groups = {name for _, name in draft.each("ResourceConfig.InstanceGroups.InstanceGroupName")}
     some = any(entry.get("InstanceGroupNames") for entry in draft.entries)
     for entry in draft.entries:
         names = entry.get("InstanceGroupNames")

@@ -15,14 +15,13 @@ from launcher.spec.model import spec_name
 @error("resource-alternatives")
 def machines_given_once(draft: Draft) -> Iterator[Mistake]:
     """A job needs exactly one of: a type and count, instance groups, or instance preferences."""
-    resources = draft.get("ResourceConfig")
-    if draft.is_serverless or (resources and resources.get("InstancePreferences")):
+    if draft.is_serverless or draft.get("ResourceConfig.InstancePreferences"):
         return
-    if resources is None:
+    if draft.get("ResourceConfig") is None:
         message = "is missing; write {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 50}"
         yield ("ResourceConfig",), message
         return
-    missing = [member for member in ("InstanceType", "InstanceCount") if member not in resources]
+    missing = [member for member in ("InstanceType", "InstanceCount") if draft.get(f"ResourceConfig.{member}") is None]
     if draft.groups and len(missing) < 2:
         message = "cannot be used with instance_type or instance_count; delete one or the other"
         yield ("ResourceConfig", "InstanceGroups"), message
@@ -67,11 +66,10 @@ def read_only_members_are_absent(draft: Draft) -> Iterator[Mistake]:
 @error("instance-preferences-alone")
 def preferences_replace_types(draft: Draft) -> Iterator[Mistake]:
     """Instance preferences exclude a type, groups, placement and spot instances."""
-    resources = draft.get("ResourceConfig") or {}
-    if not resources.get("InstancePreferences"):
+    if not draft.get("ResourceConfig.InstancePreferences"):
         return
     for member in ("InstanceType", "InstanceGroups", "InstancePlacementConfig"):
-        if resources.get(member):
+        if draft.get(f"ResourceConfig.{member}"):
             yield ("ResourceConfig", member), "cannot be used with instance_preferences, which replace it; delete one"
     if draft.is_spot:
         message = "cannot be used with instance_preferences, which use on-demand capacity and training plans; delete it"
@@ -81,10 +79,10 @@ def preferences_replace_types(draft: Draft) -> Iterator[Mistake]:
 @error("instance-preferences-count")
 def count_given_in_one_place(draft: Draft) -> Iterator[Mistake]:
     """With instance preferences the count is given once for all or for each of them; never for some, both or neither."""
-    resources = draft.get("ResourceConfig") or {}
-    preferences = resources.get("InstancePreferences") or ()
-    without = [index for index, each in enumerate(preferences) if each.get("InstanceCount") is None]
-    count = resources.get("InstanceCount")
+    preferences = draft.get("ResourceConfig.InstancePreferences") or ()
+    counted = {path[2] for path, _ in draft.each("ResourceConfig.InstancePreferences.InstanceCount")}
+    without = [index for index, _ in enumerate(preferences) if index not in counted]
+    count = draft.get("ResourceConfig.InstanceCount")
     if not preferences:
         return
     if len(without) == len(preferences) and count is None:

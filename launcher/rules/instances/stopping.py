@@ -116,7 +116,7 @@ def cache_is_kept(draft: Draft) -> Iterator[Mistake]:
     """Without a warm pool, nothing of its cache directory is kept for the next job."""
     path = f"{contract.BASE_DIR}/{contract.WARM_POOL_DIR}"
     for member in ("Environment", "HyperParameters"):
-        for name, value in draft.request.get(member, {}).items():
+        for name, value in (draft.get(member) or {}).items():
             if not _keep_alive(draft) and (path in value or value == "warm-pool"):
                 remedy = "set resource_config.keep_alive_period_in_seconds"
                 yield (member, name), f"is a cache for the next job, for which no machine is kept; {remedy}"

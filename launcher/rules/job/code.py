@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import isfinite
+from typing import Any
 
 from launcher.request.view import Draft
 from launcher.rules.channels.entries import MAX_CHANNELS
@@ -64,24 +65,28 @@ def code_goes_from_here_to_s3(draft: Draft) -> Iterator[Mistake]:
         yield ("code", "directory"), "is not on this machine; write a local folder, and its destination as code.s3_uri"
 
 
+def goes_by_toolkit(code: Code, entries: Any) -> bool:
+    """Return whether the sagemaker-training toolkit in the image fetches the code, beside these InputDataConfig entries."""
+    return code.delivery == "submit_directory" or (code.delivery == "auto" and _are_all(entries))
+
+
 def code_by_toolkit(draft: Draft) -> Code | None:
-    """Return the code if the sagemaker-training toolkit in the image fetches it, since it has no channel."""
+    """Return the code if it has no channel."""
     code = draft.spec.code
-    return (
-        code
-        if code and (code.delivery == "submit_directory" or (code.delivery == "auto" and _uses_all_channels(draft)))
-        else None
-    )
+    entries = draft.get("InputDataConfig") if code is not None and code.delivery == "auto" else None
+    return code if code is not None and goes_by_toolkit(code, entries) else None
 
 
-def _uses_all_channels(draft: Draft) -> bool:
-    return len(draft.request.get("InputDataConfig", ())) >= MAX_CHANNELS
+def _are_all(entries: Any) -> bool:
+    """Return whether entries use all of AWS's channels."""
+    return isinstance(entries, list) and len(entries) >= MAX_CHANNELS
 
 
 @error("code-needs-channel")
 def a_channel_is_free_for_code(draft: Draft) -> Iterator[Mistake]:
     """`delivery: channel` needs one of the 20 channels."""
-    if draft.spec.code is not None and draft.spec.code.delivery == "channel" and _uses_all_channels(draft):
+    code = draft.spec.code
+    if code is not None and code.delivery == "channel" and _are_all(draft.get("InputDataConfig")):
         message = f"needs a channel for the code, but all {MAX_CHANNELS} are taken; use auto or submit_directory"
         yield ("code", "delivery"), message
 
@@ -107,7 +112,7 @@ def toolkit_installs_requirements_txt(draft: Draft) -> Iterator[Mistake]:
 @warning("submit-directory-archive")
 def submitted_code_is_an_archive(draft: Draft) -> Iterator[Mistake]:
     """The toolkit fetches sagemaker_submit_directory as one object, a gzipped tar; it cannot be a folder in S3."""
-    given = draft.request.get("HyperParameters", {}).get("sagemaker_submit_directory", "").strip('"')
+    given = (draft.get("HyperParameters.sagemaker_submit_directory") or "").strip('"')
     if given.startswith("s3://") and not re.search(r"\.(tar\.gz|tgz)$", given):
         message = "is not an archive; write the URI of a .tar.gz of the folder, or use code: {directory: FOLDER}"
         yield ("HyperParameters", "sagemaker_submit_directory"), message
@@ -128,7 +133,7 @@ def hyperparameters_arrive_as_written(draft: Draft) -> Iterator[Mistake]:
     code = draft.spec.code
     if code is None:
         return
-    for name, text in draft.request.get("HyperParameters", {}).items():
+    for name, text in (draft.get("HyperParameters") or {}).items():
         value = decoded(text)
         arrives = argument(value, code.argument_style)
         if arrives == text or isinstance(value, bool):

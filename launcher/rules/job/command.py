@@ -36,7 +36,7 @@ def hyperparameters_have_a_place(draft: Draft) -> Iterator[Mistake]:
     if any(place[:2] == ("code", "command") for place in draft.spec.variables.written):
         message = "has ${NAME}, which is a variable of this machine; write $NAME for one of the container"
         yield ("code", "command"), message
-    passes = draft.request.get("HyperParameters") and code.arguments != "none"
+    passes = draft.get("HyperParameters") and code.arguments != "none"
     if passes and isinstance(code.command, str) and not has_arguments(code.command) and _ends_open(code.command):
         message = 'is more than one command; write "$@" where the hyperparameters belong, or arguments: none'
         yield ("code", "command"), message

@@ -79,7 +79,7 @@ def rule_names_differ(draft: Draft) -> Iterator[Mistake]:
 @error("profiler-rules-need-profiler")
 def rules_need_a_profiler(draft: Draft) -> Iterator[Mistake]:
     """Rules of the profiler have no data to evaluate if it is turned off."""
-    if draft.get("ProfilerConfig.DisableProfiler") and draft.request.get("ProfilerRuleConfigurations"):
+    if draft.get("ProfilerConfig.DisableProfiler") and draft.get("ProfilerRuleConfigurations"):
         message = "turns off the profiler, whose data profiler_rule_configurations need; delete one of them"
         yield ("ProfilerConfig", "DisableProfiler"), message
 

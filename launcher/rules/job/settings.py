@@ -10,7 +10,7 @@ from itertools import islice
 from launcher.errors import SpecPath
 from launcher.masking import holds_secret
 from launcher.request.view import IMAGE, Draft
-from launcher.rules.channels.entries import MAX_CHANNELS
+from launcher.rules.job.code import code_by_toolkit
 from launcher.rules.rule import Mistake, error, warning
 from launcher.spec.names import MAX_BASE, beginning
 from sagemaker_channels import contract
@@ -125,7 +125,6 @@ def settings_hold_no_credentials(draft: Draft) -> Iterator[Mistake]:
 @error("secret-not-readable")
 def secrets_can_be_read(draft: Draft) -> Iterator[Mistake]:
     """What a job's settings name as `${secretsmanager:ID}` or `${ssm:NAME}` is read by our start of its code, over the network."""
-    entries = draft.request.get("InputDataConfig")
     for path, _, value in _settings(draft):
         if not (references := references_in([value])):
             continue
@@ -135,7 +134,7 @@ def secrets_can_be_read(draft: Draft) -> Iterator[Mistake]:
                 path,
                 f"{name} is read only by jobs with code:, at its start; let the program of the image read it",
             )
-        elif code.delivery == "submit_directory" or (code.delivery == "auto" and len(entries or ()) >= MAX_CHANNELS):
+        elif code_by_toolkit(draft):
             yield (
                 path,
                 f"{name} is not read if the toolkit starts the code; write code.delivery: channel, with a channel free",
@@ -162,8 +161,7 @@ def secrets_are_not_arguments(draft: Draft) -> Iterator[Mistake]:
 def _settings(draft: Draft) -> Iterator[tuple[SpecPath, str, str]]:
     """Yield the path, name and value of each environment variable and hyperparameter."""
     for member in ("Environment", "HyperParameters"):
-        settings = draft.request.get(member)
-        for name, value in settings.items() if isinstance(settings, dict) else ():
+        for name, value in (draft.get(member) or {}).items():
             yield (member, name), name, str(value)
 
 
