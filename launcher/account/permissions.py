@@ -58,18 +58,12 @@ def permissions(subject: Subject) -> Iterator[Problem]:
 
 
 def _simulated(subject: Subject, wanted: Sequence[Need]) -> dict[Need, Verdict]:
-    """Return IAM's verdict on each need; actions on the same resources share a question. Raises AwsError."""
-    resources: dict[tuple[str, Context], set[str]] = {}
+    """Return IAM's verdict on each need; actions on the same resource share a question. Raises AwsError."""
+    role, together = str(subject.draft.get("RoleArn")), dict[tuple[str, Context], list[str]]()
     for need in wanted:
-        resources.setdefault((need.action, need.context), set()).add(need.resource)
-    together: dict[tuple[tuple[str, ...], Context], list[str]] = {}
-    for (action, context), names in resources.items():
-        together.setdefault((tuple(sorted(names)), context), []).append(action)
-    role, verdicts = str(subject.draft.get("RoleArn")), dict[tuple[str, str, Context], Verdict]()
-    questions = [(actions, names, context) for (names, context), actions in together.items()]
-    for (_, _, context), outcome in concurrently(lambda question: simulate(subject, role, *question), questions):
-        verdicts |= {(*pair, context): verdict for pair, verdict in outcome.result().items()}
-    return {need: verdicts.get((need.action, need.resource, need.context), _UNKNOWN) for need in wanted}
+        together.setdefault((need.resource, need.context), []).append(need.action)
+    found = dict(concurrently(lambda about: simulate(subject, role, together[about], *about), list(together)))
+    return {need: found[need.resource, need.context].result()[need.action] for need in wanted}
 
 
 def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> bool:
@@ -81,7 +75,7 @@ def _is_denied(subject: Subject, role: str, need: Need, verdict: Verdict) -> boo
         tags = {tag["Key"]: tag["Value"] for tag in answer.get("TagSet", ())}
         context = tuple((name, "string", (tags.get(name.removeprefix(_TAG), ""),)) for name in verdict.missing)
         arn = str(subject.draft.get("RoleArn"))
-        verdict = simulate(subject, arn, [need.action], [need.resource], context)[need.action, need.resource]
+        verdict = simulate(subject, arn, [need.action], need.resource, context)[need.action]
     if not verdict.is_denied:
         return False
     return verdict.decision == "explicitDeny" or not _may_be_granted(subject, role, need)
@@ -148,33 +142,24 @@ def is_role(principal: str, role: str) -> bool:
 
 
 def simulate(
-    subject: Subject, principal: str, actions: Sequence[str], resources: Sequence[str], context: Context = ()
-) -> dict[tuple[str, str], Verdict]:
-    """Return IAM's verdicts on whether a role or user may do the actions, each on all resources. Raises AwsError."""
-    question: dict[str, Any] = {"ActionNames": list(actions), "ResourceArns": list(resources)}
+    subject: Subject, principal: str, actions: Sequence[str], resource: str, context: Context = ()
+) -> dict[str, Verdict]:
+    """Return IAM's verdict on whether a role or user may do each action on a resource. Raises AwsError."""
+    question: dict[str, Any] = {"ActionNames": list(actions), "ResourceArns": [resource]}
     if context:
         question["ContextEntries"] = [
             {"ContextKeyName": name, "ContextKeyValues": list(values), "ContextKeyType": kind}
             for name, kind, values in context
         ]
     answer = subject.ask("iam", "simulate_principal_policy", PolicySourceArn=principal, **question)
-    found = {}
-    for result in answer.get("EvaluationResults", ()):
-        action = next((each for each in actions if each.lower() == result["EvalActionName"].lower()), "")
-        for resource in resources:
-            found[action, resource] = _verdict(result, resource, len(resources))
-    return found
+    found = {result["EvalActionName"].lower(): _verdict(result) for result in answer.get("EvaluationResults", ())}
+    return {action: found.get(action.lower(), _UNKNOWN) for action in actions}
 
 
-def _verdict(result: Mapping[str, Any], resource: str, asked: int) -> Verdict:
-    """Return one resource's part of an EvaluationResult, which has a part per resource if the question had several."""
-    missing = list(result.get("MissingContextValues", ()))
+def _verdict(result: Mapping[str, Any]) -> Verdict:
+    """Return the verdict of an EvaluationResult, which has a part for the resource unless that is "*"."""
+    parts = [result, *result.get("ResourceSpecificResults", ())]
+    missing = [name for part in parts for name in part.get("MissingContextValues", ())]
     if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
         missing.append("organization")  # IAM does not simulate the conditions of its policies (SCPs)
-    for each in result.get("ResourceSpecificResults", ()):
-        if each.get("EvalResourceName") == resource:
-            return Verdict(each["EvalResourceDecision"], (*missing, *each.get("MissingContextValues", ())))
-    decision = result["EvalDecision"]
-    if asked == 1 or decision == "allowed" or result.get("EvalResourceName") == resource:
-        return Verdict(decision, tuple(missing))
-    return _UNKNOWN
+    return Verdict(result["EvalDecision"], tuple(missing))

@@ -12,7 +12,7 @@ each request (AWS PrivateLink guide, "Control access to VPC endpoints using endp
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from launcher.account.check import Subject
@@ -20,7 +20,6 @@ from launcher.account.needs import MADE_UP, Need, key_needs, own_role, s3_needs
 from launcher.account.network import vpc_id
 from launcher.account.permissions import Statement, as_list, is_granted, may_name, principals, statements
 from launcher.account.s3_route import s3_endpoints
-from launcher.aws.account import AwsError
 from launcher.errors import Problem, SpecPath, first_names
 
 _OF_NETWORKS = ("aws:sourcevpce", "aws:sourcevpc")  # keys of conditions, in lower case
@@ -81,32 +80,31 @@ def bucket_policies(subject: Subject, path: SpecPath, needed: tuple[str, list[Ne
     """Do the bucket policies leave the job's role the access it needs?"""
     (bucket, wanted), role = needed, str(subject.draft.get("RoleArn"))
     policy = statements((subject.find("s3", "get_bucket_policy", Bucket=bucket) or {}).get("Policy"))
-    known = [(str(each.get("Sid") or f"number {number}"), each) for number, each in enumerate(policy, 1)]
-    denied: dict[tuple[SpecPath, str, str], list[str]] = {}
-    for need in wanted:
-        for name in [name for name, each in known if surely_denies(each, need.action, need.resource, role)][:1]:
-            denied.setdefault((need.path, need.shown, name), []).append(need.action)
-    for (place, what, name), actions in denied.items():
-        message = (
-            f"the policy of bucket {bucket!r} denies the role {first_names(sorted(set(actions)))} on {what} (statement {name});"
-            " exempt the role, for example by a condition on aws:PrincipalArn"
-        )
-        yield Problem(place, message, "bucket-denies")
-    for name, statement in known:
-        admitted = _networks(statement)
-        try:
-            if not admitted or admitted & _own_networks(subject):
-                continue
-        except AwsError as error:
-            subject.could_not_ask(path, error)
+    for number, each in enumerate(policy, 1):
+        name, networks = str(each.get("Sid") or f"number {number}"), _networks(each)
+        always = {key: value for key, value in each.items() if key != "Condition"} if networks else each
+        denied = _by_path(need for need in wanted if surely_denies(always, need.action, need.resource, role))
+        if denied and networks and networks & _own_networks(subject):
             continue
-        always = {key: value for key, value in statement.items() if key != "Condition"}
-        for need in [each for each in wanted if surely_denies(always, each.action, each.resource, role)][:1]:
-            message = (
-                f"the policy of bucket {bucket!r} admits requests only from {first_names(sorted(admitted))} (statement {name}), and"
-                " the job's come from elsewhere; set vpc_config to subnets that use it, or exempt the role"
-            )
-            yield Problem(need.path, message, "bucket-denies-network")
+        for place, needs in denied.items():
+            code, but = "bucket-denies", ""
+            remedy = "exempt the role, for example by a condition on aws:PrincipalArn"
+            if networks:
+                code, but = "bucket-denies-network", f" unless it comes from {first_names(sorted(networks))}"
+                remedy = "set vpc_config to subnets that use it, or exempt the role"
+            wrong = f"the policy of bucket {bucket!r} (statement {name}) denies the role {_shown(needs)}{but}"
+            yield Problem(place, f"{wrong}; {remedy}", code)
+
+
+def _by_path(denied: Iterable[Need]) -> dict[SpecPath, list[Need]]:
+    found: dict[SpecPath, list[Need]] = {}
+    for need in denied:
+        found.setdefault(need.path, []).append(need)
+    return found
+
+
+def _shown(needs: Sequence[Need]) -> str:
+    return f"{first_names(sorted({each.action for each in needs}))} on {needs[0].shown}"
 
 
 def _networks(statement: Statement) -> set[str]:
@@ -134,16 +132,17 @@ def endpoint_policies(subject: Subject) -> Iterator[Problem]:
     role, needs = str(subject.draft.get("RoleArn")), [each for _, (_, wanted) in in_buckets(subject) for each in wanted]
     for endpoint in s3_endpoints(subject) if needs and subject.draft.get("VpcConfig") else ():
         known = statements(endpoint.get("PolicyDocument"))
-        closed: dict[SpecPath, list[Need]] = {}
-        for need in needs if known else ():
+
+        def is_closed(need: Need, known: Sequence[Statement] = known) -> bool:
             asked = need.action, need.resource, role
-            is_allowed = any(_may_allow(each, *asked) for each in known)
-            if not is_allowed or any(surely_denies(each, *asked) for each in known):
-                closed.setdefault(need.path, []).append(need)
-        for path, denied in closed.items():
+            return not any(_may_allow(each, *asked) for each in known) or any(
+                surely_denies(each, *asked) for each in known
+            )
+
+        for path, denied in _by_path(filter(is_closed, needs if known else ())).items():
             message = (
                 f"the policy of the endpoint {endpoint['VpcEndpointId']}, through which the job reaches S3, does not allow"
-                f" {first_names(sorted({each.action for each in denied}))} on {denied[0].shown}; allow it there"
+                f" {_shown(denied)}; allow it there"
             )
             yield Problem(path, message, "endpoint-policy-closed")
 

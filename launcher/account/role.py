@@ -96,7 +96,7 @@ def caller(subject: Subject) -> Iterator[Problem]:
         wanted.append((("tags",), "sagemaker:AddTags", job))
     for place, action, resource in (*wanted, (ROLE, "iam:PassRole", str(subject.draft.get("RoleArn")))):
         context = _PASSED if place == ROLE else ()
-        if simulate(subject, principal, [action], [resource], context)[action, resource].is_denied:
+        if simulate(subject, principal, [action], resource, context)[action].is_denied:
             wrong = f"your policies do not allow you ({principal}) {action} on {resource}"
             yield Problem(place, f"{wrong}; ask your administrator for it", "caller-denied")
 

@@ -96,13 +96,13 @@ BROKEN = {
         a_bucket_that_denies("shut"),
         "channels: {{train: s3://shut/train/}}",
         [("bucket-denies", "channels.train.s3_uri")],
-        ("bucket 'shut' denies the role s3:GetObject on s3://shut/train/*", "statement Closed"),
+        ("bucket 'shut' (statement Closed) denies the role s3:GetObject on s3://shut/train/*",),
     ),
     "a bucket that denies its account": Broken(
         a_bucket_that_denies("shut2", {"AWS": "arn:aws:iam::123456789012:root"}, Action="s3:*"),
         "channels: {{train: s3://shut2/train/}}",
         [("bucket-denies", "channels.train.s3_uri")],
-        ("'shut2' denies the role s3:GetObject",),
+        ("'shut2' (statement Closed) denies the role s3:GetObject",),
     ),
     "a bucket that denies writing": Broken(
         a_bucket_that_denies("shut3", {"AWS": "*"}, Action=["s3:Put*"]),
@@ -114,7 +114,7 @@ BROKEN = {
         only_from("walled", keys={"aws:SourceVpce": VPCE}),
         "channels: {{train: s3://walled/train/}}",
         [("bucket-denies-network", "channels.train.s3_uri")],
-        (f"'walled' admits requests only from {VPCE} (statement Closed)",),
+        ("'walled' (statement Closed) denies the role s3:GetObject", f"unless it comes from {VPCE}"),
     ),
     "a bucket for a VPC's endpoint, and a job without a VPC": Broken(
         only_from("walled2", keys={"aws:sourceVpce": VPCE}, operator="StringNotEqualsIfExists"),
