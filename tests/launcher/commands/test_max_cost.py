@@ -147,7 +147,7 @@ def test_plan_shows_what_the_checks_measured(
 ) -> None:
     monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
     notes = [((), "account 123456789012, region us-east-1"), (("channels", "train", "s3_uri"), "8 objects, 1.6 MB")]
-    report = launcher.Report([CheckResult("prefixes", 0.1, [], notes, [], True)], 0.1)
+    report = launcher.Report([CheckResult("prefixes", [], notes, [], True)], 0.1)
     ours, theirs = pty.openpty()
     with open(theirs) as terminal:  # noqa: PTH123 - a descriptor
         monkeypatch.setattr(sys, "stdin", terminal)
