@@ -128,19 +128,13 @@ def _of_manifest(subject: Subject, entry: Entry, place: S3Location) -> Iterator[
 
 
 def _of_augmented(subject: Subject, entry: Entry, place: S3Location) -> Iterator[Problem]:
-    path, gaps = entry.path("s3_uri"), dict[str, dict[int, RefusedError]]()
+    path = entry.path("s3_uri")
     size, names = _size(subject, place), entry.get("AttributeNames") or ()
     if not names:
         return  # reported by a rule
     text = some_bytes(subject, place, f"0-{_BEGINNING - 1}") if size else b""
     text = text if len(text) == size else text[: text.rfind(b"\n") + 1]  # without a line that is cut off
-    lines = AugmentedManifest(lambda _: (each for each in [text]), str(place), names, _LOOKED_AT, gaps)
-    for name, errors in gaps.items():
-        first = next(iter(errors.values()))
-        if len(errors) == len(lines):
-            raise first
-        message = f"{len(errors)} of {len(lines)} lines looked at lack {name!r}: {first}"
-        yield Problem(entry.path("attribute_names"), message, "manifest-attribute-gaps")
+    lines = AugmentedManifest(lambda _: (each for each in [text]), str(place), names, _LOOKED_AT)
     references = [each for index in range(len(lines)) for each in lines.values(index)]
     subject.note(path, f"an augmented manifest of {human_bytes(size)}; looked at {len(lines)} lines")
     named = _look_at(subject, [each for each in references if isinstance(each, S3Location)], place)

@@ -67,11 +67,8 @@ class AugmentedManifest:
         uri: str,
         names: Sequence[str],
         sample: int | None = None,
-        gaps: dict[str, dict[int, RefusedError]] | None = None,
     ) -> None:
         """Read the manifest and check that each line has every attribute; of a `sample`, only so many lines, evenly spaced.
-
-        With `gaps`, an attribute that a line lacks is left out, and its error is added there, by attribute and number of the line.
 
         Raises:
             RefusedError: A line is not a JSON object, lacks an attribute, or has a reference that is not an S3 URI; or there are
@@ -79,7 +76,7 @@ class AugmentedManifest:
         """
         if not names:
             raise RefusedError(f"{uri}: an augmented manifest needs AttributeNames, which select the values to send")
-        self._uri, self._names, self._gaps = uri, tuple(names), gaps
+        self._uri, self._names = uri, tuple(names)
         lines = enumerate(b"".join(read(parse_s3_uri(uri))).split(b"\n"), 1)
         self._lines = evenly_spaced([(number, line) for number, line in lines if line.strip()], sample)
         if not self._lines:
@@ -107,11 +104,7 @@ class AugmentedManifest:
         for name in self._names:
             if name not in attributes:
                 what = f"{where} has no attribute {name!r} (it has {', '.join(attributes)})"
-                lack = RefusedError(f"{self._uri}: {what}; correct the line or AttributeNames")
-                if self._gaps is None:
-                    raise lack
-                self._gaps.setdefault(name, {})[number] = lack
-                continue
+                raise RefusedError(f"{self._uri}: {what}; correct the line or AttributeNames")
             value = attributes[name]
             if name.endswith(REFERENCE):
                 values.append(_place(value, f"{self._uri}: {where}: {name!r}"))

@@ -91,8 +91,8 @@ BROKEN = {
             s3, {"source-ref": "s3://data/train/1.tar", "class": 1}, {"source-ref": "s3://data/train/2.tar"}
         ),
         AUGMENTED,
-        [("manifest-attribute-gaps", "channels.train.attribute_names")],
-        ("1 of 2 lines looked at lack 'class'", "line 2 has no attribute"),
+        [("manifest-form", TRAIN)],
+        ("line 2 has no attribute 'class'",),
     ),
     "augmented manifest, reference to a missing object": Broken(
         lambda s3: put_lines(s3, {"source-ref": "s3://data/train/9.tar", "class": 1}),
