@@ -160,25 +160,32 @@ def closed(subject: Subject, what: str, its_groups: Sequence[str], port: int) ->
     )
 
 
+def allowed(groups: Iterable[Described], port: int | None, *, outbound: bool = False) -> tuple[set[str], list[str]]:
+    """Return the groups, and the ranges and prefix lists, that security groups let TCP on a port in from, or out to.
+
+    `groups` are as DescribeSecurityGroups returns them. No port means all protocols and ports.
+    """
+    direction = "IpPermissionsEgress" if outbound else "IpPermissions"
+    rules = [rule for group in groups for rule in group.get(direction, ()) if _is_for(rule, port)]
+    named = {str(each.get("GroupId")) for rule in rules for each in rule.get("UserIdGroupPairs", ())}
+    ranges = [each["CidrIp"] for rule in rules for each in rule.get("IpRanges", ())]
+    return named, ranges + [each["PrefixListId"] for rule in rules for each in rule.get("PrefixListIds", ())]
+
+
 def admits(
     groups: Iterable[Described],
     port: int | None,
     peer_groups: Collection[str],
-    peer_cidrs: Collection[str] = (),
+    peer_cidrs: Collection[str],
     *,
     outbound: bool = False,
 ) -> bool:
-    """Return whether security groups, as DescribeSecurityGroups returns them, let TCP in from a peer, or out to it.
+    """Return whether security groups let TCP in from a peer, or out to it, which has an address in one of the `peer_cidrs`.
 
-    No port means all protocols and ports. `peer_cidrs` contain the peer's address: a rule for a part of a range counts, since the
-    address may be in it.
+    A rule for a part of a range counts, since the address may be in it, and so does a prefix list.
     """
-    direction = "IpPermissionsEgress" if outbound else "IpPermissions"
-    return any(
-        _is_for(rule, port) and _names(rule, peer_groups, peer_cidrs)
-        for group in groups
-        for rule in group.get(direction, ())
-    )
+    named, ranges = allowed(groups, port, outbound=outbound)
+    return not named.isdisjoint(peer_groups) or any(_overlap(each, cidr) for each in ranges for cidr in peer_cidrs)
 
 
 def _is_for(rule: Described, port: int | None) -> bool:
@@ -191,25 +198,6 @@ def _is_for(rule: Described, port: int | None) -> bool:
     return bool(first == -1 or first <= port <= last)
 
 
-def _names(rule: Described, groups: Collection[str], cidrs: Collection[str]) -> bool:
-    if rule.get("PrefixListIds"):
-        return True  # its ranges are unknown here
-    if any(pair.get("GroupId") in groups for pair in rule.get("UserIdGroupPairs", ())):
-        return True
-    return any(_overlap(allowed, cidr) for allowed in _cidrs(rule) for cidr in cidrs)
-
-
-def _cidrs(rule: Described) -> list[str]:
-    return [each["CidrIp"] for each in rule.get("IpRanges", ()) if "CidrIp" in each]
-
-
-def _overlap(one: str, other: str) -> bool:
-    first, second = (ipaddress.IPv4Network(cidr, strict=False) for cidr in (one, other))
-    return first.overlaps(second)
-
-
-def egress_targets(groups: Iterable[Described], port: int) -> list[str]:
-    """Return where TCP on `port` may go: CIDR ranges and prefix lists, without other groups."""
-    rules = [rule for group in groups for rule in group.get("IpPermissionsEgress", ()) if _is_for(rule, port)]
-    lists = [str(each.get("PrefixListId")) for rule in rules for each in rule.get("PrefixListIds", ())]
-    return [*(cidr for rule in rules for cidr in _cidrs(rule)), *lists]
+def _overlap(one: str, cidr: str) -> bool:
+    is_list = one.startswith("pl-")  # its ranges are unknown here
+    return is_list or ipaddress.IPv4Network(one, strict=False).overlaps(ipaddress.IPv4Network(cidr, strict=False))

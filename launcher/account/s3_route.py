@@ -15,8 +15,8 @@ from launcher.account.network import (
     GROUPS,
     SUBNETS,
     Described,
+    allowed,
     described,
-    egress_targets,
     group_ids,
     known_groups,
     known_subnets,
@@ -36,7 +36,7 @@ def way_to_s3(subject: Subject) -> Iterator[Problem]:
     if vpc is None or any(each.get("VpcEndpointType") == "Interface" for each in endpoints):
         return  # an interface endpoint is reachable inside the VPC, whatever the routes
     own, known = group_ids(subject), known_groups(subject)
-    if known and len(known) == len(set(own)) and all(_is_private(cidr) for cidr in egress_targets(known, _HTTPS)):
+    if known and len(known) == len(set(own)) and all(map(_is_private, allowed(known, _HTTPS, outbound=True)[1])):
         wrong = f"do not let HTTPS out to S3 ({', '.join(own)})"
         message = f"{wrong}; add an outbound rule to {own[0]}: TCP 443 to 0.0.0.0/0"
         yield Problem(GROUPS, message, "security-group-closed")

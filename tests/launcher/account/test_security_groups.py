@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.account.network import admits, egress_targets
+from launcher.account.network import admits, allowed
 
 OWN, SUBNET = ["sg-job"], ["10.0.1.0/24"]
 
@@ -66,14 +66,14 @@ def test_one_open_rule_of_any_group_suffices() -> None:
 
 def test_directions_have_separate_rules() -> None:
     groups = [{"IpPermissions": [rule("-1", **of_group("sg-job"))], "IpPermissionsEgress": []}]
-    assert admits(groups, 988, OWN)
-    assert not admits(groups, 988, OWN, outbound=True)
+    assert admits(groups, 988, OWN, [])
+    assert not admits(groups, 988, OWN, [], outbound=True)
 
 
 def test_rule_for_all_tcp_does_not_admit_all_traffic() -> None:
     of_itself = of_group("sg-job")
-    assert admits([{"IpPermissions": [rule("-1", **of_itself)]}], None, OWN)
-    assert not admits([{"IpPermissions": [rule("tcp", 0, 65535, **of_itself)]}], None, OWN)
+    assert admits([{"IpPermissions": [rule("-1", **of_itself)]}], None, OWN, [])
+    assert not admits([{"IpPermissions": [rule("tcp", 0, 65535, **of_itself)]}], None, OWN, [])
 
 
 def test_https_targets_are_ranges_and_prefix_lists() -> None:
@@ -83,4 +83,4 @@ def test_https_targets_are_ranges_and_prefix_lists() -> None:
         rule("tcp", 80, **of_range("0.0.0.0/0")),
         rule("tcp", 443, **of_group("sg-job")),
     ]
-    assert egress_targets([{"IpPermissionsEgress": rules}], 443) == ["0.0.0.0/0", "pl-1"]
+    assert allowed([{"IpPermissionsEgress": rules}], 443, outbound=True) == ({"sg-job"}, ["0.0.0.0/0", "pl-1"])
