@@ -43,11 +43,11 @@ BATCH, MEMORY = 16, 8 << 30
 DOUBTFUL = 0.05  # a loss above which both ways are run three times more, in turns; their medians count
 AGAIN = 20  # data sets between two calibrations
 PROVIDERS: dict[str, Any] = {"File": copied.provide, "FastFile": mounted.provide, "Pipe": fifo.provide}
-# What is set up here otherwise than on SageMaker: no instance, image or framework; 8 copies and 3 pipe streams at a time; shards
+# What is set up here otherwise than on SageMaker: no instance, image or framework; 8 copies and one pipe stream at a time; shards
 # in proportion to data that are read in seconds. How fast the ways are is measured by `calibrated`.
 HERE = {**CONSTANTS, "instance_s": 0, "image_s": 0, "warm_up_s": 0, "list_per_s": 1e9, "get_usd": 0, "list_usd": 0}
 HERE |= {"shard_bytes": 1e6, "small_bytes": 5e6}
-STREAMS = {"File": 8, "Pipe": 3}
+STREAMS = {"File": 8, "Pipe": 1}
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """File mode: every object of the channel is a file of the host's own before the job starts.
 
 With overlays, it is a file of the `--data` folder below an overlay, if that folder contains nothing else. Otherwise it is a copy,
-made in a new directory beside the channel's and renamed when it is complete, so neither an error nor Ctrl-C leaves a part of a
-channel where a job would read it. Keys are checked before the first byte, so no path can lead outside.
+which an error or Ctrl-C removes. Keys are checked before the first byte, so no path can lead outside.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event, Lock
 
 from launcher.local import processes
-from launcher.local.channels.delivery import Delivery, empty_directory, occupied
+from launcher.local.channels.delivery import Delivery, empty_directory
 from launcher.local.channels.objects import FolderObjects
 from launcher.local.channels.selection import S3Object, as_tree, written_as
-from launcher.local.leftovers import remove_tree
 from launcher.local.workspace import BindMount
 from launcher.request.view import s3_source
 from launcher.s3.uri import S3Location, parse_s3_uri
@@ -69,21 +66,11 @@ def _own_folder(delivery: Delivery, objects: Sequence[S3Object]) -> Path | None:
 @contextmanager
 def copied(delivery: Delivery, objects: Sequence[S3Object]) -> Iterator[None]:
     """Copy the objects, which `as_tree` has accepted, to files below `delivery.directory`; remove them on leaving."""
-    delivery.data_dir.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{delivery.name}.", dir=delivery.data_dir) as temporary:
-        unfinished = Path(temporary) / "files"
-        unfinished.mkdir()
+    with empty_directory(delivery) as directory:
         if delivery.other_users:
-            unfinished.chmod(0o777)  # the image's user may write there
-        _copy_all(delivery, objects, unfinished)
-        try:
-            unfinished.rename(delivery.directory)
-        except OSError as error:
-            raise occupied(delivery, error) from error
-    try:
+            directory.chmod(0o777)  # the image's user may write there
+        _copy_all(delivery, objects, directory)
         yield
-    finally:
-        remove_tree(delivery.directory, delivery.on_warning)
 
 
 def _copy_all(delivery: Delivery, objects: Iterable[S3Object], root: Path) -> None:

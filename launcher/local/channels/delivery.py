@@ -91,15 +91,12 @@ def provider_of(channel: Mapping[str, Any]) -> str:
         RefusedError: There is none.
     """
     source, mode = source_of_entry(channel), channel["InputMode"]
-    kind, what, reason = KINDS.get(str(source)), f"source {source}", ""
-    if kind is None:
-        what = f"the DataSource {dict(channel['DataSource'])}"
-    elif mode in kind.PROVIDERS:
+    kind, what = KINDS.get(str(source)), f"the DataSource {dict(channel['DataSource'])}"
+    if kind is not None and mode in kind.PROVIDERS:
         return kind.PROVIDERS[mode]
-    elif kind.PROVIDERS:
+    if kind is not None:
         what = f"input_mode {mode} of source {source}"
-    else:
-        reason = f" ({kind.WITHOUT.get('PROVIDERS', 'it has no provider')})"
+    reason = f" ({kind.WITHOUT['PROVIDERS']})" if kind and "PROVIDERS" in kind.WITHOUT else ""
     known = ", ".join(f"{name} by {', '.join(each.PROVIDERS)}" for name, each in KINDS.items() if each.PROVIDERS)
     name = channel["ChannelName"]
     raise RefusedError(f"channel {name!r}: local runs do not support {what}{reason}; supported: {known}")
@@ -107,18 +104,17 @@ def provider_of(channel: Mapping[str, Any]) -> str:
 
 @contextmanager
 def empty_directory(delivery: Delivery) -> Iterator[Path]:
-    """Make `delivery.directory`, empty; on leaving, remove it and what took its place, or warn if it is still a mount.
+    """Make `delivery.directory`; on leaving, remove it and what took its place, or warn if it is still a mount.
 
     Raises:
-        RefusedError: It exists already and is not empty.
+        RefusedError: It exists already.
     """
     directory = delivery.directory
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True)
     except OSError as error:
-        raise occupied(delivery, error) from error
-    if any(directory.iterdir()):
-        raise occupied(delivery, OSError(0, "it is not empty"))
+        what = f"channel {delivery.name!r}: cannot make {directory} ({error.strerror})"
+        raise RefusedError(f"{what}; every run needs its own directory") from error
     try:
         yield directory
     finally:
@@ -126,9 +122,3 @@ def empty_directory(delivery: Delivery) -> Iterator[Path]:
             delivery.on_warning(f"{directory} is still mounted; unmount it by `fusermount3 -uz {directory}`")
         else:
             remove_tree(directory, delivery.on_warning)
-
-
-def occupied(delivery: Delivery, error: OSError) -> RefusedError:
-    """Return the error for a channel whose directory exists already."""
-    what = f"channel {delivery.name!r}: cannot make {delivery.directory} ({error.strerror})"
-    return RefusedError(f"{what}; every run needs its own directory")

@@ -22,13 +22,14 @@ from threading import Event, Thread
 
 from launcher.errors import RefusedError
 from launcher.local.channels.delivery import Delivery
-from launcher.local.channels.pipe_content import Epochs, chunks_of, open_epochs
+from launcher.local.channels.pipe_content import Epochs, joined, open_epochs
 from launcher.local.leftovers import remove_tree
 from sagemaker_channels.contract import epochs_name, fifo_name
 
 _CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
 _SHORT, _LONG = 0.001, 0.05  # seconds between two attempts to find a reader: at first, and at most
 _LOOK_MILLISECONDS = 100  # between two checks of the stop event while the pipe is full
+_QUIT_SECONDS = 2  # to wait for the feeder; if the network hangs, its own timeout ends it later
 
 
 @contextmanager
@@ -43,15 +44,17 @@ def provide(delivery: Delivery) -> Iterator[None]:
         stop = Event()
         note = delivery.data_dir / epochs_name(delivery.name)  # its readers keep notes about the FIFOs of a run here
         note.unlink(missing_ok=True)
-        first = _make_fifo(delivery, 0)
+        made = [_make_fifo(delivery, 0)]
         delivery.on_delivered("a FIFO for each epoch", True)
-        feeder = Thread(target=_feed, args=(delivery, epochs, first, stop), name=f"pipe-{delivery.name}", daemon=True)
+        feeder = Thread(target=_feed, args=(delivery, epochs, made, stop), name=f"pipe-{delivery.name}", daemon=True)
         feeder.start()
         try:
             yield
         finally:
             stop.set()
-            feeder.join()
+            feeder.join(_QUIT_SECONDS)
+            for path in made[-2:]:
+                remove_tree(path, delivery.on_warning)  # the job may have replaced it
             note.unlink(missing_ok=True)
 
 
@@ -65,31 +68,29 @@ def _make_fifo(delivery: Delivery, epoch: int) -> Path:
     return path
 
 
-def _feed(delivery: Delivery, epochs: Epochs, path: Path, stop: Event) -> None:
-    """Write one epoch after another until `stop`; the feeder thread runs this.
+def _feed(delivery: Delivery, epochs: Epochs, made: list[Path], stop: Event) -> None:
+    """Write one epoch after another until `stop`, each into the last of the FIFOs `made`; the feeder thread runs this.
 
     The next FIFO is made before this one ends, so that a script can open it as soon as it has seen the end.
     """
     for epoch in count():
-        following, pipe = path, -1
+        pipe = -1
         try:
-            with closing(chunks_of(epochs(epoch), stop, remote=delivery.store.remote)) as chunks:
-                pipe = _open_when_read(path, stop)
+            with closing(joined(epochs(epoch))) as chunks:
+                pipe = _open_when_read(made[-1], stop)
                 with suppress(BrokenPipeError):  # the reader closed before the end: start the next epoch
                     _send(delivery, pipe, chunks, stop)
             if not stop.is_set():
-                following = _make_fifo(delivery, epoch + 1)
+                made.append(_make_fifo(delivery, epoch + 1))
         except Exception as error:  # noqa: BLE001 - the thread that runs the job handles every error
             delivery.on_error(error)
             stop.wait()  # the pipe stays open, so that the reader sees no end
         finally:
             if pipe >= 0:
                 os.close(pipe)
-            remove_tree(path, delivery.on_warning)  # the job may have replaced it
         if stop.is_set():
-            remove_tree(following, delivery.on_warning)
             return
-        path = following
+        remove_tree(made[-2], delivery.on_warning)  # the job may have replaced it
 
 
 def _open_when_read(path: Path, stop: Event) -> int:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from launcher.console import shown_path
 from launcher.errors import RefusedError, did_you_mean
@@ -76,11 +76,10 @@ class RemoteObjects:
         """Yield one object's bytes, in chunks."""
         return read_object(self._client, place)
 
-    def copy(self, place: S3Location, target: int) -> Iterator[int]:
-        """Write one object to a file descriptor; yields the bytes written since the last time."""
+    def copy(self, place: S3Location, target: BinaryIO) -> Iterator[int]:
+        """Write one object to a new file; yields the bytes written since the last time."""
         for chunk in self.read(place):
-            _write(target, chunk)
-            yield len(chunk)
+            yield target.write(chunk)
 
     def missing(self, place: S3Location) -> str:
         """Return why no object begins with the place's key, and what exists instead."""
@@ -124,17 +123,16 @@ class FolderObjects:
             while chunk := os.read(descriptor, CHUNK):
                 yield chunk
 
-    def copy(self, place: S3Location, target: int) -> Iterator[int]:
-        with self._opened(place) as descriptor:
+    def copy(self, place: S3Location, target: BinaryIO) -> Iterator[int]:
+        with self._opened(place) as source:
             if sys.platform == "linux":
                 with suppress(OSError):  # not between these two file systems
                     while count := os.copy_file_range(
-                        descriptor, target, _AT_ONCE
+                        source, target.fileno(), _AT_ONCE
                     ):  # shares the blocks if the disk can
                         yield count
-            while chunk := os.read(descriptor, CHUNK):
-                _write(target, chunk)
-                yield len(chunk)
+            while chunk := os.read(source, CHUNK):
+                yield target.write(chunk)
 
     def folder(self, place: S3Location, count: int) -> Path | None:
         """Return the folder on this disk that holds `count` objects and nothing else, if it can be mounted for a job."""
@@ -180,12 +178,6 @@ class FolderObjects:
 
 
 Objects: TypeAlias = RemoteObjects | FolderObjects
-
-
-def _write(target: int, chunk: bytes) -> None:
-    rest = memoryview(chunk)
-    while rest:
-        rest = rest[os.write(target, rest) :]
 
 
 def _holds_only(folder: Path, count: int) -> bool:

@@ -1,19 +1,15 @@
 """The bytes of one epoch of a FIFO: the objects one after another, unzipped and wrapped as the channel states.
 
 An epoch is a sequence of streams, one per object or value of a manifest's line. A stream opens its object when its first chunk is
-requested. Of a remote store, a few streams are read concurrently, a few chunks ahead, so memory does not grow with their length.
+requested.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from gzip import BadGzipFile, GzipFile
-from itertools import islice
-from queue import Empty, Queue
-from threading import Event, Thread
 
 from launcher.errors import RefusedError
 from launcher.local.channels.delivery import Delivery
@@ -26,11 +22,7 @@ from sagemaker_channels.formats.recordio import MAX_LENGTH, encode
 
 Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its streams, in order
 
-_AT_ONCE = 3  # streams; hides the latency of small objects
-_CHUNKS_EACH = 2  # waiting chunks of each stream
 _JOINED = 1 << 16  # minimum bytes of a chunk, since each wakes the reader of the pipe
-_LOOK_SECONDS = 0.1  # between two checks of the stop event while no chunk arrives
-_QUIT_SECONDS = 1.0  # to wait for a reading thread; one that waits for the network ends by its own timeout
 
 
 @contextmanager
@@ -141,68 +133,17 @@ def as_record(chunks: Stream, what: str) -> Stream:
     yield b"".join(encode(bytes(payload)))
 
 
-def chunks_of(streams: Iterator[Stream], stop: Event, *, remote: bool) -> Stream:
-    """Yield the bytes of all streams in order, small ones joined. An error is raised at its turn; `stop` ends them early."""
-    joined = bytearray()
-    # Threads gain nothing on a disk.
-    with closing(_read_ahead(streams, stop) if remote else (chunk for stream in streams for chunk in stream)) as chunks:
-        try:
-            for chunk in chunks:
-                joined += chunk
-                if len(joined) >= _JOINED:
-                    yield bytes(joined)
-                    joined.clear()
-        except Exception:
-            yield bytes(joined)  # what was read before the error is sent
-            raise
-    yield bytes(joined)
-
-
-def _read_ahead(streams: Iterator[Stream], stop: Event) -> Stream:
-    """Yield the chunks of several streams, which are read concurrently, in order."""
-    abandoned = Event()
-    under_way: deque[tuple[Queue[bytes | Exception | None], Thread]] = deque()
-
-    def start(count: int) -> None:
-        for stream in islice(streams, count):
-            slot: Queue[bytes | Exception | None] = Queue(_CHUNKS_EACH)
-            thread = Thread(target=_fill, args=(stream, slot, abandoned), daemon=True)
-            thread.start()
-            under_way.append((slot, thread))
-
+def joined(streams: Iterator[Stream]) -> Stream:
+    """Yield the bytes of all streams in order, small chunks joined; those before an error are yielded first."""
+    held = bytearray()
     try:
-        start(_AT_ONCE)
-        while under_way and not stop.is_set():
-            try:
-                chunk = under_way[0][0].get(timeout=_LOOK_SECONDS)
-            except Empty:
-                continue
-            if isinstance(chunk, Exception):
-                raise chunk
-            if chunk is None:
-                under_way.popleft()
-                start(1)
-            else:
-                yield chunk
-    finally:
-        abandoned.set()
-        for slot, thread in under_way:
-            with suppress(Empty):
-                while True:
-                    slot.get_nowait()  # wakes a thread that waits for room; it then sees `abandoned`
-            thread.join(_QUIT_SECONDS)
-
-
-def _fill(stream: Stream, slot: Queue[bytes | Exception | None], abandoned: Event) -> None:
-    """Put a stream's chunks into the slot, then None or the error."""
-    end = None
-    with closing(stream):
-        try:
+        for stream in streams:
             for chunk in stream:
-                if abandoned.is_set():
-                    return
-                slot.put(chunk)
-        except Exception as error:  # noqa: BLE001 - raised in the thread that takes the chunks
-            end = error
-    if not abandoned.is_set():
-        slot.put(end)
+                held += chunk
+                if len(held) >= _JOINED:
+                    yield bytes(held)
+                    held.clear()
+    except Exception:
+        yield bytes(held)
+        raise
+    yield bytes(held)

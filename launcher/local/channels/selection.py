@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from launcher.errors import RefusedError
 from launcher.local.channels.objects import Objects
@@ -133,12 +133,12 @@ def as_tree(objects: Iterable[S3Object]) -> list[S3Object]:
 
 
 @contextmanager
-def written_as(found: S3Object, path: Path) -> Iterator[int]:
+def written_as(found: S3Object, path: Path) -> Iterator[BinaryIO]:
     """Open a new file for an object. Raises RefusedError, with the object's name, if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
-            yield file.fileno()
+            yield file
     except OSError as error:
         what = f"{found.place}: cannot be written as {path}: {error.strerror}"
         raise RefusedError(f"{what}; free space there, or rename the object") from error

@@ -1,25 +1,21 @@
-"""Unzipping, wrapping and reading ahead, without a store or a pipe."""
+"""Unzipping, wrapping and joining, without a store or a pipe."""
 
 from __future__ import annotations
 
 import gzip
-import itertools
 import os
 import random
 import struct
-import threading
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from launcher.errors import RefusedError
-from launcher.local.channels.pipe_content import as_record, chunks_of, gunzip
+from launcher.local.channels.pipe_content import as_record, gunzip, joined
 from launcher.s3.reading import CHUNK, Stream
-from patience import PATIENCE
 from sagemaker_channels.formats.recordio import MAGIC_BYTES as MAGIC
 
 
@@ -121,54 +117,17 @@ def test_damaged_gzip_is_refused(data: bytes, message: str) -> None:
         list(gunzip(stream(data), "s3://b/k"))
 
 
-@pytest.mark.parametrize("remote", [True, False])
-def test_chunks_keep_the_order_of_streams(remote: bool) -> None:
+def test_small_chunks_are_joined_in_the_order_of_streams() -> None:
     streams = (stream(bytes([number]) * (number * 3), 2) for number in range(20))
-    chunks = chunks_of(streams, threading.Event(), remote=remote)
-    assert b"".join(chunks) == b"".join(bytes([number]) * (number * 3) for number in range(20))
+    assert list(joined(streams)) == [b"".join(bytes([number]) * (number * 3) for number in range(20))]
 
 
-def test_next_streams_of_a_remote_store_are_read_ahead_within_a_limit() -> None:
-    taken: list[tuple[int, int]] = []
-    second = threading.Event()
-
-    def counted(number: int) -> Stream:
-        for chunk in range(50):
-            taken.append((number, chunk))
-            if number == 1:
-                second.set()
-            yield bytes(CHUNK)
-
-    with closing(chunks_of(map(counted, itertools.count()), threading.Event(), remote=True)) as chunks:
-        next(chunks)
-        assert second.wait(PATIENCE)
-    assert max(number for number, _ in taken) < 4
-    assert max(chunk for _, chunk in taken) < 5
-
-
-@pytest.mark.parametrize("remote", [True, False])
-def test_error_of_a_stream_is_raised_at_its_turn_and_reading_ends(remote: bool) -> None:
+def test_error_of_a_stream_is_raised_after_the_bytes_before_it() -> None:
     def failing() -> Stream:
         yield b"half"
         raise RefusedError("gone")
 
-    before = set(threading.enumerate())  # threads of earlier tests may still end
-    with closing(
-        chunks_of(iter([stream(b"whole"), failing(), stream(b"never")]), threading.Event(), remote=remote)
-    ) as chunks:
-        assert next(chunks) == b"wholehalf"
-        with pytest.raises(RefusedError, match="gone"):
-            next(chunks)
-    assert not set(threading.enumerate()) - before
-
-
-def test_stop_event_ends_waiting_for_a_hanging_stream() -> None:
-    stop, go_on = threading.Event(), threading.Event()
-
-    def hanging() -> Stream:
-        go_on.wait(PATIENCE)
-        yield b"late"
-
-    threading.Timer(0.05, stop.set).start()
-    assert b"".join(chunks_of(iter([hanging()]), stop, remote=True)) == b""
-    go_on.set()
+    chunks = joined(iter([stream(b"whole"), failing(), stream(b"never")]))
+    assert next(chunks) == b"wholehalf"
+    with pytest.raises(RefusedError, match="gone"):
+        next(chunks)

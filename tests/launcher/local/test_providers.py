@@ -75,7 +75,7 @@ def test_every_provider_refuses_missing_data_in_one_line_and_leaves_nothing(deli
         ({"DataSource": {"Tape": {}}}, r"the DataSource \{'Tape': \{\}\}; supported"),
         (
             {"DataSource": {"DatasetSource": {}}},
-            r"source Dataset \(only SageMaker can read a dataset resource\); supported",
+            r"input_mode File of source Dataset \(only SageMaker can read a dataset resource\); supported",
         ),
     ],
 )

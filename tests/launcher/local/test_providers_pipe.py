@@ -71,19 +71,26 @@ def test_early_close_starts_the_next_epoch(deliver: Deliver, folder: Path, size:
         assert len(fifo(delivery, 3).read_bytes()) == size
 
 
-def test_next_object_is_fetched_while_the_first_is_being_read(deliver: Deliver, folder: Path) -> None:
-    (folder / "a").write_bytes(bytes(20_000_000))
-    (folder / "b").write_bytes(b"b")
+def test_leaving_does_not_wait_for_a_store_that_hangs(deliver: Deliver, folder: Path) -> None:
+    (folder / "a").write_bytes(b"a")
     delivery = deliver()
     client = client_of_job(delivery.store.environ)
-    asked: list[str] = []
-    events = client.meta.events
+    asked, go_on = threading.Event(), threading.Event()
+
+    def hang(**request: object) -> None:
+        asked.set()
+        go_on.wait(PATIENCE)
+
+    client.meta.events.register("before-send.s3.GetObject", hang)
     delivery = replace(delivery, store=Store(RemoteObjects(client), delivery.store.environ, remote=True))
-    events.register("before-send.s3.GetObject", lambda request, **rest: asked.append(request.url.rpartition("/")[2]))
-    with provide(delivery), fifo(delivery, 0).open("rb", buffering=0) as reader:
-        reader.read(1)
-        wait_for(lambda: "b" in asked)
-        assert len(reader.read(1)) == 1  # and 20 MB are still to come
+    begun = time.monotonic()
+    with provide(delivery):
+        reading = threading.Thread(target=fifo(delivery, 0).read_bytes)
+        reading.start()
+        assert asked.wait(PATIENCE)
+    assert time.monotonic() - begun < PATIENCE / 2
+    go_on.set()
+    reading.join(PATIENCE)
 
 
 def test_error_within_an_epoch_is_reported_and_the_reader_sees_no_end(deliver: Deliver, folder: Path) -> None:
