@@ -1,17 +1,15 @@
-"""The clients that a training job reads S3 with, against the embedded server and against moto: connector and rclone."""
+"""The clients that a training job reads S3 with, against the embedded server: connector and rclone."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
 import pytest
 import torch
 from s3torchconnector import S3Checkpoint, S3IterableDataset, S3MapDataset, S3ReaderConstructor
@@ -38,23 +36,14 @@ class Served:
         return {"region": "us-east-1", "endpoint": self.url}
 
 
-@pytest.fixture(params=["ours", "moto"])
-def served(request: pytest.FixtureRequest, tmp_path: Path, credentials: None) -> Iterator[Served]:
-    bucket = f"bucket-{uuid.uuid4().hex[:12]}"
-    if request.param == "ours":
-        for key, body in OBJECTS.items():
-            path = tmp_path / "s3" / bucket / key
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(body)
-        with serve(tmp_path / "s3", tmp_path / "overlay") as url:
-            yield Served(url, bucket)
-        return
-    url = request.getfixturevalue("moto_url")
-    client = boto3.client("s3", endpoint_url=url)
-    client.create_bucket(Bucket=bucket)
+@pytest.fixture
+def served(tmp_path: Path, credentials: None) -> Iterator[Served]:
     for key, body in OBJECTS.items():
-        client.put_object(Bucket=bucket, Key=key, Body=body)
-    yield Served(url, bucket)
+        path = tmp_path / "s3/bucket" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    with serve(tmp_path / "s3", tmp_path / "overlay") as url:
+        yield Served(url, "bucket")
 
 
 def test_connector_datasets_read_all_objects(served: Served) -> None:

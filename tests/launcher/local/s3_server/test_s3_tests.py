@@ -1,13 +1,16 @@
 """Ceph's compatibility tests for S3 against the embedded server: those of data/s3_tests.txt, which needs a checkout of them.
 
 The list leaves out what the server refuses by design: ACLs, versioning, object locks, policies, tags, wrong signatures, and the
-removal of buckets. The tests also remove their buckets when they end, which is answered here without doing it.
+removal of buckets. The tests also remove their buckets when they end, which is done here.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,21 +24,24 @@ CHOSEN = (Path(__file__).parents[3] / "data" / "s3_tests.txt").read_text().split
 ACCOUNTS = ("s3 main", "s3 alt", "s3 tenant", "iam", "iam root", "iam alt root")
 
 
-def keeping_buckets(answer: Answer) -> Answer:
-    def answered(request: Request) -> Response:
+def removing_buckets(overlay: Path) -> Callable[[Answer], Answer]:
+    """Remove a bucket with all in it, and show no versions of objects."""
+
+    def answered(answer: Answer, request: Request) -> Response:
         if request.method == "DELETE" and "/" not in request.path.strip("/"):
+            shutil.rmtree(overlay / request.path.strip("/"))
             return Response(204)
         if "versions" in request.query.split("&"):
             return Response(200, {}, b"<ListVersionsResult><IsTruncated>false</IsTruncated></ListVersionsResult>")
         return answer(request)
 
-    return answered
+    return lambda answer: partial(answered, answer)
 
 
 @pytest.mark.s3_tests
 @pytest.mark.skipif(not CHECKOUT, reason="make s3-tests fetches the tests and sets LAUNCHER_S3_TESTS")
 def test_chosen_s3_tests_pass(tmp_path: Path) -> None:
-    with serve(tmp_path / "s3", tmp_path / "overlay", keeping_buckets) as url:
+    with serve(tmp_path / "s3", tmp_path / "overlay", removing_buckets(tmp_path / "overlay")) as url:
         server = urlsplit(url)
         general = [f"host = {server.hostname}", f"port = {server.port}", "is_secure = False", "ssl_verify = False"]
         prefixes = ["bucket prefix = t-{random}-", "iam name prefix = t-", "iam path prefix = /t/"]
