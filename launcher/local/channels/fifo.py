@@ -10,10 +10,8 @@ end the job, and until then the pipe stays open without data, so the reader wait
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import select
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import count
@@ -22,11 +20,10 @@ from threading import Event, Thread
 
 from launcher.errors import RefusedError
 from launcher.local.channels.delivery import Delivery
-from launcher.local.channels.pipe_content import Epochs, joined, open_epochs
+from launcher.local.channels.pipe_content import Epochs, epochs_of, joined
 from launcher.local.leftovers import remove_tree
 from sagemaker_channels.contract import epochs_name, fifo_name
 
-_CAPACITY = 1 << 20  # bytes of the pipe, of 64 KiB by default: fewer switches between writer and reader
 _SHORT, _LONG = 0.001, 0.05  # seconds between two attempts to find a reader: at first, and at most
 _LOOK_MILLISECONDS = 100  # between two checks of the stop event while the pipe is full
 _QUIT_SECONDS = 2  # to wait for the feeder; if the network hangs, its own timeout ends it later
@@ -37,25 +34,24 @@ def provide(delivery: Delivery) -> Iterator[None]:
     """Make and write the FIFOs of all epochs, one after another; on leaving, no FIFO is left.
 
     Raises:
-        RefusedError: The content cannot be found (see `open_epochs`), or a file has the FIFO's name.
+        RefusedError: The content cannot be found (see `epochs_of`), or a file has the FIFO's name.
     """
     delivery.data_dir.mkdir(parents=True, exist_ok=True)
-    with open_epochs(delivery) as epochs:
-        stop = Event()
-        note = delivery.data_dir / epochs_name(delivery.name)  # its readers keep notes about the FIFOs of a run here
+    epochs, stop = epochs_of(delivery), Event()
+    note = delivery.data_dir / epochs_name(delivery.name)  # its readers keep notes about the FIFOs of a run here
+    note.unlink(missing_ok=True)
+    made = [_make_fifo(delivery, 0)]
+    delivery.on_delivered("a FIFO for each epoch", True)
+    feeder = Thread(target=_feed, args=(delivery, epochs, made, stop), name=f"pipe-{delivery.name}", daemon=True)
+    feeder.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        feeder.join(_QUIT_SECONDS)
+        for path in made[-2:]:
+            remove_tree(path, delivery.on_warning)  # the job may have replaced it
         note.unlink(missing_ok=True)
-        made = [_make_fifo(delivery, 0)]
-        delivery.on_delivered("a FIFO for each epoch", True)
-        feeder = Thread(target=_feed, args=(delivery, epochs, made, stop), name=f"pipe-{delivery.name}", daemon=True)
-        feeder.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            feeder.join(_QUIT_SECONDS)
-            for path in made[-2:]:
-                remove_tree(path, delivery.on_warning)  # the job may have replaced it
-            note.unlink(missing_ok=True)
 
 
 def _make_fifo(delivery: Delivery, epoch: int) -> Path:
@@ -105,15 +101,10 @@ def _open_when_read(path: Path, stop: Event) -> int:
             stop.wait()
             break
         try:
-            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
             if error.errno != errno.ENXIO:  # no process reads it yet
                 raise
-        else:
-            if sys.platform == "linux":
-                with suppress(OSError):  # beyond the user's limit for all pipes together
-                    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _CAPACITY)
-            return pipe
         pause = min(2 * pause, _LONG)
     return -1
 

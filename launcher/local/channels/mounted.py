@@ -61,9 +61,7 @@ def provide(delivery: Delivery) -> Iterator[None]:
         reason = _why_no_mount()
         if not reason and objects:
             try:
-                with ExitStack() as attempt:
-                    attempt.enter_context(_mounted_objects(delivery, place, objects, is_whole=is_whole))
-                    stack.push(attempt.pop_all())
+                stack.enter_context(_mounted_objects(delivery, place, objects, is_whole=is_whole))
             except MountFailedError as error:
                 reason = f"{error}; run as root, or where FUSE is open to every user"
         elif not reason:

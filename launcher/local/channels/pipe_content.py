@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from gzip import BadGzipFile, GzipFile
 
 from launcher.errors import RefusedError
@@ -25,9 +24,8 @@ Epochs = Callable[[int], Iterator[Stream]]  # the epoch's number, from 0 -> its 
 _JOINED = 1 << 16  # minimum bytes of a chunk, since each wakes the reader of the pipe
 
 
-@contextmanager
-def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
-    """Yield a function: epoch -> the byte streams that this host gets in it.
+def epochs_of(delivery: Delivery) -> Epochs:
+    """Return a function: epoch -> the byte streams that this host gets in it.
 
     Args:
         delivery: The channel, its host, and the store that it reads from.
@@ -36,7 +34,6 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
         RefusedError: There are no objects, a manifest is malformed, or an object is too long for a record.
     """
     source = s3_source(delivery.channel)
-    delivery.scratch.mkdir(parents=True, exist_ok=True)
     if source["S3DataType"] == "AugmentedManifestFile":
         read, names = delivery.store.objects.read, source.get("AttributeNames", ())
         manifest = AugmentedManifest(read, source["S3Uri"], names, delivery.sample)
@@ -46,8 +43,7 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
                 for value in manifest.values(index):
                     yield _stream(delivery, value)
 
-        yield of_manifest
-        return
+        return of_manifest
     objects = delivery.store.listed(delivery.channel, delivery.sample)
     if _wrapped(delivery) and not _zipped(delivery):
         for found in objects:
@@ -60,7 +56,7 @@ def open_epochs(delivery: Delivery) -> Iterator[Epochs]:
             stream = _stream(delivery, found.place)
             yield _checked_line_end(stream, delivery, found.place, warned) if joins_lines else stream
 
-    yield of_objects
+    return of_objects
 
 
 def _zipped(delivery: Delivery) -> bool:
