@@ -274,11 +274,8 @@ def _is_kept(item: Any, place: str) -> bool:
 
 
 def _absolute(folder: str | os.PathLike[str], channel: Channel) -> Path:
-    """Return the folder that `cache_dir` names. Raises ChannelError if it is part of the channel or has an unknown `~user`."""
-    try:
-        root = Path(folder).expanduser().absolute()
-    except RuntimeError as error:
-        raise ChannelError(f"channel {channel.name!r}: cache_dir {str(folder)!r}: {error}") from error
+    """Return the folder that `cache_dir` names. Raises ChannelError if it is part of the channel."""
+    root = Path(folder).expanduser().absolute()
     if channel.s3_uri is None and root.resolve().is_relative_to(channel.path.resolve()):
         raise ChannelError(
             f"channel {channel.name!r}: cache_dir {root} is inside the channel, so cached objects would be read as data; name"

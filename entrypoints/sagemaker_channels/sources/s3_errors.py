@@ -40,12 +40,9 @@ _CAUSES = {
     r"bucket does not exist": Cause(
         False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri", MissingError
     ),
-    r"XML parsing error: .*Invalid character (U\+[0-9A-F]+)": Cause(
-        False,
-        "a key there has the control character {}, which the connector cannot read in S3's listing",
-        "rename that object, or use an s3_uri that leaves it out",
+    r"XML parsing error": Cause(
+        False, "the connector cannot read a listing there", "rename keys with control characters"
     ),
-    r"preconditions? .* not hold": Cause(False, "it was replaced after it was listed (412)", _UNCHANGED),
     r"response_status: 416": Cause(False, "it is shorter than it was listed (416 InvalidRange)", _UNCHANGED),
     r"response_status: (30\d)": Cause(
         False, "the bucket is in another region ({})", "set AWS_REGION (or region=) to the bucket's own"

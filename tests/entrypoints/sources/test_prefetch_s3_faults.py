@@ -217,9 +217,7 @@ def test_odd_keys_are_read(store: Store, tmp_path: Path) -> None:
 def test_key_with_a_control_character_raises_immediately(store: Store, tmp_path: Path) -> None:
     """S3 puts it into its listing as it is, and no XML may hold it: asking again does not help."""
     (store.folder / "a\x01b").write_bytes(b"x")
-    with pytest.raises(
-        ChannelError, match=r"s3://bucket/ cannot be listed: a key there has .* U\+0001, .* rename that"
-    ):
+    with pytest.raises(ChannelError, match=r"s3://bucket/ cannot be listed: .*; rename keys with control characters"):
         read_all(tmp_path)
     assert store.listings() == 1
 
