@@ -188,7 +188,7 @@ class Recipe:
         channel, folder = self.channel, self.reading.cache_dir
         if folder is None or (reader_of(channel) is mounted and not is_remote(channel.path)):
             return None
-        return open_cache(folder, channel, self.environment)
+        return open_cache(folder, channel)
 
 
 def known_environment(environment: Environment | None) -> Environment:

@@ -9,8 +9,7 @@ An S3 object is identified by key, size and ETag, so a changed one is read again
 alone, because asking for its time would cost what the cache saves: such a cache should not outlive the job.
 
 `cache_dir="warm-pool"` is the directory that SageMaker keeps for the next job of a warm pool, which finds there what earlier jobs
-kept; so only S3 objects are kept. If the disk is full, objects that this job has not used are removed, the oldest first (developer
-guide, train-warm-pools, "Using persistent cache").
+kept; so only S3 objects are kept (developer guide, train-warm-pools, "Using persistent cache").
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from io import SEEK_END, FileIO
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats.cursor import Seekable
-from sagemaker_channels.job.environment import Channel, Environment
+from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources.listing import Listed
 from sagemaker_channels.sources.readers import Reader
@@ -52,14 +50,13 @@ _NEW_SECONDS = 60.0  # A younger part may not be locked yet.
 _log = logging.getLogger(__name__)
 
 
-def open_cache(folder: str | os.PathLike[str], channel: Channel, environment: Environment) -> ObjectCache | None:
+def open_cache(folder: str | os.PathLike[str], channel: Channel) -> ObjectCache | None:
     """Return the cache of a channel; None, with a warning, if the job has no warm pool or that cannot keep the objects."""
     if folder != WARM_POOL:
         return ObjectCache(folder, channel)
     pool = os.environ.get(contract.WARM_POOL_VARIABLE)
     if pool and channel.s3_uri is not None:
-        config = environment.root / contract.CONFIG_DIR
-        return ObjectCache(Path(pool, _OBJECTS), channel, config.stat().st_mtime if config.is_dir() else time.time())
+        return ObjectCache(Path(pool, _OBJECTS), channel, may_fail=True)
     why = f"{contract.WARM_POOL_VARIABLE} is not set; set resource_config.keep_alive_period_in_seconds"
     if pool:
         why = (
@@ -77,26 +74,25 @@ class ObjectCache:
     Args:
         folder: The folder, which is made if it is missing.
         channel: The channel.
-        job_began: In a warm pool, when the job began, as time.time() counts. Objects that were last used before give way.
+        may_fail: Keep nothing, with a warning, if the folder cannot be written to.
 
     Raises:
         ChannelError: The folder cannot be written to, or is a part of the channel.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], channel: Channel, job_began: float | None = None) -> None:
-        self._job_began, self._has_old, self._full = job_began, job_began is not None, False
-        self._root = _absolute(folder, channel)
+    def __init__(self, folder: str | os.PathLike[str], channel: Channel, *, may_fail: bool = False) -> None:
+        self._full, root = False, _absolute(folder, channel)
         identity = channel.s3_uri or f"{channel.name}\0{channel.path}"
-        self._folder = self._root / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._folder = root / hashlib.sha256(identity.encode()).hexdigest()[:16]
         self._parts = self._folder / "parts"
         try:
             self._parts.mkdir(parents=True, exist_ok=True)
             _remove_leftovers(self._parts)
             tempfile.TemporaryFile(dir=self._parts).close()
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) and job_began is None:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not may_fail:
                 raise ChannelError(
-                    f"channel {channel.name!r}: cannot write to cache_dir {self._root}: {error}; name a writable folder on a"
+                    f"channel {channel.name!r}: cannot write to cache_dir {root}: {error}; name a writable folder on a"
                     " disk of this machine"
                 ) from error
             self.stop(error)
@@ -111,12 +107,7 @@ class ObjectCache:
                 yield from self._fetched(reader, channel, items)
                 continue
             for item, place in items:
-                try:
-                    stream = FileIO(place)
-                except FileNotFoundError:  # A process that needed room has removed it.
-                    yield from self._fetched(reader, channel, iter([(item, place)]))
-                else:
-                    yield reader.key_of(channel, item), stream
+                yield reader.key_of(channel, item), FileIO(place)
 
     def _fetched(
         self, reader: Reader, channel: Channel, items: Iterator[tuple[Any, str]]
@@ -134,11 +125,7 @@ class ObjectCache:
                 yield key, _CachingStream(stream, self, place) if self.has_room(0) else stream
 
     def _place(self, item: Any) -> str:
-        place = f"{self._folder}/{hashlib.sha256(repr(item).encode('utf-8', 'surrogateescape')).hexdigest()}"
-        if self._job_began is not None:
-            with suppress(OSError):  # It is not there.
-                os.utime(place)
-        return place
+        return f"{self._folder}/{hashlib.sha256(repr(item).encode('utf-8', 'surrogateescape')).hexdigest()}"
 
     def has_room(self, size: int) -> bool:
         """Return whether an object of so many bytes may be kept."""
@@ -146,31 +133,12 @@ class ObjectCache:
             return False
         try:
             usage = shutil.disk_usage(self._folder)
-            if self._has_old and usage.free - size < _KEPT_FREE * usage.total:
-                self._has_old = self._remove_old(size + _KEPT_FREE * usage.total)
-                usage = shutil.disk_usage(self._folder)
         except OSError as error:
             self.stop(error)
             return False
         if usage.free < _KEPT_FREE * usage.total:
             self.stop(f"the disk has {usage.free:,} bytes left")
         return not self._full and usage.free - size >= _KEPT_FREE * usage.total
-
-    def _remove_old(self, size: float) -> bool:
-        """Remove objects that this job has not used, about `size` bytes of them; return whether there were any."""
-        old = []
-        for file in self._root.rglob("*"):
-            with suppress(OSError):  # Another process has removed it.
-                status = file.stat()
-                if file.is_file() and status.st_mtime < (self._job_began or 0):
-                    old.append((status.st_mtime, status.st_size, file))
-        for _, count, file in sorted(old, key=itemgetter(0)):
-            if size <= 0:
-                break
-            with suppress(OSError):
-                file.unlink()
-                size -= count
-        return bool(old)
 
     def stop(self, reason: object) -> None:
         """Keep no more objects, and log it once."""
