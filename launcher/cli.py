@@ -156,10 +156,6 @@ def _schema(_: bool) -> str:
     return json.dumps(schema(), indent=2) + "\n"
 
 
-def _skill(_: bool) -> str:
-    return bundled.SKILL.read_text(encoding="utf-8")
-
-
 def _example(name: str) -> str:
     names = bundled.spec_names()
     if not name:
@@ -189,7 +185,12 @@ _lists: dict[str, Any] = {"is_flag": False, "flag_value": ""}  # the value may b
     **_prints(_explain),
 )
 @click.option("--schema", is_flag=True, help="Print the spec's JSON Schema, for editors.", **_prints(_schema))
-@click.option("--skill", is_flag=True, help="Print the skill for coding agents, a SKILL.md.", **_prints(_skill))
+@click.option(
+    "--skill",
+    is_flag=True,
+    help="Print the skill for coding agents, a SKILL.md.",
+    **_prints(lambda _: bundled.SKILL.read_text("utf-8")),
+)
 @click.option(
     "--example",
     metavar="[NAME]",

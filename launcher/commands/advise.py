@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from launcher.account.check import Subject
     from launcher.aws.account import Account
     from launcher.survey.channels import Channel
-    from launcher.survey.findings import Findings
 
 folders_option = options.many(
     "--channel", "channels", metavar="NAME=PATH", help="The folder that a channel reads. Repeatable."
@@ -64,45 +63,34 @@ def advise(asked: SimpleNamespace, reading: options.SpecOptions, where: options.
     whole job, disk, requests, price), also after resharding; and recommends one, with reasons. Times and prices are estimates,
     and nothing is changed.
     """
-    found, errors = _look(asked, reading, where)
-    if asked.as_json:
-        data = {each.channel.name: each.as_data() for each in found}
-        data |= {name: {"error": str(error)} for name, error in errors.items()}
-        options.print_json(data)
-    for error in errors.values():
-        say(f"error: {error}", "red")
-    return RefusedError.exit_code if errors else None
-
-
-def _look(
-    asked: SimpleNamespace, reading: options.SpecOptions, where: options.AccountOptions
-) -> tuple[list[Findings], dict[str, RefusedError]]:
-    """Return what was found out about each channel, after printing its section, and the errors of the others."""
     from launcher.survey.findings import Question, look_at
     from launcher.survey.observed import read_measured
     from launcher.survey.use import with_answers
 
     with_answers(Use(), asked.use)  # refuses unknown ones before anything is asked
-    console = Console(as_json=asked.as_json)
+    console, found = Console(as_json=asked.as_json), dict[str, Any]()
     measured = read_measured(asked.measured) if asked.measured else Observed()
     account, subject, channels = channels_asked(asked, reading, where)
     if asked.data is None and not all(each.folder for each in channels):
         account.require_credentials()
     question = Question(account, subject, asked.data, asked.use, asked.full, measured)
-    found: list[Findings] = []
-    errors: dict[str, RefusedError] = {}
+    errors: dict[str, str] = {}
     for channel in channels:
         try:
-            each = look_at(channel, question, console)
+            findings = look_at(channel, question, console)
         except RefusedError as error:
             place = f"{subject.draft.spec.locate(('channels', channel.name))}: " if subject else ""
-            errors[channel.name] = RefusedError(f"{place}{error}")
+            errors[channel.name] = f"{place}{error}"
             continue
-        found.append(each)
+        found[channel.name] = findings.as_data()
         if not asked.as_json:
-            first, *lines = each.as_text()
+            first, *lines = findings.as_text()
             print_line("\n  ".join([first, *lines]) + "\n")
-    return found, errors
+    if asked.as_json:
+        options.print_json(found | {name: {"error": error} for name, error in errors.items()})
+    for text in errors.values():
+        say(f"error: {text}", "red")
+    return RefusedError.exit_code if errors else None
 
 
 def channels_asked(

@@ -34,12 +34,6 @@ _POSITIVE = click.IntRange(min=1)
 _DROPPED = "training_job_name checkpoint_config metric_definitions container_entrypoint container_arguments"
 
 
-def _names(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Complete the last of the ways' names."""
-    before, comma, last = typed.rpartition(",")
-    return [f"{before}{comma}{name}" for name in WAYS if name.startswith(last)]
-
-
 @options.command(
     "measure", "measure s3://mine/train/ --ways fast-file,connector-iterable --dry-run", exit_codes=(0, 2, 3, 4, 5)
 )
@@ -50,7 +44,6 @@ def _names(context: click.Context, parameter: click.Parameter, typed: str) -> li
     click.option(
         "--ways",
         metavar="A,B",
-        shell_complete=_names,
         help="The ways to measure; by default all that can read the data.",
     ),
     click.option(

@@ -69,8 +69,6 @@ def with_answers(use: Use, answers: Sequence[str]) -> Use:
         if name not in ANSWERS or not equals:
             near = did_you_mean(name, ANSWERS) if name not in ANSWERS else ""
             raise InputError(f"--use {text}: expected NAME=VALUE{near}; NAME is one of {', '.join(ANSWERS)}")
-        if name in given:
-            raise InputError(f"--use {text}: {name} is stated twice; state it once")
         given[name] = _answer(text, name, value.strip())
     return replace(use, **given)
 

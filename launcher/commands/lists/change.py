@@ -89,8 +89,7 @@ def make(images: str, how: SimpleNamespace, tool: Tool) -> None:
     if how.by and not how.split:
         raise click.UsageError("--by works only with --split; add it, or leave --by out")
     endings = tuple(f".{each.lower().lstrip('.')}" for each in how.endings) or ENDINGS
-    with tool.working(f"listing {images}"):
-        paths, skipped = files.find_images(images, endings, tool.account)
+    paths, skipped = tool.find_images(images, endings)
     folders = making.class_names(paths, images)
     names = files.read_names(how.classes, tool.account) or folders
     written = _files(images, how)
@@ -176,8 +175,7 @@ def edit(lists: tuple[str, ...], how: SimpleNamespace, tool: Tool) -> None:
     found, names = tool.read(places), files.read_names(file, tool.account)
     notes: list[str] = []
     if rules := _rules(tool, how):
-        with tool.working("changing the classes"):
-            edited = of_classes.edit(list(found.values()), names, rules, how.new)
+        edited = of_classes.edit(list(found.values()), names, rules, how.new)
         found, names = dict(zip(places, edited.lists, strict=True)), edited.names
         notes += _notes(edited, places, how)
     if how.output is None:
@@ -247,8 +245,7 @@ def _replace(
     widths = of_classes.columns(old.values()), of_classes.columns(lists.values())
     classes = {file: comparing.by_class(found, *widths) for file, found in changes.items()}
     if not dry_run:
-        with tool.working("writing"):
-            files.replace_files(changed, named)
+        files.replace_files(changed, named)
     if tool.as_json:
         reports = {
             str(file): {"lines": len(lists[file]), **comparing.counts(found), "classes": classes[file]}

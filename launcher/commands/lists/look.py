@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,12 +47,12 @@ class Tool(NamedTuple):
 
     def read(self, places: Sequence[str]) -> dict[str, Lines]:
         """Return the lines of each list. Raises InputError for a malformed list."""
-        with self.working("reading the lists"):
-            return {place: files.read_list(place, self.account) for place in places}
+        return {place: files.read_list(place, self.account) for place in places}
 
-    def working(self, title: str) -> AbstractContextManager[Any]:
-        """Show that something is running."""
-        return Console(as_json=self.as_json).progress(title, counted=False)
+    def find_images(self, images: str, endings: Collection[str]) -> tuple[list[str], Counter[str]]:
+        """Return what `files.find_images` does, and show that it is running."""
+        with Console(as_json=self.as_json).progress(f"listing {images}", counted=False):
+            return files.find_images(images, endings, self.account)
 
 
 tool_options = options.group("tool", options.region_option, options.profile_option, options.json_option, kind=Tool)
@@ -108,15 +108,13 @@ def check(lists: tuple[str, ...], images: str | None, classes: str | None, tool:
         found |= {place: lines} if lines or not malformed else {}
     file = class_file(classes, lists)
     names = files.read_names(file, tool.account)
-    with tool.working("comparing the lines"):
-        problems += comparing.problems_of(found, names, file)
+    problems += comparing.problems_of(found, names, file)
     total = sum(map(len, found.values()))
     notes = counted(total, "line")
     if images:
         endings = {*ENDINGS, *(files.ending_of(path) for lines in found.values() for path in lines)} - {""}
-        with tool.working(f"listing {images}"):
-            paths, skipped = files.find_images(images, endings, tool.account)
-            problems += comparing.problems_with_images(found.values(), paths)
+        paths, skipped = tool.find_images(images, endings)
+        problems += comparing.problems_with_images(found.values(), paths)
         notes += f", {counted(len(paths), 'image')}" + f", {files.described(skipped)}" * bool(skipped)
     try:
         rows = _classes(found, names)
@@ -160,9 +158,8 @@ def diff(a: str, b: str, tool: Tool) -> None:
     number). The exit code is 0 also if there are differences.
     """
     old, new = (tool.read([place])[place] for place in (a, b))
-    with tool.working("comparing"):
-        changes = comparing.compare(old, new)
-        classes = comparing.by_class(changes, of_classes.columns([old]), of_classes.columns([new]))
+    changes = comparing.compare(old, new)
+    classes = comparing.by_class(changes, of_classes.columns([old]), of_classes.columns([new]))
     if tool.as_json:
         pairs = {kind: [_as_data(*pair) for pair in found] for kind, found in changes.items()}
         options.print_json({"counts": comparing.counts(changes), "classes": classes, **pairs})

@@ -44,8 +44,6 @@ hyperparameters: {max_epochs: 6}
 def test_answers_have_the_units_of_specs() -> None:
     use = with_answers(Use(), ("start_within_s=5m", "samples=1e6", "disk_bytes=5GB", "memory_bytes=1.5tb"))
     assert use == Use(start_within_s=300, samples=10**6, disk_bytes=5 * 10**9, memory_bytes=1500 * 10**9)
-    with pytest.raises(InputError, match="--use epochs=3: epochs is stated twice; state it once"):
-        with_answers(Use(), ("epochs=2", "epochs=3"))
 
 
 def test_answers_replace_what_was_found() -> None:
