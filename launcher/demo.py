@@ -45,6 +45,7 @@ _NOTE = "README.txt"  # written last: if it exists, the data is complete
 
 class _Digit(NamedTuple):
     number: int  # in scikit-learn's set
+    name: str  # of its file: 00042.png
     label: int  # 0 to 9
     pixels: list[int]  # 64, row by row, 0 (paper) to 16 (ink)
     png: bytes  # 8 x 8 grey pixels
@@ -93,7 +94,7 @@ def _digits() -> list[_Digit]:
     for index, (row, label) in enumerate(zip(*load_digits(return_X_y=True), strict=True)):
         pixels, file = list(map(int, row)), BytesIO()
         Image.frombytes("L", (8, 8), bytes(round(pixel * 255 / 16) for pixel in pixels)).save(file, "PNG")
-        digits.append(_Digit(index, int(label), pixels, file.getvalue()))
+        digits.append(_Digit(index, f"{index:05d}.png", int(label), pixels, file.getvalue()))
     random.Random(0).shuffle(digits)
     return digits
 
@@ -109,19 +110,15 @@ def _file_system_folders() -> set[str]:
     return found
 
 
-def _name(digit: _Digit) -> str:
-    return f"{digit.number:05d}.png"
-
-
 def _write_images(folder: Path, digits: Sequence[_Digit]) -> None:
     folder.mkdir(parents=True)
     for digit in digits:
-        (folder / _name(digit)).write_bytes(digit.png)
+        (folder / digit.name).write_bytes(digit.png)
 
 
 def _write_list(root: Path, name: str, digits: Sequence[_Digit]) -> None:
     (root / "lists" / name).mkdir(parents=True)
-    lines = (Line(digit.number, (float(digit.label),), _name(digit)) for digit in digits)
+    lines = (Line(digit.number, (float(digit.label),), digit.name) for digit in digits)
     write_lst(root / "lists" / name / f"{name}.lst", lines)
 
 
@@ -132,7 +129,7 @@ def _write_other_forms(root: Path, train: Sequence[_Digit]) -> None:
     for number, start in enumerate(range(0, len(train), SHARD)):
         shard, name = train[start : start + SHARD], f"train-{number:03d}"
         with (root / "train-tar" / f"{name}.tar").open("wb") as file:
-            tar.write(file, ({KEY: Path(_name(digit)).stem, "png": digit.png} for digit in shard))
+            tar.write(file, ({KEY: Path(digit.name).stem, "png": digit.png} for digit in shard))
         with (root / "train-recordio" / f"{name}.rec").open("wb") as file:
             recordio.write(file, (digit.png for digit in shard))
         lines = "".join(json.dumps({"index": d.number, "class": d.label, "pixels": d.pixels}) + "\n" for d in shard)
@@ -140,9 +137,9 @@ def _write_other_forms(root: Path, train: Sequence[_Digit]) -> None:
         rows = "".join(",".join(map(str, (d.label, *d.pixels))) + "\n" for d in shard)
         (root / "train-csv" / f"{name}.csv").write_text(rows, encoding="utf-8", newline="\n")
     prefix = f"s3://{BUCKET}/digits/train/"
-    manifest = json.dumps([{"prefix": prefix}, *map(_name, train)], indent=0)
+    manifest = json.dumps([{"prefix": prefix}, *(digit.name for digit in train)], indent=0)
     (root / "train.manifest").write_text(f"{manifest}\n", encoding="utf-8")
-    augmented = [json.dumps({"source-ref": f"{prefix}{_name(digit)}", "class": digit.label}) for digit in train]
+    augmented = [json.dumps({"source-ref": f"{prefix}{digit.name}", "class": digit.label}) for digit in train]
     (root / "train.augmented-manifest").write_text("\n".join(augmented) + "\n", encoding="utf-8")
 
 

@@ -10,12 +10,11 @@ from launcher.advice.facts import Advice, Estimate, Inventory, Use
 from launcher.console import counted, duration, human_bytes
 
 _TITLES = ("way", "start", "first batch", "epoch", "waits", "whole job", "disk", "requests", "job", "a month")
-_SHOWN_WAYS = 12
 
 
 def advice_as_text(advice: Advice, command: str | None) -> Iterator[str]:
     """Yield the lines of a table of the ways, the recommendation with its reasons and first command, and what is unknown."""
-    shown = [each for each in advice.estimates if not each.problems][:_SHOWN_WAYS]
+    shown = [each for each in advice.estimates if not each.problems]
     rows = [_TITLES, *map(_row, shown)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield "by estimate (waits: part of an epoch in which the model waits; a month: storage):"

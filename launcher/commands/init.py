@@ -23,7 +23,7 @@ from launcher.errors import InputError, RefusedError, SpecError, SpecPath, did_y
 from launcher.parsing.layers import Assignment
 from launcher.parsing.team import values_below
 from launcher.request.instance_types import instance_type
-from launcher.rules.team import REQUIRED, not_allowed
+from launcher.rules.team import REQUIRED
 from launcher.s3.uri import parse_s3_uri
 from launcher.spec.team import OUTPUT, Team, value_at
 
@@ -136,7 +136,7 @@ def init(
     _check_target(target, dry_run=dry_run)
     below, team = values_below(str(target), os.environ)
     profile = where.profile or below.get("profile")
-    region = _region(where.region or below.get("region"), profile, team)
+    region = _region(where.region or below.get("region"), profile)
     account = options.open_account(region, profile)
     missing = [
         name
@@ -216,30 +216,24 @@ def _places(local: dict[str, Path], data: str | None, account: Account) -> tuple
 
 
 def _look_at_account(account: Account, team: Team, *, ask: bool) -> tuple[str, list[str]]:
-    """Return the account's number and the roles that SageMaker may assume, as far as AWS shows them and the team allows."""
+    """Return the account's number and the roles that SageMaker may assume, as far as AWS shows them."""
     from launcher.account.role import roles_for_sagemaker
 
     number = next((row.names[0] for row in team.accounts if row.names), _NO_ACCOUNT)
     if ask:
         try:
             account.require_credentials()
-            own = account.caller["Account"]
-            for row in team.accounts:
-                if own not in row.names:
-                    raise RefusedError(not_allowed(f"account {own}", row))
-            return own, roles_for_sagemaker(account)
+            return account.caller["Account"], roles_for_sagemaker(account)
         except RefusedError as error:
             say(f"no role or bucket is proposed from the account: {error}")
     return number, []
 
 
-def _region(chosen: str | None, profile: str | None, team: Team) -> str:
-    """Return the region that was chosen or is configured, or else one that the team allows."""
-    region = chosen or _REGION
+def _region(chosen: str | None, profile: str | None) -> str:
+    """Return the region that was chosen or is configured."""
     with suppress(RefusedError):  # none is configured
-        region = options.open_account(chosen, profile).region
-    allowed = [each for row in team.regions for each in row.names if all(each in other.names for other in team.regions)]
-    return region if chosen or not allowed or region in allowed else allowed[0]
+        return options.open_account(chosen, profile).region
+    return chosen or _REGION
 
 
 def _planned(

@@ -258,14 +258,16 @@ def test_spec_has_only_what_the_team_does_not_give_and_passes_below_its_file(
     assert not written.keys() & {"region", "role_arn", "output_data_config"}
 
 
-def test_region_and_role_are_of_those_that_the_team_allows(
+def test_region_and_account_that_the_team_does_not_allow_are_refused(
     aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_team_file('regions: [eu-west-1]\naccounts: ["999999999999"]', monkeypatch)
     done = launch("init", "--yes")
-    assert launch("job.yaml", "--dry-run", "--strict").returncode == 0
-    assert "account 123456789012 is not one of those that the team's file allows" in done.stderr
-    assert (spec()["region"], spec()["role_arn"][13:25]) == ("eu-west-1", "999999999999")
+    assert (done.returncode, Path("job.yaml").exists()) == (2, False)
+    for option in ("--region: region: us-east-1 is", "--role: role_arn: account 123456789012 is"):
+        assert f"{option} not one of those that the team's file allows" in done.stderr
+    other = "--role=arn:aws:iam::999999999999:role/trainer"
+    assert launch("init", "--yes", "--region=eu-west-1", other).returncode == 0
 
 
 def test_terminal_is_asked_for_what_the_team_requires(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
