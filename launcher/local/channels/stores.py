@@ -100,7 +100,7 @@ def remote_store(spec: JobSpec) -> Iterator[Store]:
         environ["AWS_ENDPOINT_URL"] = endpoint
     endpoint = environ.get("AWS_ENDPOINT_URL")
     config = Config(
-        max_pool_connections=256,  # three per pipe and host
+        max_pool_connections=64,  # one per pipe and host, and those that copy
         proxies={} if endpoint and urlsplit(endpoint).hostname == "127.0.0.1" else None,
         retries={"mode": "standard", "max_attempts": 4},
         s3={"addressing_style": "path" if endpoint else "auto"},
