@@ -159,8 +159,6 @@ def _make_folder(folder: Path) -> None:
             raise RefusedError(
                 f"{runs} belongs to another user, who could change this run; run in a folder of your own"
             )
-        if runs.stat().st_uid == os.geteuid():
-            runs.chmod(0o700)  # earlier versions let all users in
         folder.mkdir(0o700)
         (runs / ".gitignore").write_text("*\n")
     except FileExistsError:
