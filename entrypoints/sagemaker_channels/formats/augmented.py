@@ -19,7 +19,7 @@ from functools import partial
 from sagemaker_channels.errors import ChannelError, corrupt
 from sagemaker_channels.formats import recordio
 from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.formats.format import Format, names_in, names_text
+from sagemaker_channels.formats.format import Format, names_in
 from sagemaker_channels.formats.gunzip import unzipped
 from sagemaker_channels.formats.writing import content, write_each
 from sagemaker_channels.sample import KEY, ByteStream, Sample
@@ -27,7 +27,7 @@ from sagemaker_channels.sample import KEY, ByteStream, Sample
 
 def of_attributes(names: tuple[str, ...]) -> Format:
     """Return the format with the names of its attributes."""
-    chosen, write = (("attributes", names_text(names)),), partial(write_each, partial(_encode, names))
+    chosen, write = (("attributes", ",".join(names)),), partial(write_each, partial(_encode, names))
     return replace(FORMAT, chosen=chosen, read=unzipped(partial(_read, names), recordio.is_own), write=write)
 
 

@@ -104,11 +104,10 @@ def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter)  # ends rows by \r\n, as RFC 4180
     names: list[str] = []
-    header = ""
     width = 0
 
     def encode(sample: Sample) -> list[bytes]:
-        nonlocal names, header, width
+        nonlocal names, width
         is_first = not names
         names = names or list(sample)
         is_bare = names in ([DATA], [KEY, DATA])
@@ -121,7 +120,6 @@ def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
             width = len(row)
             if not is_bare:
                 writer.writerow(names)
-                header = text.getvalue()
         if not row or len(row) != width:
             raise ValueError(f"a row of {len(row)} fields, expected {width} as in the first sample, and at least 1")
         for name, value in enumerate(row) if is_bare else zip(names, row, strict=True):
@@ -130,10 +128,6 @@ def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
                     f"field {name!r} is bytes, and CSV holds texts: .decode() it, or choose another format"
                 )
         writer.writerow(row)
-        if header and text.getvalue() in (header, header * 2):
-            raise ValueError(
-                "its values are the fields' names: in a Pipe it would be skipped as the header of another object"
-            )
         return [text.getvalue().encode()]
 
     return write_each(encode, stream, samples)

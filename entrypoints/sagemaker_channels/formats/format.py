@@ -10,7 +10,6 @@ Source: RFC 9110, section 5.6.6; RFC 4180 for CSV's `header`.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -122,17 +121,5 @@ def _quoted(value: str) -> str:
 
 
 def names_in(value: str) -> tuple[str, ...]:
-    """Return the names in an option's value: `a, b`, or a JSON list (`["a,b"]`) if a name has a comma or blanks at its ends."""
-    if value.startswith('["'):
-        try:
-            return tuple(map(str, json.loads(value)))
-        except ValueError as error:
-            raise ChannelError(f"{value!r}: expected names as a JSON list: {error}") from error
+    """Return the names in an option's value, `a, b`."""
     return tuple(name.strip() for name in value.split(",") if name.strip())
-
-
-def names_text(names: tuple[str, ...]) -> str:
-    """Return an option's value that `names_in` parses to these names."""
-    text = ",".join(names)
-    is_plain = not text.startswith('["') and names_in(text) == names
-    return text if is_plain else json.dumps(names)

@@ -10,11 +10,11 @@ sample. The stream does not show that; `launch --check` and the local run look f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
-from typing import BinaryIO
 
-from sagemaker_channels.formats import gunzip, signatures
+from sagemaker_channels.formats import gunzip
 from sagemaker_channels.formats.cursor import OTHER, Cursor, go_to
 from sagemaker_channels.formats.format import Format
 from sagemaker_channels.formats.window import CHUNK, MAX_TEXT_BYTES, max_sample_bytes, too_large
@@ -62,20 +62,11 @@ def plain(stream: ByteStream, key: str | None, cursor: Cursor, *, with_returns: 
         yield sample_of(begun.getvalue(), key)
 
 
-def _write(stream: BinaryIO, samples: Iterable[Sample]) -> int:
-    begin = stream.tell()
-
-    def encode(sample: Sample) -> list[bytes]:
-        line = data_of(sample)
-        if b"\n" in line or line.endswith(b"\r"):
-            raise ValueError("it has a line feed, or ends with a carriage return: it would not be one line")
-        if line.startswith(gunzip.MAGIC) and stream.tell() == begin:
-            raise ValueError("it begins as gzip data does, and would be unzipped; use the format recordio")
-        if stream.tell() == begin and signatures.found_in(line):
-            raise ValueError("it begins as another format does, and would be refused; use the format recordio")
-        return [line, b"\n"]
-
-    return write_each(encode, stream, samples)
+def _encode(sample: Sample) -> list[bytes]:
+    line = data_of(sample)
+    if b"\n" in line or line.endswith(b"\r"):
+        raise ValueError("it has a line feed, or ends with a carriage return: it would not be one line")
+    return [line, b"\n"]
 
 
 FORMAT = Format(
@@ -83,6 +74,6 @@ FORMAT = Format(
     content_types=("application/jsonlines", "text/csv", "text/plain"),
     sample="a line's bytes in `data`",
     read=gunzip.unzipped(plain),
-    write=_write,
+    write=partial(write_each, _encode),
     ending=".txt",
 )

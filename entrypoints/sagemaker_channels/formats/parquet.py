@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from sagemaker_channels.errors import ChannelError, corrupt
 from sagemaker_channels.formats import signatures
 from sagemaker_channels.formats.cursor import Cursor
-from sagemaker_channels.formats.format import Format, names_in, names_text
+from sagemaker_channels.formats.format import Format, names_in
 from sagemaker_channels.formats.seeking import SeekableFile
 from sagemaker_channels.formats.writing import refusal, size_of
 from sagemaker_channels.sample import KEY, ByteStream, Sample
@@ -280,7 +280,7 @@ def _with_options(options: Mapping[str, str]) -> Format:
     names = names_in(options["columns"])
     if not names:
         raise ChannelError("parquet: columns is empty; write columns=image,label")
-    return replace(FORMAT, chosen=(("columns", names_text(names)),), read=partial(_read, names))
+    return replace(FORMAT, chosen=(("columns", ",".join(names)),), read=partial(_read, names))
 
 
 FORMAT = Format(

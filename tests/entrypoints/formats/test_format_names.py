@@ -33,7 +33,6 @@ CHOSEN = [
     'csv; delimiter="\t"',
     'csv; delimiter="\\\\"',
     "parquet; columns=a,b.c",
-    'parquet; columns="[\\"a,b\\", \\"c\\"]"',
     'parquet; columns="a b,ü"',
     "augmented; attributes=source-ref,class",
     "recordio-protobuf; batch=7",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_channels.formats import SHORT_NAMES, format_of, gunzip
+from sagemaker_channels.formats import SHORT_NAMES, format_of
 from sagemaker_channels.formats.protobuf_record import Blob
 from sagemaker_channels.formats.shards import write_shards
 from sagemaker_channels.sample import Sample
@@ -202,13 +202,6 @@ def test_equal_keys_may_be_split_between_shards(tmp_path: Path) -> None:
     samples: list[Sample] = [{"__key__": "a", "x": b"1"}, {"__key__": "a", "x": b"2"}]
     for format in ("tar", "zip"):
         assert list(read(write_shards(samples, tmp_path, format, 1), format)) == samples
-
-
-def test_first_line_that_looks_like_gzip_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="sample 0: it begins as gzip data does, and would be unzipped"):
-        write_shards([{"data": gunzip.MAGIC}], tmp_path, "lines")
-    samples: list[Sample] = [{"data": b"a"}, {"data": gunzip.MAGIC}]
-    assert list(read(write_shards(samples, tmp_path, "lines"), "lines")) == samples
 
 
 @pytest.mark.parametrize("value", [bytearray(b"a"), memoryview(b"a")])

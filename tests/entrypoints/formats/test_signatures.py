@@ -82,14 +82,6 @@ def test_images_with_a_content_type_of_tar_name_the_key_to_delete(tmp_path: Path
         list(open_channel("train", environment=environment))
 
 
-def test_lines_that_begin_like_another_format_cannot_be_written() -> None:
-    (lines,) = (each for each in FORMATS if each.name == "lines")
-    assert lines.write is not None
-    lines.write(io.BytesIO(), [{"data": b"a line"}, {"data": b"\xff\xd8\xff"}])
-    with pytest.raises(Exception, match="it begins as another format does"):
-        lines.write(io.BytesIO(), [{"data": b"\xff\xd8\xff"}])
-
-
 def test_text_has_no_signature() -> None:
     for text in (
         b"",

@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,17 @@ def stream_of(samples: list[Sample]) -> bytes:
 STREAM = stream_of(SAMPLES)
 
 
+def job(root: Path) -> Path:
+    """An /opt/ml with the Pipe `train`, wrapped as RecordIO."""
+    (root / contract.CONFIG_DIR).mkdir(parents=True)
+    (root / contract.DATA_DIR).mkdir(parents=True)
+    configure(root)
+    return root
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An /opt/ml with the Pipe `train`, wrapped as RecordIO."""
-    (tmp_path / contract.CONFIG_DIR).mkdir(parents=True)
-    (tmp_path / contract.DATA_DIR).mkdir(parents=True)
-    configure(tmp_path)
-    return tmp_path
+    return job(tmp_path)
 
 
 def configure(root: Path, **members: str) -> None:
@@ -135,23 +140,27 @@ def test_dataset_reads_every_epoch(root: Path, workers: int) -> None:
 
 
 @pytest.mark.parametrize("reading", [{}, {"seed": 3, "block": 8}], ids=["in order", "shuffled"])
-def test_reading_resumes_in_the_middle_of_an_epoch(root: Path, reading: dict[str, Any]) -> None:
-    environment = planned(root)
-    with fed(root, STREAM), closing(open_channel("train", environment=environment, **reading)) as samples:
+def test_reading_resumes_in_the_middle_of_an_epoch(tmp_path: Path, reading: dict[str, Any]) -> None:
+    roots = (job(tmp_path / str(number)) for number in count())  # A job reads an epoch once.
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        root = next(roots)
+        with fed(root, STREAM), closing(open_channel("train", environment=planned(root), **reading)) as samples:
+            yield samples
+
+    with opened() as samples:
         whole = list(samples)
     assert by_class(whole) == SAMPLES
     assert (whole == SAMPLES) == (not reading)
-    for count in (0, 1, 13, 59):
-        with (
-            fed(root, STREAM),
-            closing(open_channel("train", environment=environment, **reading)) as samples,
-        ):
-            assert [next(samples) for _ in range(count)] == whole[:count]
+    for taken in (0, 1, 13, 59):
+        with opened() as samples:
+            assert [next(samples) for _ in range(taken)] == whole[:taken]
             state = json.loads(json.dumps(samples.state_dict()))
             list(samples)
-        with fed(root, STREAM), closing(open_channel("train", environment=environment, **reading)) as again:
+        with opened() as again:
             again.load_state_dict(state)
-            assert list(again) == whole[count:]
+            assert list(again) == whole[taken:]
 
 
 @pytest.mark.parametrize("reading", [{}, {"seed": 3, "block": 5}], ids=["in order", "shuffled"])
