@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 _REGION, _NO_ACCOUNT = "us-east-1", "123456789012"
 _EXAMPLE = ":role/SageMakerTraining"
 _MOST_ROLES = 10  # that are shown
-_OPTIONS: dict[SpecPath, str] = {
-    ("region",): "--region",
-    ("role_arn",): "--role",
-    ("resource_config", "instance_type"): "--instance-type",
-    OUTPUT: "--bucket",
-}
 
 
 def _machine(value: str) -> str:
@@ -68,16 +62,18 @@ def _bucket(value: str) -> str:
     return _prefix(value).rstrip("/")
 
 
-# Each answer's question and check, and the keys of which one has it already if the layers below the spec give it.
-_ANSWERS: dict[str, tuple[str, Callable[[str], str], list[SpecPath]]] = {
+# Each answer's option, question and check, and the keys of which one has it already if the layers below the spec give it.
+_ANSWERS: dict[str, tuple[str, str, Callable[[str], str], list[SpecPath]]] = {
     "instance_type": (
+        "--instance-type",
         "Instance type",
         _machine,
         [("resource_config", key) for key in ("instance_type", "instance_groups", "instance_preferences")],
     ),
-    "role": ("Role of the job (ARN)", _role, [("role_arn",)]),
-    "bucket": ("Bucket or prefix of data and outputs", _bucket, [OUTPUT]),
+    "role": ("--role", "Role of the job (ARN)", _role, [("role_arn",)]),
+    "bucket": ("--bucket", "Bucket or prefix of data and outputs", _bucket, [OUTPUT]),
 }
+_OPTIONS = {("region",): "--region", **{paths[0]: option for option, _, _, paths in _ANSWERS.values()}}
 
 
 @options.command("init", "init --role arn:aws:iam::123456789012:role/training --bucket s3://mine/pets --yes --dry-run")
@@ -140,12 +136,12 @@ def init(
     account = options.open_account(region, profile)
     missing = [
         name
-        for name, (_, _, paths) in _ANSWERS.items()
+        for name, (_, _, _, paths) in _ANSWERS.items()
         if not answers[name] and all(value_at(below, path) is None for path in paths)
     ]
     may_ask = sys.stdin.isatty() and not yes
     if missing and not yes and not may_ask:
-        wanted = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        wanted = ", ".join(_ANSWERS[name][0] for name in missing)
         raise RefusedError(f"there is no terminal to ask on; pass {wanted}, or --yes for the defaults")
     if team.files:
         say(f"layers    {', '.join(team.files)}")
@@ -161,7 +157,7 @@ def init(
         "bucket": f"s3://{parse_s3_uri(data).bucket if data else own}",
     }
     for name in missing:
-        question, check, _ = _ANSWERS[name]
+        _, question, check, _ = _ANSWERS[name]
         default = defaults[name]
         answers[name] = click.prompt(question, default=default, value_proc=check, err=True) if may_ask else default
     asked = Answers(None if region == below.get("region") else region, **answers)

@@ -117,9 +117,12 @@ def _channels(files: Files, script: str | None) -> tuple[dict[str, PurePosixPath
     for place, split in sorted(places.items(), key=lambda each: order.index(each[1])):
         own = _word(place.name)
         name = own if split and split not in texts and own in texts else split
-        free = name if name and name not in channels else re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(place.parts))
-        channels[free.strip("-")[:60] or "data"] = place
+        channels[name if name and name not in channels else _channel_name(place)] = place
     return channels, left_over
+
+
+def _channel_name(place: PurePosixPath) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(place.parts)).strip("-")[:60] or "data"
 
 
 def _places(data: Mapping[PurePosixPath, dict[str, str]], with_code: set[PurePosixPath]) -> Places:
@@ -183,7 +186,7 @@ def _is_python(name: str) -> bool:
 def prefixes_in(uri: str, account: Account) -> tuple[dict[str, str], list[str]]:
     """Return the URIs of the channels below a prefix, and of its other folders.
 
-    Channels are the folders that are named like a split, else the prefix itself.
+    Channels are the folders that are named like a split, or all if one has masks or labels, else the prefix itself.
 
     Raises:
         InputError: It has files of several splits; the key of a file as a prefix begins other keys, too, and FastFile has none.
@@ -192,15 +195,18 @@ def prefixes_in(uri: str, account: Account) -> tuple[dict[str, str], list[str]]:
     bucket, key = parse_s3_uri(uri)
     key = as_folder(key)
     page = account.call("s3", "list_objects_v2", Bucket=bucket, Prefix=key, Delimiter="/")
-    folders = {f"s3://{bucket}/{each['Prefix']}": each["Prefix"] for each in page.get("CommonPrefixes", ())}
-    splits = {_SPLITS.get(PurePosixPath(each).name.lower()): uri for uri, each in reversed(folders.items())}
+    prefixes = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+    inside = {PurePosixPath(each).name: f"s3://{bucket}/{each}" for each in prefixes}
+    splits = {_SPLITS.get(name.lower()): uri for name, uri in reversed(inside.items())}
     named = {name: splits[name] for name in _SPLITS.values() if name in splits}
+    if not named and any(name.lower() in _BESIDE_IMAGES for name in inside):
+        named = {_channel_name(PurePosixPath(name)): uri for name, uri in inside.items()}
     names = [PurePosixPath(each["Key"]).name for each in page.get("Contents", ())]
     if not named and (files := _files_of_splits(_data_in(PurePosixPath(), names))):
         raise InputError(f"{uri}: has files of {', '.join(files)}; move the files of each into a folder named for it")
     if not named:
         return {"train": f"s3://{bucket}/{key}"}, []
-    return named, [each for each in folders if each not in named.values()]
+    return named, [each for each in inside.values() if each not in named.values()]
 
 
 def inventory_of(place: Path | str, account: Account) -> Inventory:

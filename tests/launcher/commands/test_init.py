@@ -142,6 +142,18 @@ def test_files_of_splits_in_s3_are_to_be_moved_into_folders(
     assert "s3://mine/d/: has files of train, validation; move the files of each" in done.stderr
 
 
+def test_images_beside_masks_in_s3_are_channels_of_their_own(
+    aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    aws.client("s3").create_bucket(Bucket="mine")
+    for name in ("images/1.png", "masks/1.png"):
+        aws.client("s3").put_object(Bucket="mine", Key=f"d/{name}", Body=PNG)
+    assert launch("init", "--data=s3://mine/d/", "--yes").returncode == 0
+    found = {name: channel["s3_uri"] for name, channel in spec()["channels"].items()}
+    assert found == {"images": "s3://mine/d/images/", "masks": "s3://mine/d/masks/"}
+
+
 def test_content_type_is_that_of_most_bytes_and_others_are_named(pets: Path) -> None:
     files(pets / "more", "train.py", "d/README.md", "d/LICENSE", content=b"A text. " * 99)
     files(pets / "more/d", *(f"{number}.parquet" for number in range(40)), content=b"PAR1" * 99)
