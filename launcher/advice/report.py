@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from launcher.advice.facts import Advice, Estimate, Inventory, Use
+from launcher.advice.facts import Advice, Estimate, Inventory
 from launcher.console import counted, duration, human_bytes
 
 _TITLES = ("way", "start", "first batch", "epoch", "waits", "whole job", "disk", "requests", "job", "a month")
@@ -51,8 +51,8 @@ def _row(found: Estimate) -> tuple[str, ...]:
     return (found.name, start, first, epoch, waits, job, disk, f"{found.requests:,}", usd, month)
 
 
-def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
-    """Yield what is there: amount, formats, and whether it fits."""
+def inventory_as_text(inventory: Inventory) -> Iterator[str]:
+    """Yield what is there: amount, formats, sizes and place."""
     sizes, least = inventory.sizes, "" if inventory.is_complete else "at least "
     objects = f"{least}{counted(inventory.objects, 'object')}, {least}{human_bytes(inventory.bytes)}"
     formats = ", ".join(inventory.formats) or "of an unknown format"
@@ -61,11 +61,6 @@ def inventory_as_text(inventory: Inventory, use: Use) -> Iterator[str]:
     yield f"  sizes: {spread}" if inventory.objects > 1 else f"  size: {human_bytes(sizes.p50)}"
     classes = ", ".join(f"{name} {count:,}" for name, count in inventory.storage_classes.items())
     yield f"  stored: {inventory.place}{f' ({classes})' if classes else ''}"
-    share = inventory.bytes / (use.instances if use.sharded else 1)
-    for what, room in (("disk", use.disk_bytes), ("memory", use.memory_bytes)):
-        if room:
-            fits = "does not fit" if share >= 0.9 * room else "what is listed fits" if least else "fits"
-            yield f"  {fits} into the {human_bytes(room)} of {what}"
 
 
 def advice_as_data(advice: Advice) -> dict[str, Any]:

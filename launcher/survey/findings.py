@@ -49,7 +49,7 @@ class Findings:
         by = f" by {self.channel.present}" if self.channel.storage == "S3" and self.channel.present else ""
         yield f"{self.channel.name}: {self.channel.shown}{by}"
         if self.inventory is not None:
-            yield from inventory_as_text(self.inventory, self.use)
+            yield from inventory_as_text(self.inventory)
         yield f"read: {counted(self.use.epochs or 1, 'epoch')} a job"
         if self.observed.source:
             yield f"observed: {self.observed.source}"

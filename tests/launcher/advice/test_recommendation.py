@@ -7,7 +7,6 @@ import pytest
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
 from launcher.advice.model import predict
 from launcher.advice.recommendation import recommend
-from launcher.advice.report import inventory_as_text
 
 GPU = {"vcpus": 8, "memory_bytes": 61 * 10**9, "usd_per_hour": 3.825, "disk_bytes": 500 * 10**9, "samples_per_s": 328}
 
@@ -165,7 +164,5 @@ def test_listing_that_ended_early_leaves_the_present_way_unjudged():
     assert advice.is_present_good_enough is None
     assert "pass --full" in advice.reasons[0]
     assert "good enough" not in " ".join(advice.reasons)
-    assert "  what is listed fits into the 9.7 GB of disk" in inventory_as_text(data, use)
     small = replace(use, disk_bytes=2**30)
     assert recommend(predict(data, small), data, small).is_present_good_enough is False
-    assert "  does not fit into the 1.1 GB of disk" in inventory_as_text(data, small)

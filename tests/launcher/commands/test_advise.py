@@ -84,8 +84,6 @@ def test_section_has_data_use_estimates_advice_and_what_is_unknown(account: Stan
         "train: s3://mine/train/ by File",
         "there: 40 objects, 40.0 GB",
         "stored: S3 (STANDARD 40)",
-        "does not fit into the 10.7 GB of disk",
-        "does not fit into the 17.2 GB of memory",
         "read: 5 epochs a job",
         "some formats are unknown: s3://mine/train/",
         "not File: 40.0 GB do not fit the disk of 10.7 GB",
