@@ -162,4 +162,4 @@ def _verdict(result: Mapping[str, Any]) -> Verdict:
     missing = [name for part in parts for name in part.get("MissingContextValues", ())]
     if result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations") is False:
         missing.append("organization")  # IAM does not simulate the conditions of its policies (SCPs)
-    return Verdict(result["EvalDecision"], tuple(missing))
+    return Verdict(result["EvalDecision"], tuple(dict.fromkeys(missing)))

@@ -115,16 +115,14 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
         return do(client)
     except ClientError as error:
         details, about = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
-        code, status, attempts = (
-            details.get("Code") or "",
-            about.get("HTTPStatusCode", 0),
-            about.get("RetryAttempts", 0),
-        )
+        code, status = details.get("Code") or "", about.get("HTTPStatusCode", 0)
         text = mask.apply(str(details.get("Message") or code))
         if not text or text.lstrip().startswith("<"):
             text, code = f"{_FOREIGN} (HTTP {status})", ""
         text = f"{call}: {one_line(text)}" + (f" [{one_line(code)}]" if code else "")
-        raise AwsError(text, call=call, code=code, status=status, was_retried=attempts > 0) from None
+        raise AwsError(
+            text, call=call, code=code, status=status, was_retried=about.get("RetryAttempts", 0) > 0
+        ) from None
     except ParamValidationError as error:  # it was not sent
         text = one_line(mask.apply(str(error)))
         raise AwsError(f"{call}: {text}", call=call, code="ParamValidation", status=400) from None

@@ -125,16 +125,11 @@ def read_code(
     Raises:
         CodeError: The folder or a dependency is missing, too large, or has files that cannot be sent.
     """
+    named: list[tuple[errors.SpecPath, Path]] = [] if directory is None else [(("directory",), directory)]
     roots = []
-    if directory is not None:
-        if not os.path.isdir(directory):  # noqa: PTH112 - Path.is_dir raises for a path that is too long
-            near = did_you_mean_path(directory, Path.is_dir)
-            remedy = "write the path of the folder that holds the entry point"
-            raise CodeError(f"{directory} is not a folder{near}; {remedy}")
-        roots.append(_folder(("directory",), directory, FileRules(directory, include, exclude)))
-    for index, path in enumerate(dependencies):
-        with _reported_at("dependencies", index) as key:
-            roots.append(_dependency(path, include, exclude, key))
+    for key, path in (*named, *((("dependencies", index), path) for index, path in enumerate(dependencies))):
+        with _reported_at(*key):
+            roots.append(_root(key, path, include, exclude))
     _refuse_clashes(roots)
     _refuse_too_much(roots)
     secrets: list[str] = []
@@ -153,41 +148,37 @@ def read_code(
 
 
 @contextmanager
-def _reported_at(*key: str | int) -> Iterator[errors.SpecPath]:
+def _reported_at(*key: str | int) -> Iterator[None]:
     """Let a CodeError about the files of one folder name the key of that folder."""
     try:
-        yield key
+        yield
     except CodeError as error:
         error.path = key if error.path == ("directory",) else error.path
         raise
 
 
-def _folder(key: errors.SpecPath, path: Path, rules: FileRules) -> _Root:
+def _root(key: errors.SpecPath, path: Path, include: Sequence[str], exclude: Sequence[str]) -> _Root:
+    """Return the files of the code folder, or of a dependency, a file or a folder, under its base name."""
+    is_dependency = key[0] == "dependencies"
+    is_file = is_dependency and os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for a path that is too long
+    if not is_file and not os.path.isdir(path):  # noqa: PTH112 - as above
+        kind = "is neither a file nor a folder" if is_dependency else "is not a folder"
+        raise CodeError(f"{path} {kind}{did_you_mean_path(path)}; correct the path")
+    base, end = Path(os.path.abspath(path)).name, "" if is_file else "/"  # noqa: PTH100 - resolves `..`, but not links
+    rules = FileRules(path, include, exclude, f"{base}/" if is_dependency else "")
+    is_included = is_dependency and rules.includes(base + end)
+    if is_dependency and not is_included and any(is_secret_path(each + end) for each in (base, os.path.realpath(path))):
+        remedy = f"if it has to be sent, add {base}{end} to code.include too"
+        raise CodeError(f"{path}: usually holds secrets; {remedy}", "code-secret-file", key)
+    if is_file:
+        file = CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size, is_included=is_included)
+        return _Root(key, path, [file], rules)
     files = list(islice(rules.walk(), MAX_FILES + 1))
     if rules.outside:
         what = f"{path}: a link would send what is outside of this folder: {first_names(sorted(rules.outside))}"
         remedy = "name it in code.include to follow it, or in code.exclude to leave it out"
         raise CodeError(f"{what}; {remedy}", "code-link-outside", key)
     return _Root(key, path, files, rules)
-
-
-def _dependency(path: Path, include: Sequence[str], exclude: Sequence[str], key: errors.SpecPath) -> _Root:
-    """Return a file, or the files of a folder, under the base name of `path`."""
-    base = Path(os.path.abspath(path)).name  # noqa: PTH100 - resolves `..`, but not links
-    is_file = os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for a path that is too long
-    if not is_file and not os.path.isdir(path):  # noqa: PTH112 - as above
-        near = did_you_mean_path(path)
-        raise CodeError(f"{path}: is neither a file nor a folder{near}; correct the path")
-    end = "" if is_file else "/"
-    rules = FileRules(path, include, exclude, f"{base}/")
-    is_included = rules.includes(base + end)
-    if not is_included and any(is_secret_path(f"{each}{end}") for each in (base, os.path.realpath(path))):
-        remedy = f"if it has to be sent, add {base}{end} to code.include too"
-        raise CodeError(f"{path}: usually holds secrets; {remedy}", "code-secret-file", key)
-    if not is_file:
-        return _folder(key, path, rules)
-    file = CodeFile(base, str(path), os.access(path, os.X_OK), path.stat().st_size, is_included=is_included)
-    return _Root(key, path, [file], rules)
 
 
 def _refuse_clashes(roots: Sequence[_Root]) -> None:

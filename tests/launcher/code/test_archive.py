@@ -220,7 +220,7 @@ def test_dependencies_are_relative_to_the_file_that_names_them(tmp_path: Path, j
 @pytest.mark.parametrize(
     ("dependencies", "message"),
     [
-        (["extra/one.py", "missing"], "missing: is neither a file nor a folder"),
+        (["extra/one.py", "missing"], "missing is neither a file nor a folder"),
         (["extra/one.py", "libsx"], "did you mean libs?"),
         (["extra/one.py", "a" * 300], "is neither a file nor a folder"),
         (
