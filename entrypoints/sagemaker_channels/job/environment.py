@@ -122,8 +122,7 @@ def load_environment(root: str | Path | None = None, environ: Mapping[str, str] 
     input_data_config.pop(contract.CODE_CHANNEL, None)
     resource_path = config_dir / contract.RESOURCE_CONFIG_FILE
     resource_config = _read_object(resource_path)
-    hosts, current_host = _hosts(resource_config, resource_path)
-    groups = _instance_groups(resource_config, resource_path)
+    hosts, current_host, groups = _resources(resource_config, resource_path)
     shards = host_shards(environ, {group.name: group.hosts for group in groups}, current_host)
     attributes, shuffled = attribute_names(environ), shuffled_channels(environ)
     return Environment(
@@ -176,47 +175,37 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content or {}
 
 
-def _hosts(resource_config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], str]:
-    """Return all hosts by number, and this host; only algo-1 if there is no file."""
-    hosts = _names(resource_config.get("hosts"), "hosts", path)
-    current_host = resource_config.get("current_host") or (hosts[0] if len(hosts) == 1 else None)
+def _resources(config: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], str, tuple[InstanceGroup, ...]]:
+    """Return all hosts by number, this host, and the instance groups; only algo-1 if there is no file."""
+    try:
+        hosts = _by_number(config.get("hosts"))
+        groups = tuple(
+            InstanceGroup(
+                name=group.get("instance_group_name") or contract.HOMOGENEOUS_GROUP,
+                instance_type=group.get("instance_type") or "local",
+                hosts=_by_number(group.get("hosts")),
+            )
+            for group in config.get("instance_groups") or []
+        )
+    except (TypeError, AttributeError) as error:
+        raise ConfigError(f"{path}: hosts or instance_groups are not as SageMaker writes them: {error}") from error
+    current_host = config.get("current_host") or (hosts[0] if len(hosts) == 1 else None)
     if current_host is None and hosts:
         raise ConfigError(f"{path} has {len(hosts)} hosts but no current_host, so this host is unknown")
     current_host = current_host or "algo-1"
     if hosts and current_host not in hosts:
         raise ConfigError(f"{path}: current_host {current_host!r} is not one of hosts {list(hosts)}")
-    return hosts or (current_host,), current_host
+    return hosts or (current_host,), current_host, groups
 
 
-def _instance_groups(resource_config: Mapping[str, Any], path: Path) -> tuple[InstanceGroup, ...]:
-    groups = resource_config.get("instance_groups") or []
-    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
-        raise ConfigError(f"{path}: instance_groups is not a list of objects")
-    return tuple(
-        InstanceGroup(
-            name=group.get("instance_group_name") or contract.HOMOGENEOUS_GROUP,
-            instance_type=group.get("instance_type") or "local",
-            hosts=_names(group.get("hosts"), "instance_groups: hosts", path),
-        )
-        for group in groups
-    )
-
-
-def _names(value: object, member: str, path: Path) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ConfigError(f"{path}: {member} is not a list of names")
-    return tuple(sorted(value, key=host_order))
+def _by_number(hosts: list[str] | None) -> tuple[str, ...]:
+    return tuple(sorted(hosts or (), key=host_order))
 
 
 def _channels(root: Path, input_data_config: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Channel]:
     """Return the channels of the file, then those of the launcher's variables."""
     channels = {}
     for name, entry in input_data_config.items():
-        if not isinstance(entry, dict):
-            path = root / contract.CONFIG_DIR / contract.INPUT_DATA_CONFIG_FILE
-            raise ConfigError(f"{path}: channel {name!r} is not an object")
         channels[name] = Channel(
             name=name,
             mode=_mode(str(entry.get("TrainingInputMode") or "File")),

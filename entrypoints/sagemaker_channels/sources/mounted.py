@@ -200,13 +200,9 @@ def _mode(entry: os.DirEntry[bytes]) -> int | None:
 def _target(entry: os.DirEntry[bytes], tops: tuple[bytes, ...]) -> bytes | None:
     """Return the directory that a link leads to; None, and log it, if its files are read under another path."""
     target = os.path.realpath(entry.path)
-    for top in tops:
-        if _holds(top, target):
-            _log_skipped(entry, f"a link to {os.fsdecode(target)}, which is read under its own name")
-            return None
-        if _holds(target, top):
-            _log_skipped(entry, f"a link to {os.fsdecode(target)}, which contains it")
-            return None
+    if any(_holds(top, target) or _holds(target, top) for top in tops):
+        _log_skipped(entry, f"a link to {os.fsdecode(target)}, which is read under its own name or contains it")
+        return None
     return target
 
 
