@@ -157,10 +157,8 @@ def list_jobs(
     if as_json:
         options.print_json([as_data(job, region) for job in found] if region else found)
     elif not found:
-        filtered = contains or status or since or tags
-        first = f"exist; `launch job.yaml{' --local' * local}` creates one"
-        remedy = "match; widen TEXT or the options that filter" if filtered else first
-        say(f"{place}: no {'local runs' if local else 'training jobs'} {remedy}")
+        remedy = f"widen TEXT and the options that filter, or create one by `launch job.yaml{' --local' * local}`"
+        say(f"{place}: no {'local runs' if local else 'training jobs'}; {remedy}")
     else:
         print_jobs(found, region)
         if len(found) == limit:

@@ -109,11 +109,9 @@ def _show(
     read = ReadLines(description, console, partial(_print_json, is_timed=not is_local) if shown.as_json else None)
     for line in lines:
         read.show(line)
-    if not read.count and (shown.since or shown.host):
-        of_host, in_time = f"of {shown.host} " * bool(shown.host), "in this time " * bool(shown.since)
-        console.say(f"{name}: no lines {of_host}{in_time}".rstrip() + "; leave out --since or --host for more")
-    elif not read.count:
-        console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}")
+    if not read.count:
+        remedy = "; leave out --since or --host for more" * bool(shown.since or shown.host)
+        console.say(f"{name}: {description['SecondaryStatus']}; no lines{' yet' * (not ended)}{remedy}")
     for each in read.waits.worst():
         console.say(f"{name}: {each}")
     if not ended:

@@ -92,7 +92,7 @@ def look_at(account: Account, name: str, console: Console) -> Outcome:
         RefusedError: There is no such job, or you are not allowed to ask AWS.
     """
     description = describe(account, name)
-    lines = last_lines(account, description["TrainingJobName"], creation_of(description))
+    lines = last_lines(account, description)
     read = ReadLines(description, console)
     for line in lines:
         read.note(line)
@@ -168,9 +168,7 @@ class _Following:
 
     def outcome(self, *, interrupted: bool) -> Outcome:
         """Return the job's state, with the lines that explain a failure: those that `launch status` reads, not those shown."""
-        lines: tuple[Line, ...] = ()
-        if self.status == "Failed":
-            lines = last_lines(self._account, str(self._description["TrainingJobName"]), creation_of(self._description))
+        lines = last_lines(self._account, self._description) if self.status == "Failed" else ()
         return Outcome(self._description, self.read.metrics.last, lines, interrupted, self.read.waits.worst())
 
     def _described(self) -> bool:

@@ -224,12 +224,12 @@ def lines_so_far(
             time.sleep(1)
 
 
-def last_lines(account: Account, job: str, created: int = 0) -> tuple[Line, ...]:
+def last_lines(account: Account, description: Mapping[str, Any]) -> tuple[Line, ...]:
     """Return the end of every host's log, oldest line first and with secrets masked; of hosts whose log can be read.
 
-    A host that was started again has several logs, of which the last is read. With many hosts, the ends are shorter. Logs that
-    began before `created`, in seconds since 1970, are left out.
+    A host that was started again has several logs, of which the last is read. With many hosts, the ends are shorter.
     """
+    prefix, created = f"{description['TrainingJobName']}/", creation_of(description)
 
     def end_of(stream: str) -> list[dict[str, Any]]:
         answer = account.call("logs", "get_log_events", logGroupName=_GROUP, logStreamName=stream, limit=_END_EVENTS)
@@ -238,7 +238,7 @@ def last_lines(account: Account, job: str, created: int = 0) -> tuple[Line, ...]
     streams: dict[str, str] = {}
     lines: list[Line] = []
     with suppress(AwsError):  # the job's status is still worth showing, and so are the other hosts' lines
-        streams = {host_of(name): name for name in sorted(_streams(account, f"{job}/", created))}
+        streams = {host_of(name): name for name in sorted(_streams(account, prefix, created))}
     for name, outcome in concurrently(end_of, list(streams.values()), _END_THREADS):
         with suppress(AwsError):
             for event in outcome.result():

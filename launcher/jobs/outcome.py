@@ -33,27 +33,28 @@ _CONSOLES = {"cn": "console.amazonaws.cn", "us-gov": "console.amazonaws-us-gov.c
 
 
 class Statuses:
-    """The lines for a job's secondary statuses: each description prints only its new transitions."""
+    """The lines for a job's secondary statuses: each description prints only its new transitions and messages."""
 
     def __init__(self, say: Callable[[str, str], None]) -> None:
         self._say = say  # (line, colour)
-        self._name: str | None = None  # of the training job: a queued job has one for each attempt
-        self._shown = 0  # transitions
-        self._message = ""  # of the last of them; it changes while the status stays
+        self._shown: dict[Any, str] = {}  # the message of each transition, which changes while the status stays
 
     def show(self, description: Mapping[str, Any]) -> None:
         """Print new transitions and messages."""
         transitions = description.get("SecondaryStatusTransitions") or []
-        if self._name != (name := description.get("TrainingJobName")):
-            self._name, self._shown = name, 0
-        shown, self._shown = self._shown, len(transitions)
         for index, transition in enumerate(transitions):
-            message, start = transition.get("StatusMessage") or "", transition.get("StartTime")
-            if index >= shown or (index == shown - 1 and message != self._message):
-                clock = f"{timestamp(start)} " if start else ""
-                took = _duration_of(transitions[index - 1], start) if index and index >= shown else ""
-                self._say(f"{clock}{transition['Status']:11} {message}{took}".rstrip(), "cyan")
-                self._message = message
+            message, start, status = (
+                transition.get("StatusMessage") or "",
+                transition.get("StartTime"),
+                transition["Status"],
+            )
+            if self._shown.get((start, status)) == message:
+                continue
+            clock = f"{timestamp(start)} " if start else ""
+            is_new = (start, status) not in self._shown
+            took = _duration_of(transitions[index - 1], start) if index and is_new else ""
+            self._say(f"{clock}{status:11} {message}{took}".rstrip(), "cyan")
+            self._shown[start, status] = message
 
 
 def _duration_of(status: Mapping[str, Any], next_start: datetime | None) -> str:

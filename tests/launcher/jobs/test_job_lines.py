@@ -125,7 +125,7 @@ def test_last_lines_merge_all_hosts(aws: StandIn) -> None:
     aws.log("cats-1", ["a", "b", "c"], timestamps=[1, 3, 5])
     aws.log("cats-1", ["d", "e"], host="algo-2", timestamps=[2, 4])
     aws.log("cats-1", ["f", "g\nh"], started=4000000001, timestamps=[6, 7])  # after an interruption
-    found = last_lines(Account(), "cats-1")
+    found = last_lines(Account(), {"TrainingJobName": "cats-1"})
     assert [(line.host, line.message) for line in found] == [
         ("algo-2", "d"),
         ("algo-2", "e"),
@@ -134,16 +134,16 @@ def test_last_lines_merge_all_hosts(aws: StandIn) -> None:
         ("algo-1", "h"),
     ]
     aws.deny("logs:*")
-    assert last_lines(Account(), "cats-1") == ()
+    assert last_lines(Account(), {"TrainingJobName": "cats-1"}) == ()
 
 
 def test_last_lines_are_those_of_every_host_and_bounded(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = [f"algo-{number}" for number in range(1, 61)]
     for host in hosts:
         aws.log("cats-1", [f"line {number} {'x' * 100}" for number in range(50)], host=host)
-    assert len(last_lines(Account(), "cats-1")) == 60 * 50
+    assert len(last_lines(Account(), {"TrainingJobName": "cats-1"})) == 60 * 50
     monkeypatch.setattr(job_lines, "_END_CHARACTERS", 60 * 600)
-    found = last_lines(Account(), "cats-1")
+    found = last_lines(Account(), {"TrainingJobName": "cats-1"})
     assert [line.message.split()[1] for line in found if line.host == "algo-60"] == ["45", "46", "47", "48", "49"]
     assert {line.host for line in found} == set(hosts)
 
