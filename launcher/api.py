@@ -240,8 +240,7 @@ def follow(
 
     name, account = _job_in(job, account)
     service_job = "" if isinstance(job, str) else job.service_job
-    is_new, console = not isinstance(job, str), console or Console()
-    outcome = follow(account, name, console, view, is_new=is_new, service_job=service_job)
+    outcome = follow(account, name, console or Console(), view, service_job=service_job)
     return outcome.checked() if raise_on_failure else outcome
 
 

@@ -91,7 +91,7 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()
     lines = [line._replace(message=searchable(line.message)) for line in last_lines]
     shown = last_of_each_host([line for line in lines if not tracebacks.is_benign(line.message)], _SEARCHED_CHARACTERS)
     errors = [line for line in shown if not tracebacks.is_warning(line.message)]
-    in_reason = [each for each in tracebacks.raised_in_reason(reason) if not each.is_of_launcher and not each.is_echo]
+    in_reason = tracebacks.raised_in_reason(reason)
     exit_code = _EXIT.search(reason)
     # A script's exception ends Python with 1; other exit codes come from the system. SageMaker's own message on a failure
     # outside the algorithm is reliable as a whole; of a message of the script, only its last exception is.
@@ -103,8 +103,7 @@ def likely_cause(description: Mapping[str, Any], last_lines: Sequence[Line] = ()
         return cause
     if status != "Failed":
         return job.in_texts(rows(), [secondary])
-    raised = [each for each in tracebacks.raised_in(lines) if not each.is_of_launcher]
-    if (root := _root_cause(in_reason, tracebacks.near_the_end(raised, lines))) is not None:
+    if (root := _root_cause(in_reason, tracebacks.raised_in(lines))) is not None:
         return job.of_exception(root)
     found = job.in_log([row for row in rows() if row.in_warnings], shown) or job.in_log(_in_lines(), errors)
     if found is None and (hint := job.in_log(_in_lines(), shown)):

@@ -48,18 +48,11 @@ class View(NamedTuple):
 
 
 def follow(
-    account: Account,
-    name: str,
-    console: Console,
-    view: View | None = None,
-    *,
-    is_new: bool = False,
-    service_job: str = "",
+    account: Account, name: str, console: Console, view: View | None = None, *, service_job: str = ""
 ) -> Outcome:
     """Show a job until it has ended. Ctrl-C leaves the job running and returns an outcome with `exit_code` 130.
 
-    `is_new` states that the caller has just created the job; `service_job` is its ID if it is in a queue. Without a `view`,
-    everything is shown.
+    `service_job` is its ID if it is in a queue and that is known. Without a `view`, everything is shown.
 
     Raises:
         RefusedError: The job does not exist, or AWS refuses further calls.
@@ -72,14 +65,12 @@ def follow(
     except KeyboardInterrupt:
         interrupted = following.status not in ENDED
     except AwsError as error:
-        known = is_new or following.status
-        raise RefusedError(f"{error}; the job is not affected: resume with {resume}" if known else str(error)) from None
+        raise RefusedError(f"{error}; the job is not affected: resume with {resume}") from None
     outcome = following.outcome(interrupted=interrupted)
     if not interrupted:
         outcome.show(console)
     elif view.continues:
-        state = "continues" if is_new or following.status else "is not affected"
-        console.say(f"{name} {state}; {resume} resumes following it, `launch stop {named}` stops it", "yellow")
+        console.say(f"{name} continues; {resume} resumes following it, `launch stop {named}` stops it", "yellow")
     if view.plot:
         plot({name: following.read.metrics.panels()}, view.plot, console)
     return outcome

@@ -68,18 +68,17 @@ class Raised(NamedTuple):
     rank: str = ""  # empty if the line does not name it
 
     @property
-    def is_of_launcher(self) -> bool:
-        """Whether a program that starts scripts raised it, to report that something has failed."""
-        return self.name in _LAUNCHERS
-
-    @property
     def is_echo(self) -> bool:
         """Whether it may be only the effect of another process's death."""
         return bool(_ECHO.search(self.text))
 
 
 def raised_in(lines: Sequence[Line]) -> list[Raised]:
-    """Return the exceptions in the log of all hosts, in their order."""
+    """Return the exceptions of scripts in the log of all hosts, in their order.
+
+    Those whose host's log continues for long are left out: the training has survived them.
+    """
+    ends = {line.host: line.timestamp for line in lines}
     processes: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for number, line in enumerate(lines):
         processes.setdefault((line.host, rank_of(line.message)), []).append((number, line.message))
@@ -87,6 +86,7 @@ def raised_in(lines: Sequence[Line]) -> list[Raised]:
         each._replace(host=host, rank=rank or each.rank)
         for (host, rank), own in processes.items()
         for each in _raised_by_process(own)
+        if each.name not in _LAUNCHERS and ends[host] - lines[each.line].timestamp < _ENDING_MILLISECONDS
     ]
     return sorted(found, key=lambda each: each.line)
 
@@ -120,12 +120,6 @@ def _raised_by_process(lines: Sequence[tuple[int, str]]) -> list[Raised]:
     return found
 
 
-def near_the_end(raised: Sequence[Raised], lines: Sequence[Line]) -> list[Raised]:
-    """Return the exceptions whose host's log ends soon after them: the training has survived the others."""
-    ends = {line.host: line.timestamp for line in lines}
-    return [each for each in raised if ends[each.host] - lines[each.line].timestamp < _ENDING_MILLISECONDS]
-
-
 def that_ended(raised: Sequence[Raised]) -> list[Raised]:
     """Return the root causes: each is the last exception of its process, and no echo of another process's death.
 
@@ -142,11 +136,10 @@ def rank_of(line: str) -> str:
 
 
 def raised_in_reason(reason: str) -> list[Raised]:
-    """Return the exceptions in AWS's FailureReason, without SageMaker's own name for the kind of failure."""
-    return [
-        Raised(match["name"].rpartition(".")[2], match["text"].strip().rstrip('"'))
-        for match in _IN_REASON.finditer(reason)
-    ]
+    """Return the script's exceptions in AWS's FailureReason, without SageMaker's own name for the kind of failure."""
+    matches = ((match["name"].rpartition(".")[2], match["text"]) for match in _IN_REASON.finditer(reason))
+    found = [Raised(name, text.strip().rstrip('"')) for name, text in matches if name not in _LAUNCHERS]
+    return [each for each in found if not each.is_echo]
 
 
 def is_warning(line: str) -> bool:

@@ -162,7 +162,7 @@ def test_job_is_followed_through_queue_and_attempts_to_its_last_log(
 
     monkeypatch.setattr(Account, "call", call)
     view = View(settling=0.2)
-    outcome = follow(Account(), "digits-1", Console(), view, is_new=True, service_job=job.service_job)
+    outcome = follow(Account(), "digits-1", Console(), view, service_job=job.service_job)
     out, err = capsys.readouterr()
     assert (outcome.exit_code, outcome.name) == (0, names[1])
     assert out.splitlines() == ["algo-1 | first", "algo-1 | again"]
