@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -96,7 +96,7 @@ def submit(plan: Plan, account: Account, console: Console, *, again: bool = Fals
     if (older := _look_up(account, name, queue=plan.spec.queue)) is not None:
         if not again or not is_of_request(older, plan.request):
             raise _name_taken(older, plan, account)
-        return _found(plan, account, older, was_found=True)
+        return _submitted(plan, account, older, was_found=True)
     upload_code(plan, account, console)
     try:
         return _create(plan, account, console)
@@ -145,9 +145,9 @@ def _create(plan: Plan, account: Account, console: Console) -> Submitted:
         try:
             if queue is not None:
                 answer = account.call("batch", "submit_service_job", **submission_request(plan.request, queue))
-                return _submitted(plan, account, answer.get("jobArn"), answer["jobId"])
-            answer = account.call("sagemaker", "create_training_job", **plan.request)
-            return _submitted(plan, account, answer["TrainingJobArn"])
+                answer = {"TrainingJobArn": answer.get("jobArn"), "ServiceJob": {"JobId": answer["jobId"]}}
+                return _submitted(plan, account, answer)
+            return _submitted(plan, account, account.call("sagemaker", "create_training_job", **plan.request))
         except AwsError as error:
             last, is_taken = error, error.code in _TAKEN
         is_rejected = queue is not None and last.code == _REJECTED
@@ -156,7 +156,7 @@ def _create(plan: Plan, account: Account, console: Console) -> Submitted:
             if not is_of_request(job, plan.request):
                 raise _name_taken(job, plan, account)
             # The name was free before. If none of our answers was lost, another submission has taken it since.
-            return _found(plan, account, job, was_found=not unsure)
+            return _submitted(plan, account, job, was_found=not unsure)
         if last.is_unauthenticated:
             raise RefusedError(f"{last}; no job {name} was created")
         if not last.is_passing and not is_taken and not (is_rejected and unsure):  # what is listed may lag
@@ -168,15 +168,12 @@ def _create(plan: Plan, account: Account, console: Console) -> Submitted:
     raise RefusedError(f"{last}; no job {name} was created. Try again later; repeating the command is safe")
 
 
-def _submitted(plan: Plan, account: Account, arn: str | None, service_job: str = "") -> Submitted:
+def _submitted(plan: Plan, account: Account, job: Mapping[str, Any], *, was_found: bool = False) -> Submitted:
+    """Return the job that is described, or that AWS has just answered to have created."""
     name, queue = plan.request["TrainingJobName"], str(plan.spec.queue.name) if plan.spec.queue else ""
-    made = Submitted(name, arn or service_job, account.region, plan.spec.profile)
-    return replace(made, service_job=service_job, queue=queue.rpartition("/")[2])
-
-
-def _found(plan: Plan, account: Account, job: Mapping[str, Any], *, was_found: bool) -> Submitted:
-    made = _submitted(plan, account, job.get("TrainingJobArn"), job.get("ServiceJob", {}).get("JobId", ""))
-    return replace(made, was_found=was_found)
+    service_job = job.get("ServiceJob", {}).get("JobId", "")
+    place = (job.get("TrainingJobArn") or service_job, account.region, plan.spec.profile)
+    return Submitted(name, *place, was_found, service_job, queue.rpartition("/")[2])
 
 
 def is_submitted(plan: Plan, account: Account) -> bool:
