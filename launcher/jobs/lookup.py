@@ -101,8 +101,11 @@ def jobs_with_settings(
     without `tags` and `names` is listed by the former, and at first without them.
     """
     if tags or names is not None:
-        listed = _searched(account, limit if names is None else _MOST_LISTED, tags, **filters)
-        return list(islice((job for job in listed if names is None or job["TrainingJobName"] in names), limit))
+        if names is None:
+            return list(_searched(account, limit, tags, **filters))
+        listed = _searched(account, _MOST_LISTED, tags, **filters)
+        mine = (job for job in listed if job["TrainingJobName"] in names)
+        return list(islice(mine, min(limit, len(names))))
     known: dict[str, dict[str, Any]] = {}
     try:
         known = {job["TrainingJobName"]: job for job in _searched(account, limit, {}, **filters)}
