@@ -99,6 +99,11 @@ class Account:
             if self._keys is None:
                 raise no_credentials(NoCredentialsError(), self.mask)
 
+    def keys(self) -> Any:
+        """Return botocore's frozen credentials, for other programs. Raises RefusedError if there are none."""
+        self.require_credentials()
+        return self._open().get_credentials().get_frozen_credentials()
+
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Return the answer of one call, such as `call("sts", "get_caller_identity")`. Raises AwsError."""
         answer = dict(self.attempt(service, operation, lambda client: getattr(client, operation)(**parameters)))

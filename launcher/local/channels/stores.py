@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from launcher.aws.refusals import configuration_error
+from launcher.aws.account import Account, CredentialsError
 from launcher.errors import RefusedError
 from launcher.local.channels.objects import FolderObjects, Objects, RemoteObjects
 from launcher.local.channels.selection import S3Object, list_objects
@@ -75,39 +74,20 @@ def embedded_store(
 @contextmanager
 def remote_store(spec: JobSpec) -> Iterator[Store]:
     """Open AWS, or the S3-compatible store that `AWS_ENDPOINT_URL` names, with the credentials that boto3 finds."""
-    import boto3
-    from botocore.config import Config
-    from botocore.exceptions import BotoCoreError
-
+    account = Account(region=spec.region, profile=spec.profile)
     try:
-        session = boto3.Session(profile_name=spec.profile, region_name=spec.region or os.environ.get("AWS_REGION"))
-        credentials = session.get_credentials()
-        frozen: Any = credentials.get_frozen_credentials() if credentials else None
-    except BotoCoreError as error:
-        raise configuration_error(error, spec.profile) from None
-    if frozen is None:
+        keys = account.keys()
+    except CredentialsError as error:
         local = "--channel NAME=PATH, or --data DIR for all channels"
-        raise RefusedError(f"no AWS credentials found; run `aws configure`, or read from this machine: {local}")
+        raise RefusedError(f"{error}; or read from this machine: {local}") from None
     environ: dict[str, str] = {
-        "AWS_ACCESS_KEY_ID": frozen.access_key,
-        "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
-        **({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {}),
-        "AWS_REGION": session.region_name or _LOCAL_REGION,
+        "AWS_ACCESS_KEY_ID": keys.access_key,
+        "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+        **({"AWS_SESSION_TOKEN": keys.token} if keys.token else {}),
+        "AWS_REGION": account.region,
         **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
     }
     # s3torchconnector honours AWS_ENDPOINT_URL only; boto3 prefers the service's own variable, and so do we.
     if endpoint := environ.get("AWS_ENDPOINT_URL_S3"):
         environ["AWS_ENDPOINT_URL"] = endpoint
-    endpoint = environ.get("AWS_ENDPOINT_URL")
-    config = Config(
-        max_pool_connections=64,  # one per pipe and host, and those that copy
-        proxies={} if endpoint and urlsplit(endpoint).hostname == "127.0.0.1" else None,
-        retries={"mode": "standard", "max_attempts": 4},
-        s3={"addressing_style": "path" if endpoint else "auto"},
-    )
-    try:
-        client = session.client("s3", region_name=environ["AWS_REGION"], endpoint_url=endpoint, config=config)
-    except ValueError as error:
-        remedy = "write AWS_ENDPOINT_URL with its protocol, http://..."
-        raise RefusedError(f"the S3 endpoint is wrong: {error}; {remedy}") from None
-    yield Store(RemoteObjects(client), environ, remote=True)
+    yield Store(RemoteObjects(account.client("s3")), environ, remote=True)
