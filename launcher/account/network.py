@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from launcher.account.check import Subject
-from launcher.account.quota import Machines, alternatives
+from launcher.account.quota import alternatives
 from launcher.errors import Problem, SpecPath, first_names
 
 SUBNETS: SpecPath = ("vpc_config", "subnets")
@@ -83,24 +83,16 @@ def subnets(subject: Subject) -> Iterator[Problem]:
 def zones(subject: Subject) -> Iterator[Problem]:
     """Does EC2 offer the instance type in a zone of the subnets?"""
     ours = {zone(subnet) for subnet in known_subnets(subject)}
-    if not ours:
-        return
-    lacking = []
-    for choice in alternatives(subject.draft):
-        offers = [(each.instance_type, _offered(subject, each)) for each in choice]
+    types = {each.instance_type for choice in alternatives(subject.draft) for each in choice} if ours else ()
+    for name in sorted(types):
+        kind, by_zone = name.removeprefix("ml."), {"LocationType": "availability-zone-id"}
+        found = described(subject, "instance_type_offerings", "instance-type", [kind], **by_zone)
+        offered = {each["Location"] for each in found}
         # SageMaker may have types that EC2 does not know, so a type that is offered nowhere is not reported.
-        lacking.append([(name, offered) for name, offered in offers if offered and not offered & ours])
-    for name, offered in [each for choice in lacking for each in choice] if all(lacking) else ():
-        remedy = f"name a subnet in {first_names(sorted(offered))}"
-        message = f"are in {first_names(sorted(ours))}, where EC2 has no {name}; {remedy}"
-        yield Problem(SUBNETS, message, "zone-lacks-type")
-
-
-def _offered(subject: Subject, machines: Machines) -> set[str]:
-    name = machines.instance_type.removeprefix("ml.")
-    by_zone = {"LocationType": "availability-zone-id"}
-    offerings = described(subject, "instance_type_offerings", "instance-type", [name], **by_zone)
-    return {each["Location"] for each in offerings}
+        if offered and not offered & ours:
+            remedy = f"name a subnet in {first_names(sorted(offered))}"
+            message = f"are in {first_names(sorted(ours))}, where EC2 has no {name}; {remedy}"
+            yield Problem(SUBNETS, message, "zone-lacks-type")
 
 
 def security_groups(subject: Subject) -> Iterator[Problem]:
