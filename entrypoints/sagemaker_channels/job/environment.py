@@ -76,7 +76,6 @@ class Environment:
     root: Path
     job_name: str | None  # None outside a job
     hyperparameters: Mapping[str, Any]  # each value parsed as JSON, or the text if it is not JSON
-    raw_hyperparameters: Mapping[str, str]
     channels: Mapping[str, Channel]  # by name, in the files' order; without the channel of our code
     hosts: tuple[str, ...]  # by number, so that algo-10 follows algo-9; hosts[0] is the master
     current_host: str
@@ -117,7 +116,7 @@ def load_environment(root: str | Path | None = None, environ: Mapping[str, str] 
     environ = os.environ if environ is None else environ
     root = Path(root or environ.get(contract.BASE_DIR_VARIABLE) or contract.BASE_DIR)
     config_dir = root / contract.CONFIG_DIR
-    raw_hyperparameters = _read_object(config_dir / contract.HYPERPARAMETERS_FILE)
+    hyperparameters = _read_object(config_dir / contract.HYPERPARAMETERS_FILE)
     input_data_config = _read_object(config_dir / contract.INPUT_DATA_CONFIG_FILE)
     input_data_config.pop(contract.CODE_CHANNEL, None)
     resource_path = config_dir / contract.RESOURCE_CONFIG_FILE
@@ -128,10 +127,7 @@ def load_environment(root: str | Path | None = None, environ: Mapping[str, str] 
     return Environment(
         root=root,
         job_name=environ.get("TRAINING_JOB_NAME"),
-        hyperparameters={name: decoded(value) for name, value in raw_hyperparameters.items()},
-        raw_hyperparameters={
-            name: value if isinstance(value, str) else json.dumps(value) for name, value in raw_hyperparameters.items()
-        },
+        hyperparameters={name: decoded(value) for name, value in hyperparameters.items()},
         channels={
             name: replace(
                 channel,

@@ -39,15 +39,12 @@ READING = os.O_RDONLY | (os.O_NONBLOCK if sys.platform == "linux" else 0)
 
 
 class PendingFifo:
-    """The FIFO of an epoch until it and its writer exist; `owners` are the processes that it is read for.
+    """The FIFO of an epoch until it and its writer exist. Making one raises ChannelError if the job began with a later epoch."""
 
-    Making one raises ChannelError if the job began with a later epoch.
-    """
-
-    def __init__(self, channel: Channel, epoch: int, owners: pipe_record.Owners) -> None:
+    def __init__(self, channel: Channel, epoch: int) -> None:
         self.descriptor = -1  # of a FIFO without a writer
         self.path = _path(channel, 0)
-        self._channel, self._epoch, self._owners = channel, epoch, owners
+        self._channel, self._epoch = channel, epoch
         self._since = time.monotonic()
         self._left = -1  # the last FIFO opened by an earlier job whose processes have ended
         self._number = None
@@ -69,7 +66,7 @@ class PendingFifo:
         if not self.wait(0) and not (self._find() and self.wait(0)):
             return None
         number = int(self.path.name.rpartition("_")[2])
-        pipe_record.record_opened(self._channel, self._epoch, number, self._owners)
+        pipe_record.record_opened(self._channel, self._epoch, number)
         descriptor, self.descriptor = self.descriptor, -1
         return descriptor
 

@@ -20,7 +20,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -36,8 +36,6 @@ WAIT_SECONDS = 600.0  # for the FIFO and for any bytes; the feeder may have a mi
 CENSUS_SECONDS = 3.0  # until missing ranks are looked for: a process that replaces another runs by then
 _LAUNCH_VARIABLES = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 _ONCE = "read the channel once per epoch in each rank and worker"
-
-Owners: TypeAlias = Mapping[str, str]  # processes, by number: their start times
 
 
 def wait_seconds() -> float:
@@ -130,10 +128,11 @@ def last_opened(channel: Channel) -> LastOpened | None:
     return LastOpened(record["ahead"], record["last"], running)
 
 
-def record_opened(channel: Channel, epoch: int, number: int, owners: Owners) -> None:
-    """Record that an epoch's FIFO of this number was opened for these processes; those of a valid record are added."""
+def record_opened(channel: Channel, epoch: int, number: int) -> None:
+    """Record that an epoch's FIFO of this number was opened for those that asked; those of a valid record are added."""
     before = last_opened(channel)
     known = load(channel)["owners"] if before is not None and before.is_valid else {}
+    owners = {str(process): start for process, start in (each.owner for each in table_of(channel).values())}
     store(channel, ahead=epoch - number, last=number, owners={**known, **owners})
 
 

@@ -112,8 +112,7 @@ def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> Str
                 table = pipe_record.table_of(channel)
                 most = max(most, pipe_record.asked(table, own))  # Others that give up, too, remove their requests.
                 if pending is None and pipe_record.asked(table, own) >= own.readers:
-                    owners = {str(each.owner[0]): each.owner[1] for each in table.values()}
-                    pending, since = fifo.PendingFifo(channel, own.epoch, owners), time.monotonic()
+                    pending, since = fifo.PendingFifo(channel, own.epoch), time.monotonic()
                 if pending is not None and own.readers == 1:
                     if (descriptor := pending.try_open()) is not None:
                         silence = Silence(f"channel {channel.name!r}: the feeder of {pending.path}", wait_seconds())

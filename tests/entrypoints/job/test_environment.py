@@ -58,7 +58,6 @@ def test_sagemakers_files_are_read(tmp_path: Path) -> None:
     environment = load_environment(tmp_path, {"TRAINING_JOB_NAME": "digits-1"})
     assert environment.job_name == "digits-1"
     assert environment.hyperparameters == {"epochs": 5, "model": "resnet"}
-    assert environment.raw_hyperparameters == {"epochs": "5", "model": "resnet"}
     data = tmp_path / "input" / "data"
     assert environment.channels == {
         "train": Channel("train", "Pipe", "image/png", "ShardedByS3Key", "RecordIO", data / "train", hosts=1),

@@ -101,7 +101,7 @@ def test_fifo_written_and_removed_between_two_checks_is_read(root: Path) -> None
                 os.mkfifo(second)
             return seen
 
-    pending = Interrupted(load_environment(root, {}).channels["lines"], 5, {})
+    pending = Interrupted(load_environment(root, {}).channels["lines"], 5)
     descriptors = (pending.try_open() for _ in range(3))
     with open(next(found for found in descriptors if found is not None), "rb") as stream:  # noqa: PTH123 - a descriptor
         assert stream.read() == lines_of(0)
@@ -114,7 +114,7 @@ def test_feeder_that_moves_on_while_a_restarted_job_looks_is_followed(
 ) -> None:
     """SageMaker's feeder notices at any moment that the readers of the last attempt have ended."""
     channel = load_environment(root, {}).channels["lines"]
-    pipe_record.record_opened(channel, 1, 1, {str(os.getpid()): "a process that has ended"})
+    pipe_record.store(channel, ahead=0, last=1, owners={str(os.getpid()): "a process that has ended"})
     old, new = (channel.path.with_name(contract.fifo_name("lines", number)) for number in (2, 3))
     os.mkfifo(old)
 
