@@ -18,7 +18,7 @@ from launcher.spec.aws_model import REQUEST, shapes, violations
 from launcher.spec.channels import KINDS
 from launcher.spec.job import Code, Image, JobSpec, OwnKeys, Queue
 from launcher.spec.model import Section, spec_name
-from launcher.spec.structures import members
+from launcher.spec.structures import OF_NO_MEMBERS, members
 
 
 def schema() -> dict[str, Any]:
@@ -39,7 +39,7 @@ def schema() -> dict[str, Any]:
         for key in kind.model_fields:
             _add_key(definitions[kind.__name__]["properties"], key, "Channel", kind.place(key), definitions)
     for key, place in members().items():
-        if key not in ("image", "channels", "tags"):
+        if key not in OF_NO_MEMBERS:
             _add_key(properties, key, REQUEST, place, definitions)
     map_limits(properties["tags"]["anyOf"][0], "TagKey", "TagValue", shapes()["TagList"])
     shorthand = {

@@ -28,33 +28,27 @@ class Built(NamedTuple):
 
 def build_request(spec: JobSpec, job_name: str) -> Built:
     """Build the request that the spec states, without its code."""
-    request: dict[str, Any] = {}
-    origin, image_error, written = Origin(), None, dict(spec)
+    origin, image_error = Origin(), None
     entries = _entries(spec, origin)
-    for key, place in members().items():
-        value = written[key]
-        if key == "training_job_name":
-            value = str(job_name)
-            if spec.training_job_name is None and spec.base_name is not None:
-                origin.written[place] = ("base_name",)
-        elif key == "image" and value is not None:
-            value, image_error = _training_image(spec)
-        elif key == "training_input_mode" and key not in spec.model_fields_set and written["serverless_job_config"]:
-            value = None  # serverless jobs have no AlgorithmSpecification
-        elif key == "channels":
-            value = entries or None
-        elif key == "tags" and value is not None:
-            for at, name in enumerate(value):
-                origin.written["Tags", at, "Key"] = origin.written["Tags", at, "Value"] = (key, name)
-            value = [{"Key": name, "Value": text} for name, text in value.items()]
-        elif key == "environment":
-            value = {**(value or {}), **_variables(spec, entries, origin)} or value
-        if value is not None:
-            *above, member = place
+    values = {**dict(spec), "training_job_name": str(job_name), "channels": entries or None}
+    if spec.training_job_name is None and spec.base_name is not None:
+        origin.written["TrainingJobName",] = ("base_name",)
+    if spec.image is not None:
+        values["image"], image_error = _training_image(spec)
+    if values["serverless_job_config"] and "training_input_mode" not in spec.model_fields_set:
+        values["training_input_mode"] = None  # serverless jobs have no AlgorithmSpecification
+    if spec.tags is not None:
+        values["tags"] = [{"Key": name, "Value": text} for name, text in spec.tags.items()]
+        for at, name in enumerate(spec.tags):
+            origin.written["Tags", at, "Key"] = origin.written["Tags", at, "Value"] = ("tags", name)
+    values["environment"] = {**(spec.environment or {}), **_variables(spec, entries, origin)} or spec.environment
+    request: dict[str, Any] = {}
+    for key, (*above, member) in members().items():
+        if values[key] is not None:
             level = request
             for name in above:
                 level = level.setdefault(name, {})
-            level[member] = as_request(value)
+            level[member] = as_request(values[key])
     return Built(_merged(request, typed(spec.request or {}, REQUEST), (), origin), origin, image_error)
 
 

@@ -16,9 +16,10 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from launcher.errors import did_you_mean
+from launcher.request.instance_types import instance_type as facts_of
 from launcher.spec.aws_model import shown
 
 WANTED = ("framework", "algorithm", "version", "py_version", "base_framework_version")  # the keys of `wanted`
@@ -38,10 +39,7 @@ _DOMAINS = {  # botocore's partitions.json
 ECR = re.compile(
     r"(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z]+(?:-[a-z]+)+-\d+)\.[a-z0-9.-]+/([^:@]+)(?:[:@].*)?", re.DOTALL
 )
-_INSTANCE_TYPE = r"ml\.([a-z0-9-]+)\.[a-z0-9-]+"
-_ARM = r"[a-z]+\d+g|.*-gb\d"  # Graviton (m6g, c7gn, g5g) and Grace Blackwell (p6e-gb200); not g4dn
-# The versions from which on the images no longer serve P2's GPU (_validate_instance_deprecation in the SDK).
-_PAST_P2 = {"pytorch": (1, 13), "pytorch-training-compiler": (1, 13), "tensorflow": (2, 12)}
+_PROCESSORS = {"GPU": "gpu", "Trainium": "trn", "Inferentia": "inf"}  # accelerator -> as in images.json
 _OTHER_NAMES = {"deepar": "forecasting-deepar", "scikit-learn": "sklearn", "transformers": "huggingface"}
 # What the repositories of AWS's images contain -> the package whose version begins their tags.
 _PACKAGES = {"pytorch": "torch", "tensorflow": "tensorflow", "xgboost": "xgboost", "scikit-learn": "scikit-learn"}
@@ -78,10 +76,6 @@ def resolve_image(wanted: Mapping[str, str], *, region: str, instance_type: str 
     what = f"{name} {version}"
     builds = _of_base(versions[version], what, wanted.get("base_framework_version"))
     processor = _processor(what, builds, instance_type)
-    last = _PAST_P2.get(name)
-    if last and (instance_type or "").startswith("ml.p2.") and _numbers(version) >= last:
-        older = ".".join(map(str, last))
-        raise ImageError("instance_type", f"{instance_type} has a GPU that {name} from {older} on does not support")
     builds = [build for build in builds if _image(build, processor)]
     build = _of_python(builds, what, wanted.get("py_version"))
     accounts: dict[str, str] = image_table()["registries"][build["registries"]]
@@ -123,9 +117,8 @@ def versions_of(image: str) -> dict[str, str]:
 
 def newest_of(repository: str, processor: str) -> str | None:
     """Return the newest `repository:tag` for `cpu` or `gpu` in one of AWS's repositories, such as `pytorch-training`."""
-    builds = [build for versions in image_table()["images"].values() for each in versions.values() for build in each]
-    images = [image for build in builds if (image := build["images"].get(processor, "")).startswith(f"{repository}:")]
-    return max(images, key=_numbers, default=None)
+    found = [each.tag for each in images() if (each.repository, each.processor) == (repository, processor)]
+    return f"{repository}:{max(found, key=_numbers)}" if found else None
 
 
 def registry_domain(region: str) -> str:
@@ -146,18 +139,36 @@ def image_table() -> dict[str, Any]:
     return table
 
 
+class KnownImage(NamedTuple):
+    """One image of images.json."""
+
+    name: str  # of the framework or algorithm
+    processor: str
+    repository: str
+    tag: str
+    accounts: Mapping[str, str]  # by region
+
+
+@cache
+def images() -> tuple[KnownImage, ...]:
+    """Return AWS's images for training."""
+    table = image_table()
+    return tuple(
+        KnownImage(
+            name, processor, image.partition(":")[0], image.partition(":")[2], table["registries"][build["registries"]]
+        )
+        for name, versions in table["images"].items()
+        for builds in versions.values()
+        for build in builds
+        for processor, image in build["images"].items()
+    )
+
+
 @cache
 def _algorithms() -> dict[tuple[str, str], str]:
     """Return each built-in algorithm's name by account and repository."""
-    table = image_table()
-    return {
-        (account, image.partition(":")[0]): name
-        for name in table["algorithms"]
-        for builds in table["images"][name].values()
-        for build in builds
-        for image in build["images"].values()
-        for account in table["registries"][build["registries"]].values()
-    }
+    known = [each for each in images() if each.name in image_table()["algorithms"]]
+    return {(account, each.repository): each.name for each in known for account in each.accounts.values()}
 
 
 def _source() -> str:
@@ -239,16 +250,11 @@ def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tu
         if len(known) > 1:
             raise ImageError("instance_type", f"decides between the images of {what} for {', '.join(known)}; write it")
         return known[0], known[0]
-    match = re.fullmatch(_INSTANCE_TYPE, instance_type)
-    if match is None:
+    facts = facts_of(instance_type)
+    if facts.architecture is None:
         raise ImageError("instance_type", f"{shown(instance_type)} is not an instance type such as ml.g5.xlarge")
-    family = match[1]
-    if re.match(_ARM, family):
-        processor = "ARM"
-    elif family.startswith(("trn", "inf")):
-        processor = family[:3]
-    else:
-        processor = "gpu" if family[0] in "gp" else "cpu"
+    family = instance_type.split(".")[1]
+    processor = "ARM" if facts.architecture == "arm64" else _PROCESSORS.get(facts.accelerator or "", "cpu")
     if not any(_image(build, (family, processor)) for build in builds):
         has = f"has {what} for {'cpu and gpu' if known == ['any'] else ' and '.join(known)}"
         message = f"{instance_type} needs an image for {processor}, but {_source()} {has}; {_REMEDY}"
@@ -259,9 +265,9 @@ def _processor(what: str, builds: list[_Build], instance_type: str | None) -> tu
 def _image(build: _Build, processor: tuple[str, str]) -> str | None:
     """Return a build's most specific `repository:tag` for a (family, processor)."""
     family, kind = processor
-    images: dict[str, str] = build["images"]
-    fits_any = images.get("any") if kind in ("cpu", "gpu", "any") else None
-    return images.get(family) or images.get(kind) or fits_any
+    found: dict[str, str] = build["images"]
+    fits_any = found.get("any") if kind in ("cpu", "gpu", "any") else None
+    return found.get(family) or found.get(kind) or fits_any
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from launcher.request.image_uris import image_table
+from launcher.request.image_uris import image_table, images
 
 _PROCESSOR = r"-(cpu|gpu|cu\d+)(?=-|$)"
 _PYTHON = r"-(py\d+)(?=-|$)"
@@ -43,19 +41,13 @@ def known_accounts() -> set[str]:
 
 def accounts_of(repository: str, region: str) -> set[str]:
     """Return AWS's accounts that have a repository for training in a region; empty if none is known."""
-    registries = image_table()["registries"]
-    return {
-        account
-        for build in _builds()
-        if any(image.startswith(f"{repository}:") for image in build["images"].values())
-        if (account := registries[build["registries"]].get(region))
-    }
+    known = [each.accounts for each in images() if each.repository == repository]
+    return {accounts[region] for accounts in known if region in accounts}
 
 
 def known_tags(repository: str) -> list[str]:
     """Return the tags of a repository for training, which AWS has with further words at their ends as well."""
-    images = [image for build in _builds() for image in build["images"].values()]
-    return list(dict.fromkeys(image.partition(":")[2] for image in images if image.startswith(f"{repository}:")))
+    return list(dict.fromkeys(each.tag for each in images() if each.repository == repository))
 
 
 def has_tag(repository: str, tag: str) -> bool:
@@ -97,9 +89,3 @@ def _has_parts(tag: str, known: str, *, is_newest: bool) -> bool:
 def _python(word: str) -> tuple[int, int]:
     """Return (3, 12) of py312."""
     return int(word[2]), int(word[3:] or 0)
-
-
-def _builds() -> Iterator[dict[str, Any]]:
-    for versions in image_table()["images"].values():
-        for builds in versions.values():
-            yield from builds

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from launcher.errors import SpecPath
 from launcher.spec.model import aws_name, spec_name
-from launcher.spec.structures import members
+from launcher.spec.structures import OF_NO_MEMBERS, members
 
 _VERBATIM = ("request", "hyperparameters", "environment")  # the names below these are AWS's or the user's own
 
@@ -35,7 +35,7 @@ class Origin:
         """Return where a member is written, whatever its name: one that `request:` misspells may begin like a key."""
         end = next((end for end in range(len(path), 0, -1) if path[:end] in self.written), 0)
         known, rest = self.written.get(path[:end], ()), path[end:]
-        if known[:1] in (("channels",), ("tags",)) and rest[:1] and isinstance(rest[0], int):
+        if known and known[0] in OF_NO_MEMBERS and rest[:1] and isinstance(rest[0], int):
             return known  # an item without a name
         verbatim = known and known[0] in _VERBATIM
         return (*known, *(part if verbatim or isinstance(part, int) else spec_name(part) for part in rest))
@@ -48,7 +48,7 @@ class Origin:
             if end == 1 and not found and key in members():
                 found = [members()[key]]  # which `request:` sets instead
             if found:
-                is_item = end == 1 and key in ("channels", "tags")  # one without a member, since it is wrong or missing
+                is_item = end == 1 and key in OF_NO_MEMBERS  # one without a member, since it is wrong or missing
                 rest = place[end:] if key in _VERBATIM else () if is_item else tuple(map(_member, place[end:]))
                 return [(*member, *rest) for member in found]
         return [tuple(map(_member, place))]

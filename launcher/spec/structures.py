@@ -18,6 +18,9 @@ from launcher.spec.values import Boolean, Gigabytes, Integer, Seconds, Setting, 
 
 # Members whose keys have names of their own.
 _NAMED = {"HyperParameters": "hyperparameters", "InputDataConfig": "channels", "TrainingImage": "image"}
+OF_NO_MEMBERS = ("image", "channels", "tags")  # keys whose own keys are not members of their member
+# Keys of ours. If AWS adds a member of such a name, it is written under `request:`.
+_OURS = ("base_name", "queue", "region", "profile", "code", "request", "extends", "ignore", "bucket_owners", "max_cost")
 _SCALARS: dict[str, Any] = {"string": Text, "integer": Integer, "long": Integer, "boolean": Boolean}
 _BY_UNIT: dict[str, Any] = {"InSeconds": Seconds, "InGB": Gigabytes}  # the end of a member's name -> its type
 _JSON_VALUES = ("ProfilingParameters",)  # maps whose values may be JSON
@@ -56,7 +59,7 @@ def members() -> dict[str, tuple[str, ...]]:
     for member in shapes()[REQUEST]["members"]:
         if member == ALGORITHM:
             found.update({_key(each): (ALGORITHM, each) for each in shapes()[ALGORITHM]["members"]})
-        else:
+        elif _key(member) not in _OURS:
             found[_key(member)] = (member,)
     return found
 

@@ -190,7 +190,6 @@ def test_wrong_image_key_is_named_with_a_remedy(wanted: dict[str, str], key: str
         ),
         ("ml.p6e-gb200.36xlarge", "needs an image for ARM"),
         ("ml.m7g.large", "needs an image for ARM"),
-        ("ml.p2.xlarge", "has a GPU that pytorch from 1.13 on does not support"),
         ("g5.xlarge", "'g5.xlarge' is not an instance type such as ml.g5.xlarge"),
     ],
 )

@@ -25,7 +25,7 @@ from launcher.rules.examples import BASE, laid_over_base
 from launcher.spec.aws_model import REQUEST, shapes
 from launcher.spec.channels import KINDS
 from launcher.spec.job import JobSpec, OwnKeys
-from launcher.spec.model import spec_name
+from launcher.spec.model import aws_name, spec_name
 from launcher.spec.structures import members
 
 # Members without a key, since only responses have them.
@@ -136,6 +136,13 @@ def test_member_that_aws_adds_is_a_key(tmp_path: Path) -> None:
     assert "QuantumConfig:\n  MaxCoherenceInSeconds: 7200\n  QPUClockMHzInSeconds: 1\n" in done.stdout, done.stderr
     done = dry_run(tmp_path, "quantum_config: {max_coherence: 2h}", known)
     assert "did you mean max_coherence_in_seconds?" in done.stderr
+
+
+@pytest.mark.parametrize("key", sorted(OwnKeys.model_fields.keys() - members().keys()))
+def test_key_of_ours_is_not_taken_for_a_member_that_aws_adds(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {**shapes()[REQUEST]["members"], aws_name(key): {"shape": "TrainingJobName"}}
+    monkeypatch.setitem(shapes(), REQUEST, {**shapes()[REQUEST], "members": known})
+    assert key not in members.__wrapped__()
 
 
 def places(value: Any, path: SpecPath = ()) -> Iterator[SpecPath]:
