@@ -211,11 +211,11 @@ def _is_recordio(entry: Entry) -> bool:
 @warning("built-in-hyperparameter-missing")
 def hyperparameters_that_it_needs(draft: Draft) -> Iterator[Mistake]:
     """A built-in algorithm fails without the hyperparameters that its page marks as required."""
-    given = draft.get("HyperParameters") or {}
-    several = draft.built_in == "xgboost" and str(given.get("objective")).startswith("multi:")
+    several = draft.built_in == "xgboost" and str(draft.get("HyperParameters.objective")).startswith("multi:")
     needed = (*facts(draft).hyperparameters, *(["num_class"] if several else []))
-    for name in [name for name in needed if name not in given]:
-        yield ("HyperParameters", name), f"is missing, and {draft.built_in} requires it; add it"
+    for name in needed:
+        if draft.get(f"HyperParameters.{name}") is None:
+            yield ("HyperParameters", name), f"is missing, and {draft.built_in} requires it; add it"
 
 
 @warning("built-in-hyperparameter-quotes")
