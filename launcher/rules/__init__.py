@@ -17,7 +17,7 @@ from launcher.request.view import IMAGE, Draft
 from launcher.rules.built_in import algorithms as built_in
 from launcher.rules.channels import content_types, entries, modes, places, uris
 from launcher.rules.instances import resources, stopping
-from launcher.rules.job import code, command, container_image, image_names, network, output, settings
+from launcher.rules.job import code, container_image, network, output, settings
 from launcher.rules.remedies import remedy
 from launcher.rules.rule import Rule
 from launcher.rules.team import team_problems
@@ -28,7 +28,7 @@ from launcher.spec.names import MadeName, beginning
 _IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("ResourceConfig", "InstanceType")}
 # In the order of the documentation.
 SUBJECTS = (
-    *(settings, code, command, container_image, image_names, network, output),
+    *(settings, code, container_image, network, output),
     *(resources, stopping),
     *(uris, entries, content_types, modes, places),
     built_in,
