@@ -9,8 +9,7 @@ import textwrap
 from collections.abc import Mapping
 
 from launcher.errors import Problem, did_you_mean
-from launcher.rules import RULES
-from launcher.rules.codes import ignorable_offline, not_ignored, offline_codes, other_codes
+from launcher.rules.codes import ignorable_offline, not_ignored, offline_codes
 from launcher.rules.examples import details, examples, laid_over_base
 from launcher.spec.job import JobSpec
 
@@ -45,11 +44,8 @@ def unknown_codes(spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:
 
 def explanation(code: str) -> str | None:
     """Return the full explanation of a code, for a terminal; None for an unknown code."""
-    if code in (others := other_codes()):
-        return _formatted(code, *others[code])
-    for rule in RULES:
-        if rule.code == code:
-            return _formatted(code, rule.severity, rule.find.__doc__ or "")
+    if code in (known := offline_codes()):
+        return _formatted(code, *known[code])
     if code in (asked := account_codes()):
         from launcher.account import CHECKS
 

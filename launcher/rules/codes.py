@@ -12,20 +12,16 @@ from launcher.tables import read_table
 _IGNORABLE_ERRORS = ("aws-enum",)
 
 
-def other_codes() -> dict[str, tuple[Severity, str]]:
-    """Return the codes without a rule, of codes.yaml: the severity, and why it is a problem."""
+def offline_codes() -> dict[str, tuple[Severity, str]]:
+    """Return each code of a rule, and those without a rule, of codes.yaml: the severity, and why it is a problem."""
     table = read_table(__file__, "codes")
-    return {code: (each.get("severity", "error"), each["why"]) for code, each in table.items()}
-
-
-def offline_codes() -> dict[str, Severity]:
-    """Return the severity of each code of a rule or of `other_codes`."""
-    return {rule.code: rule.severity for rule in RULES} | {code: each[0] for code, each in other_codes().items()}
+    of_rules = {rule.code: (rule.severity, rule.find.__doc__ or "") for rule in RULES}
+    return of_rules | {code: (each.get("severity", "error"), each["why"]) for code, each in table.items()}
 
 
 def ignorable_offline() -> tuple[str, ...]:
     """Return those of the offline codes that `ignore:` and `--ignore` suppress."""
-    return (*(code for code, severity in offline_codes().items() if severity == "warning"), *_IGNORABLE_ERRORS)
+    return (*(code for code, (severity, _) in offline_codes().items() if severity == "warning"), *_IGNORABLE_ERRORS)
 
 
 def without_ignored(problems: list[Problem], spec: JobSpec, ignore: tuple[str, ...]) -> list[Problem]:

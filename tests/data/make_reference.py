@@ -14,8 +14,7 @@ import launcher
 import sagemaker_channels
 from launcher.jobs.causes import SCRIPT_FAILED, explained, rows
 from launcher.reference.problem_codes import distinct_lines
-from launcher.rules import RULES
-from launcher.rules.codes import other_codes
+from launcher.rules.codes import offline_codes
 from launcher.rules.examples import details, examples
 
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):$", re.MULTILINE)
@@ -25,8 +24,7 @@ _OURS = ("launcher", "sagemaker_channels")
 
 def codes() -> str:
     """Return a section for each code: the rules in the order of their checks, then the others."""
-    found = {rule.code: (rule.severity, rule.find.__doc__ or "") for rule in RULES} | dict(other_codes())
-    return "\n\n".join(_code(code, severity, why) for code, (severity, why) in found.items())
+    return "\n\n".join(_code(code, severity, why) for code, (severity, why) in offline_codes().items())
 
 
 def _code(code: str, severity: str, why: str) -> str:
