@@ -29,7 +29,6 @@ from launcher.errors import RefusedError, SpecPath, did_you_mean, dotted
 from launcher.planning import Plan
 from launcher.request.build import channel_variables
 from launcher.request.view import file_system_source, s3_source
-from launcher.rules.channels.entries import MAX_CHANNELS
 from launcher.spec.job import JobSpec
 from launcher.spec.model import spec_name
 from sagemaker_channels import contract
@@ -43,13 +42,12 @@ class _Sdk(NamedTuple):
     serializing: str  # the module of `serialize`, which makes the request of a Channel
     inputs: str  # the module of TrainingInput and FileSystemInput
     mode_parameter: str  # the trainer's, for the mode of channels that have none of their own
-    own_channels: tuple[str, ...] = ()  # those that a trainer with code of its own adds
 
 
 _INSTALL = "pip install 'sagemaker-launch[sdk]'"
 _V2 = _Sdk(2, "sagemaker_core.shapes", "sagemaker_core.main.utils", "sagemaker.inputs", "input_mode")
 _V3_MODULES = ("sagemaker.core.shapes", "sagemaker.core.utils.utils", "sagemaker.core.inputs")
-_V3 = _Sdk(3, *_V3_MODULES, "training_input_mode", own_channels=("code", "sm_drivers"))
+_V3 = _Sdk(3, *_V3_MODULES, "training_input_mode")
 # By distribution and its major version; v3 can be installed in parts, and all need sagemaker-core.
 _SDKS = {("sagemaker", "2"): _V2, ("sagemaker", "3"): _V3, ("sagemaker-core", "2"): _V3}
 
@@ -180,7 +178,6 @@ def _installed() -> tuple[_Sdk, str]:
 def _warnings(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
     """Yield the settings that the trainer needs besides the objects, and planning's warnings about channels."""
     yield from (str(problem) for problem in plan.warnings if problem.path[:1] == ("channels",))
-    names = [entry["ChannelName"] for entry in made.entries]
     if connectors := [name for name in made.environment if name.startswith(contract.CONNECTOR_VARIABLE)]:
         yield (
             f"{len(connectors)} channel(s) of source S3Connector are environment variables: "
@@ -199,14 +196,6 @@ def _warnings(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
     without = [entry["ChannelName"] for entry in made.entries if "InputMode" not in entry]
     if without and mode != "File":
         yield f"{', '.join(without)}: no input mode of its own; pass the trainer {sdk.mode_parameter}={mode!r}"
-    own = sdk.own_channels
-    if twice := [name for name in names if name in own]:
-        yield f"{', '.join(twice)}: ModelTrainer adds a channel of this name for its source_code; choose another name"
-    if own and len(names) + len(own) > MAX_CHANNELS:
-        yield (
-            f"{len(names)} channels, to which ModelTrainer adds {len(own)} for its source_code ({', '.join(own)}), "
-            f"are more than the service's {MAX_CHANNELS}"
-        )
 
 
 def _changed_members(entry: Any, sent: Any, place: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:

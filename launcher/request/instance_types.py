@@ -24,8 +24,6 @@ _NAME = re.compile(
 )
 _ACCELERATED = {"p": "GPU", "g": "GPU", "trn": "Trainium", "inf": "Inferentia"}
 _CPU_ONLY = frozenset(("c", "m", "r", "t", "x", "z", "i", "d", "hpc"))
-# GiB of memory per vCPU -> the families with that much in every size.
-_GIB_PER_CPU = {2: r"(?!c5n)c[5-8].*", 4: r"m[4-8].*|t3|g4dn|g5|g6|trn1n?", 8: r"r[5-8].*|g6e"}
 _ULTRA_SERVERS = ("p6e-", "trn2u")
 _ARM = re.compile(r"[a-z]+\d+[a-z]*(?<=[0-9])g[a-z]*|p6e-gb\d+")  # Graviton: c7g, c6gn, g5g; and Grace
 
@@ -38,8 +36,6 @@ class InstanceType(NamedTuple):
     accelerator: str | None
     """GPU, Trainium or Inferentia; empty if it has none."""
     is_ultra_server: bool | None
-    vcpus: int | None = None
-    memory_gib: int | None = None
     architecture: Literal["amd64", "arm64"] | None = None
 
     @property
@@ -66,10 +62,5 @@ def instance_type(name: str) -> InstanceType:
     elif _NVME.fullmatch(family) or "d" in match["options"]:
         storage = "NVMe"
     accelerator = "" if letters in _CPU_ONLY else _ACCELERATED.get(letters)
-    sizes = re.fullmatch(r"(\d*)(x?)large", name.rpartition(".")[2])
-    # EC2's sizes, besides those of the oldest generations.
-    vcpus = None if sizes is None or family == "c4" else (4 * int(sizes[1] or 1) if sizes[2] else 2)
-    each = next((gib for gib, families in _GIB_PER_CPU.items() if re.fullmatch(families, family)), None)
-    memory = each * vcpus if each and vcpus else None
     architecture: Literal["amd64", "arm64"] = "arm64" if _ARM.fullmatch(family) else "amd64"
-    return InstanceType(name, storage, accelerator, family.startswith(_ULTRA_SERVERS), vcpus, memory, architecture)
+    return InstanceType(name, storage, accelerator, family.startswith(_ULTRA_SERVERS), architecture)

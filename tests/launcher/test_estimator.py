@@ -150,11 +150,6 @@ def prefixes(count: int) -> str:
 @pytest.mark.parametrize(
     ("overlay", "expected_warning"),
     [
-        ("channels: {code: s3://bucket/a/}\n", "code: ModelTrainer adds a channel of this name .* choose another name"),
-        (
-            prefixes(19),
-            r"19 channels, to which ModelTrainer adds 2 .* \(code, sm_drivers\), are more than the service's 20",
-        ),
         (
             "training_input_mode: FastFile\nchannels: {a: {s3_uri: s3://bucket/a/, input_mode: null}, b: s3://bucket/b/}\n",
             "a: no input mode of its own; pass the trainer training_input_mode='FastFile'",
@@ -174,16 +169,10 @@ def test_settings_for_the_trainer_are_a_warning(tmp_path: Path, overlay: str, ex
 @pytest.mark.usefixtures("version_3")
 @pytest.mark.parametrize(
     "overlay",
-    ["", prefixes(18), "training_input_mode: FastFile\n", "channels: {a: {s3_uri: s3://bkt/a/, input_mode: null}}\n"],
+    ["", prefixes(20), "training_input_mode: FastFile\n", "channels: {a: {s3_uri: s3://bkt/a/, input_mode: null}}\n"],
 )
 def test_complete_inputs_give_no_warning(tmp_path: Path, overlay: str) -> None:
     assert warned(tmp_path, overlay)[1] == []
-
-
-def test_twenty_channels_for_an_estimator_give_no_warning(install: Any, tmp_path: Path) -> None:
-    install("sagemaker", "2.257.7")
-    made, found = warned(tmp_path, prefixes(20))
-    assert (len(made.entries), found) == (20, [])
 
 
 def test_only_the_estimator_imports_the_sdk() -> None:

@@ -12,7 +12,6 @@ import pytest
 from launcher.local.fidelity import as_data, in_rows
 from launcher.local.state import Fact
 from launcher.request.image_uris import versions_of
-from launcher.request.instance_types import instance_type
 from local_jobs import EFS, launch, namespaces, result, write_job
 
 ECR = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
@@ -112,22 +111,3 @@ def test_facts_are_grouped_in_rows() -> None:
 )
 def test_tag_of_an_aws_image_names_versions(image: str, versions: dict[str, str]) -> None:
     assert versions_of(image) == versions
-
-
-@pytest.mark.parametrize(
-    ("name", "vcpus", "gib"),
-    [
-        ("ml.m5.large", 2, 8),
-        ("ml.c6i.32xlarge", 128, 256),
-        ("ml.g5.xlarge", 4, 16),
-        ("ml.g6e.2xlarge", 8, 64),
-        ("ml.c5n.xlarge", 4, None),
-        ("ml.p4d.24xlarge", 96, None),
-        ("ml.c4.8xlarge", None, None),
-        ("ml.t3.medium", None, None),
-        ("local", None, None),
-    ],
-)
-def test_instance_type_has_vcpus_and_memory(name: str, vcpus: int | None, gib: int | None) -> None:
-    found = instance_type(name)
-    assert (found.vcpus, found.memory_gib) == (vcpus, gib)
