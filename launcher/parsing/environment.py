@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from launcher.errors import Problem, SpecPath
@@ -24,26 +24,23 @@ _SETTINGS: tuple[SpecPath, ...] = (
 _WHOLE = {("request",), *_SETTINGS}
 
 
-def variables_in(value: Any, environ: Mapping[str, str]) -> Variables:
-    """Return the texts of a spec that name variables, and the values of these."""
-    variables = Variables(dict(_texts_with_variables(value, ())))
-    for place, written in variables.written.items():
-        used = {environ.get(found[2]) or found[4]: found[0] for found in _VARIABLE.finditer(written) if found[2]}
-        variables.values[place] = {value: shown for value, shown in used.items() if value}
-    return variables
-
-
-def resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str]) -> Any:
+def resolved(
+    value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str], variables: Variables | None = None
+) -> Any:
     """Return the value with every `${NAME}` and `${NAME:-default}` replaced, and `$${` as `${`; references to secrets stay.
 
     A variable in place of a whole mapping of settings stays unresolved: its value cannot be one, and may be a secret.
+    `variables` gets the texts that name variables, and the values of these.
     """
     if path in _WHOLE and not isinstance(value, dict):
         return value
+    if variables is not None and (isinstance(value, str) or path[:-1] in _SETTINGS):
+        _note(value, path, environ, variables)
+        variables = None  # a setting is one text, whatever is in it
     if isinstance(value, dict):
-        return {key: resolved(item, (*path, key), tree, environ) for key, item in value.items()}
+        return {key: resolved(item, (*path, key), tree, environ, variables) for key, item in value.items()}
     if isinstance(value, list):
-        return [resolved(item, (*path, index), tree, environ) for index, item in enumerate(value)]
+        return [resolved(item, (*path, index), tree, environ, variables) for index, item in enumerate(value)]
     if not isinstance(value, str) or "${" not in value:
         return value
     wrong: dict[str, str] = {}  # message -> code
@@ -76,13 +73,10 @@ def resolved(value: Any, path: SpecPath, tree: Tree, environ: Mapping[str, str])
     return value if wrong else replaced
 
 
-def _texts_with_variables(value: Any, path: SpecPath) -> Iterator[tuple[SpecPath, str]]:
-    """Yield the place of each text that names a variable, and the text as written."""
-    is_whole = path in _WHOLE and not isinstance(value, dict)
-    if path[:-1] in _SETTINGS and isinstance(value, dict | list):
-        value = as_text(value)
-    if isinstance(value, dict) or (isinstance(value, list) and not is_whole):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts_with_variables(item, (*path, key))
-    elif isinstance(value, str) and not is_whole and any(found[2] for found in _VARIABLE.finditer(value)):
-        yield path, str(value)
+def _note(value: Any, path: SpecPath, environ: Mapping[str, str], variables: Variables) -> None:
+    """Note a text, or a setting as its text, if it names a variable."""
+    written = "" if value is None else as_text(value)
+    if used := [found for found in _VARIABLE.finditer(written) if found[2]]:
+        variables.written[path] = written
+        values = {environ.get(found[2]) or found[4]: found[0] for found in used}
+        variables.values[path] = {value: shown for value, shown in values.items() if value}

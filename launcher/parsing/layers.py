@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from launcher.bundled import is_template
 from launcher.errors import Location, Problem, SpecError, SpecPath, did_you_mean_path, dotted
-from launcher.parsing.environment import resolved, variables_in
+from launcher.parsing.environment import resolved
 from launcher.parsing.spec_text import MAX_BYTES, are_of_a_spec, checked_text, first_keys
 from launcher.parsing.tree import MAX_DEPTH, NULLS, Tree, as_written, read_tree, tree_of
 from launcher.spec.channels import KINDS, source_of
@@ -69,8 +69,8 @@ def read_layers(
             place = _option(path, path)
             _assign(tree, _steps(path, place), as_written(value, place.file), place)
     _expand_bare_uris(tree)
-    variables = variables_in(tree.value, environ)
-    tree.value = resolved(tree.value, (), tree, environ)
+    variables = Variables()
+    tree.value = resolved(tree.value, (), tree, environ, variables)
     return tree, variables
 
 
@@ -248,9 +248,9 @@ def _assign(tree: Tree, steps: SpecPath, value: Any, place: Location) -> None:
     """Set a value, which then counts as written at `place`."""
     try:
         if (value is None and steps[:-1] in _OF_USERS) or steps[-1] == "source":
-            tree.value = _merged(_with({}, steps, value), tree.value, (), set())
+            tree.value = _merged(with_value({}, steps, value), tree.value, (), set())
         else:
-            tree.value = _with(tree.value, steps, value)
+            tree.value = with_value(tree.value, steps, value)
     except LookupError:
         message = "cannot be set: --set adds keys, but not items of a list; set the whole list"
         raise _refused(steps, place, message) from None
@@ -279,19 +279,19 @@ def _parse_set_value(text: str, steps: SpecPath, place: Location) -> Tree:
         raise _refused(steps, place, f"{first.message}{quoted}") from None
 
 
-def _with(level: Any, steps: SpecPath, value: Any) -> Any:
+def with_value(level: Any, steps: SpecPath, value: Any) -> Any:
     """Return a copy of `level` with `value` at `steps`; missing mappings are added. Raises LookupError for list items."""
     if not steps:
         return value
     step, rest = steps[0], steps[1:]
     if isinstance(step, int):
         items = list(level) if isinstance(level, list) else []
-        items[step] = _with(items[step], rest, value)
+        items[step] = with_value(items[step], rest, value)
         return items
     if isinstance(level, list):
         raise LookupError(step)
     mapping = level if isinstance(level, dict) else {}
-    return {**mapping, step: _with(mapping.get(step), rest, value)}
+    return {**mapping, step: with_value(mapping.get(step), rest, value)}
 
 
 def _refused(path: SpecPath, place: Location, message: str) -> SpecError:

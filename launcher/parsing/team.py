@@ -19,12 +19,12 @@ from pydantic import ValidationError
 
 from launcher.errors import InputError, Location, Problem, SpecError, SpecPath, did_you_mean, did_you_mean_path
 from launcher.parsing.environment import resolved
-from launcher.parsing.layers import merge_trees, read_bytes, steps_of
+from launcher.parsing.layers import merge_trees, read_bytes, steps_of, with_value
 from launcher.parsing.tree import Tree, read_tree
 from launcher.parsing.validation import problem_of, validated
 from launcher.spec.model import Section, spec_name
 from launcher.spec.structures import members
-from launcher.spec.team import Allowed, Locked, Required, Team, value_at
+from launcher.spec.team import Allowed, Demand, Team, value_at
 from launcher.spec.values import WRONG_TYPE, AccountId, Text
 
 MACHINE_FILE = Path("/etc/sagemaker-launch/team.yaml")
@@ -199,19 +199,18 @@ def _parsed(tree: Tree, environ: Mapping[str, str]) -> tuple[Tree, dict[str, tup
             text = f"{pattern!r} is not a regular expression: {error}"
             problems.append(Problem(("required", name), text, "team-file", location=at))
         path = steps_of(name)
-        nested: Any = None
-        for part in reversed(path):
-            nested = {part: nested}
-        unknown = [each for each in validated(nested)[1] if each[1]["type"] == "extra_forbidden"] if path else []
-        problems += [problem_of(*each[1:])._replace(location=at) for each in unknown]
-        if not path or any(isinstance(part, int) for part in path):
+        if path and all(isinstance(part, str) for part in path):
+            wrong = validated(with_value({}, path, None))[1]
+            unknown = [each for each in wrong if each[1]["type"] == "extra_forbidden"]
+            problems += [problem_of(*each[1:])._replace(location=at) for each in unknown]
+        else:
             text = "is not the path of a key, such as vpc_config, tags.team or output_data_config.kms_key_id"
             problems.append(Problem(("required", name), text, "team-file", location=at))
-        required.append(Required(path, pattern, at))
+        required.append(Demand(path, pattern, at))
     if problems:
         raise SpecError(problems)
     demands: dict[str, tuple[Any, ...]] = {
-        "locked": tuple(Locked(path, value_at(spec, path), locked.locate(path)) for path in _leaves(locked.value)),
+        "locked": tuple(Demand(path, value_at(spec, path), locked.locate(path)) for path in _leaves(locked.value)),
         "required": tuple(required),
         "accounts": (Allowed(file.accounts, tree.locate(("accounts",))),) if file.accounts is not None else (),
         "regions": (Allowed(file.regions, tree.locate(("regions",))),) if file.regions is not None else (),

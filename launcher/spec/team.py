@@ -14,19 +14,11 @@ MAX_COST: SpecPath = ("max_cost",)
 OUTPUT: SpecPath = ("output_data_config", "s3_output_path")
 
 
-class Locked(NamedTuple):
-    """A key whose value may not be changed; a locked `max_cost` is the most that a spec may set."""
+class Demand(NamedTuple):
+    """What a file demands of a key."""
 
     path: SpecPath
-    value: Any  # as a field of JobSpec has it
-    at: Location
-
-
-class Required(NamedTuple):
-    """A key that must have a value, or one that matches a regular expression as a whole."""
-
-    path: SpecPath
-    pattern: str | None
+    value: Any
     at: Location
 
 
@@ -43,8 +35,10 @@ class Team:
 
     files: tuple[str, ...] = ()
     """All files with defaults, the lowest first: of the SDK, of the machine, of the team."""
-    locked: tuple[Locked, ...] = ()
-    required: tuple[Required, ...] = ()
+    locked: tuple[Demand, ...] = ()
+    """Values, as a field of JobSpec has them, that may not be changed; a locked `max_cost` is the most that a spec may set."""
+    required: tuple[Demand, ...] = ()
+    """Keys that must have a value; it must match as a whole if there is a regular expression."""
     accounts: tuple[Allowed, ...] = ()
     regions: tuple[Allowed, ...] = ()
     unread: tuple[Location, ...] = ()
