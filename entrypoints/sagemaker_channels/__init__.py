@@ -10,6 +10,7 @@ Names are imported when they are first used, so importing the package is fast an
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,7 +59,16 @@ __all__ = [*_EXPORTS]
 
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
-        value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+        try:
+            value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+        except ImportError as error:
+            torch = sys.modules.get("torch")
+            if torch is None or (error.name or "").partition(".")[0] != "torch":
+                raise
+            found = f"torch is {torch.__version__} ({error})"
+            raise ImportError(
+                f"{found}, but {name} needs torch 2.5 or later; use a later image", name=error.name
+            ) from error
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

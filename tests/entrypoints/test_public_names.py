@@ -50,3 +50,10 @@ def test_star_import_gives_the_public_names() -> None:
 )
 def test_every_public_name_can_be_imported(name: str) -> None:
     assert run(f"import sagemaker_channels; print(sagemaker_channels.{name}.__name__)") == name
+
+
+def test_torch_that_is_too_old_is_one_error_with_its_version() -> None:
+    old = "import sys, types; sys.modules['torch'] = torch = types.ModuleType('torch'); torch.__version__ = '2.4.1'"
+    code = f"{old}\ntry: from sagemaker_channels import Checkpoints\nexcept ImportError as error: print(error)"
+    assert run(code).startswith("torch is 2.4.1 (cannot import name ")
+    assert run(code).endswith("), but Checkpoints needs torch 2.5 or later; use a later image")

@@ -257,7 +257,7 @@ class _Threads:
         if not batch:
             return NOTHING
         made = timed_transform(collating(self._loader.collate_fn))(batch)
-        return pinned(made) if self._loader.pin_memory and torch.accelerator.is_available() else made  # type: ignore[no-untyped-call]
+        return pinned(made) if self._loader.pin_memory and torch.cuda.is_available() else made  # type: ignore[no-untyped-call]
 
 
 def _use_one_core(others: int) -> None:

@@ -252,6 +252,14 @@ def fails_at_seven(sample: dict[str, Any]) -> str:
     return text
 
 
+def test_pin_memory_needs_no_name_that_torch_lacked_before_2_6(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch, "accelerator")
+    loader = ThreadLoader(ChannelDataset("files", environment=environment), 60, collate_fn=list, pin_memory=True)
+    assert sum(map(len, loader)) == 180
+
+
 def traceback_of(loader: Any) -> tuple[str, str]:
     try:
         list(loader)
