@@ -79,7 +79,7 @@ def _paths(channel: Channel) -> Iterator[Path]:
 
 
 _mutex = threading.RLock()  # of this process's threads
-_has_lock = False  # whether the thread that has the mutex has locked a folder, too
+_has_lock = False  # whether the thread that has the mutex locks a folder, too
 _left: list[Callable[[], None]] = []  # by streams that Python finalized in that thread
 
 
@@ -90,17 +90,17 @@ def locked(channel: Channel) -> Iterator[None]:
     folder = os.open(channel.path.parent, os.O_RDONLY)
     try:
         with _mutex:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            _has_lock = True
+            _has_lock = True  # before it has it, and until after: Python may finalize a stream between any two steps
             try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
                 yield
             finally:
+                fcntl.flock(folder, fcntl.LOCK_UN)  # A process forked meanwhile holds the descriptor, too.
                 _has_lock = False
+            while _left:
+                _left.pop()()
     finally:
-        fcntl.flock(folder, fcntl.LOCK_UN)  # A process forked meanwhile holds the descriptor, too.
         os.close(folder)
-    while _left:
-        _left.pop()()
 
 
 def _renew_mutex() -> None:
@@ -177,7 +177,9 @@ def request(name: str, epoch: int, readers: int, *, finished: bool) -> Request:
 
 def table_of(channel: Channel) -> Table:
     """Return the latest requests for a channel."""
-    return {each["name"]: Request(**each) for each in load(channel).get("readers", [])}
+    with suppress(TypeError):  # written by another release, for a job that has ended
+        return {each["name"]: Request(**each) for each in load(channel).get("readers", [])}
+    return {}
 
 
 def store_table(channel: Channel, table: Table) -> None:

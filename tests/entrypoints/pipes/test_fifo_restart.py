@@ -44,6 +44,12 @@ def test_first_requested_epoch_is_read_from_fifo_0(fed_root: Path) -> None:
     assert words(open_channel("lines", 6, environment=environment)) == epoch_of(3)
 
 
+def test_record_of_another_release_is_replaced(fed_root: Path) -> None:
+    environment = load_environment(fed_root, {})
+    pipe_record.store(environment.channels["lines"], readers=[{"name": "0", "epoch": 7, "ranks": 2}])
+    assert words(open_channel("lines", 3, environment=environment)) == epoch_of(0)
+
+
 def test_fifos_made_beforehand_are_read_by_their_numbers(root: Path) -> None:
     """SageMaker does not do this, but a user who tries a script by hand may."""
     environment = load_environment(root, {})

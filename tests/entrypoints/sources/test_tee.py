@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -122,18 +123,25 @@ def test_stream_left_open_is_ended_by_its_readers_next_epoch(channel: Channel, f
 
 
 def test_stream_that_is_finalized_where_the_record_is_locked_leaves_afterwards(
-    channel: Channel, feeder: Feeder
+    channel: Channel, feeder: Feeder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python may collect a stream in any thread, also in one that has the lock; it waited for itself then."""
-    streams = opened(channel, 0, 2)
+    streams, flock = opened(channel, 0, 3), fcntl.flock
 
-    def finalize() -> bool:
-        with pipe_record.locked(channel):
+    def finalizing(folder: int, how: int) -> None:
+        if how == fcntl.LOCK_UN:
+            streams[2].close()
+        flock(folder, how)
+        if how == fcntl.LOCK_EX:
             streams[0].close()
-        return pipe_record.table_of(channel)["0"].left
 
-    assert in_background(finalize, "test").result(PATIENCE)
-    streams[1].close()
+    def finalize() -> list[bool]:
+        with pipe_record.locked(channel):
+            streams[1].close()
+        return [each.left for each in pipe_record.table_of(channel).values()]
+
+    monkeypatch.setattr(fcntl, "flock", finalizing)
+    assert in_background(finalize, "test").result(PATIENCE) == [True] * 3
 
 
 def test_forked_process_neither_ends_a_stream_nor_keeps_it(channel: Channel, feeder: Feeder) -> None:
