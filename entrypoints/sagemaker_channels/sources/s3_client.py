@@ -132,9 +132,10 @@ def head(bucket: str, key: str, where: Place | None = None) -> tuple[int, str]:
         try:
             return client.head_object(bucket, key)
         except connector_client.s3_error() as error:
-            if "<no message>" in str(error):  # A HEAD has no body that would say whether the keys expired; a GET has.
-                next(client.get_object(bucket, key, 0, 1), None)
-            raise
+            if "<no message>" not in str(error):
+                raise
+            next(client.get_object(bucket, key, None, None), None)  # Its answer can say that keys expired.
+            return client.head_object(bucket, key)
 
     found = _patiently(f"s3://{bucket}/{key} cannot be read", request, where)
     return found.size, found.etag

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from expiring_keys import Keys, issued_keys
+from faulty_s3 import faulty_s3
 from sagemaker_channels import ChannelError, ChannelMapDataset, Checkpoints, contract
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sources import s3_client
@@ -80,6 +81,14 @@ def test_expired_keys_that_nobody_renews_are_named_whatever_the_request(
             ChannelError, match=r"s3://bucket/a cannot .*: the credentials have expired \(ExpiredToken\)"
         ):
             request("bucket", "a")
+
+
+def test_head_is_repeated_if_the_object_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are refused to a HEAD can have been renewed by the next request; an empty object has no byte to ask for."""
+    with faulty_s3(tmp_path, monkeypatch) as store:
+        (store.folder / "a").touch()
+        store.faults["/bucket/a"] = [400]
+        assert s3_client.head("bucket", "a")[0] == 0
 
 
 def test_checkpoints_outlive_keys(keys: Keys) -> None:
