@@ -186,7 +186,7 @@ class _Batches(IterableDataset[Any]):
 
     def __getattr__(self, name: str) -> Any:
         """Return what the loader's own dataset has, such as its epoch; DataLoader's `dataset` is this one."""
-        if name == "dataset":  # while it is unpickled
+        if name == "dataset" or name.startswith("__"):  # while it is unpickled; __getstate__, in Python 3.10
             raise AttributeError(name)
         return getattr(self.dataset, name)
 

@@ -74,6 +74,7 @@ def test_batches_are_those_of_a_plain_loader_in_each_epoch(environment: Environm
     assert len({*map(str, epochs)}) == 3
     assert {len(texts(epoch)) for epoch in epochs} == {len({*texts(epoch)}) for epoch in epochs} == {47}
     assert loader.stream.epoch == loader.dataset.epoch == 3
+    assert not hasattr(loader.dataset, "__len__")  # nor __getstate__, which pickle calls so in Python 3.10
 
 
 def test_spawned_workers_make_the_same_batches(environment: Environment) -> None:
