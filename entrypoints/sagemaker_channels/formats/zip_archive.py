@@ -122,6 +122,8 @@ class _Archive:
     def members(self, entries: Iterable[zipfile.ZipInfo], position: int) -> Iterator[Member]:
         """Yield the members of a sample as `grouped` takes them."""
         for entry in entries:
+            if entry.create_system in (_UNIX, _DARWIN) and entry.external_attr >> 28 == 0o12:
+                raise self._corrupt(entry, "is a symbolic link; write the file itself (zip without -y)")
             yield _name_of(entry), self.content(entry), entry.header_offset, position
         yield None, b"", 0, position
 
@@ -133,8 +135,6 @@ class _Archive:
         if size > CHUNK and size > (most := max_sample_bytes()):
             what = f"member {_name_of(entry)!r} has {size:,} bytes"
             raise too_large(self._key, entry.header_offset, what, most)
-        if entry.create_system in (_UNIX, _DARWIN) and entry.external_attr >> 28 == 0o12:
-            raise self._corrupt(entry, "is a symbolic link; write the file itself (zip without -y)")
         try:
             whole = io.BytesIO()  # grows and returns its bytes without copying them
             with self._zip.open(entry) as member:

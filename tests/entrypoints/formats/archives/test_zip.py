@@ -168,15 +168,16 @@ def test_reading_resumes_after_every_sample(files: list[tuple[str, bytes]]) -> N
 
 
 def test_directories_and_macos_files_are_skipped_and_links_refused() -> None:
-    stream = io.BytesIO()
+    stream, link = io.BytesIO(), zipfile.ZipInfo(".2.txt")
+    link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(stream, "w") as output:
         output.mkdir("a") if hasattr(output, "mkdir") else output.writestr("a/", b"")
         output.writestr("a/1.txt", b"1")
         output.writestr("__MACOSX/a/._1.txt", b"junk")
+        output.writestr(link, b"1.txt")
     assert read(stream.getvalue()) == [{"__key__": "a/1", "txt": b"1"}]
     with zipfile.ZipFile(stream, "a") as output:
-        link = zipfile.ZipInfo("a/2.txt")
-        link.external_attr = 0o120777 << 16
+        link.filename = "a/2.txt"
         output.writestr(link, b"1.txt")
     with pytest.raises(CorruptError, match=r"'a/2.txt' is a symbolic link"):
         read(stream.getvalue())
