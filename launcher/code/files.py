@@ -238,8 +238,10 @@ def _may_match_below(pattern: str, folder: str) -> bool:
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
         return entry.stat()
-    except OSError:  # a broken link
-        return None
+    except OSError as error:
+        if entry.is_symlink() or isinstance(error, FileNotFoundError):  # a broken link, or removed meanwhile
+            return None
+        raise unreadable(entry.path, error) from None
 
 
 def unreadable(path: str, error: OSError) -> CodeError:

@@ -105,7 +105,12 @@ def _show_local(name: str, *, as_json: bool) -> Any:
 
 @options.command("list", "list digits --status InProgress")
 @click.argument("contains", required=False, metavar="[TEXT]")
-@click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only jobs with this status.")
+@click.option(
+    "--status",
+    type=click.Choice(_STATUSES, case_sensitive=False),
+    metavar=f"[{'|'.join(_STATUSES)}]",  # click would write them in lower case
+    help="Only jobs with this status.",
+)
 @click.option(
     "--since", type=options.moment_of, metavar="AGE", help="Only jobs created in this time, such as 90m, 12h or 7d."
 )

@@ -80,6 +80,7 @@ class Estimate:
 
     region: str | None
     clusters: tuple[Cluster, ...]  # of which AWS chooses one
+    dearest: Cluster
     max_seconds: int
     keep_alive_seconds: int
     is_default_time: bool  # whether max_seconds is AWS's default
@@ -132,6 +133,7 @@ def estimate(request: Mapping[str, Any], region: str | None, lookup: Lookup = in
     return Estimate(
         region=region,
         clusters=clusters,
+        dearest=dearest,
         max_seconds=seconds,
         keep_alive_seconds=kept,
         is_default_time=limit is None,

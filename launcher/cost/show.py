@@ -26,7 +26,7 @@ def as_text(found: Estimate, name: str) -> list[str]:
 
 
 def _rows(found: Estimate) -> Iterator[tuple[str, str]]:
-    volume, gigabytes = found.clusters[0].volume, max(cluster.volume_gb for cluster in found.clusters)
+    volume, gigabytes = found.dearest.volume, found.dearest.volume_gb
     usd = {what: "unknown" if each is None else at_most(each) for what, each in found.usd.items()}
     for index, cluster in enumerate(found.clusters):
         head = "or" if index else "instances"
@@ -98,7 +98,7 @@ def as_data(found: Estimate) -> dict[str, Any]:
             }
             for cluster in found.clusters
         ],
-        "volume_price": found.clusters[0].volume.as_data(),
+        "volume_price": found.dearest.volume.as_data(),
         "max_runtime_in_seconds": found.max_seconds,
         "keep_alive_period_in_seconds": found.keep_alive_seconds,
         "is_spot": found.is_spot,

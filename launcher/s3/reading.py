@@ -61,7 +61,7 @@ def _explained(error: Exception) -> tuple[str, str]:
         return _REFUSALS.get(str(answer.get("Code")), (said, "check the store's documentation of this code"))
     no_credentials = bc.NoCredentialsError | bc.PartialCredentialsError | bc.CredentialRetrievalError
     if isinstance(error, no_credentials | bc.ProfileNotFound):
-        return "no AWS credentials were found", f"{_CREDENTIALS}, or read from a folder with --data DIR"
+        return "no AWS credentials were found", f"{_CREDENTIALS}, or read from a folder of this machine"
     if isinstance(error, bc.HTTPClientError | bc.ConnectionError | bc.IncompleteReadError):
         return f"no connection ({error})", "check AWS_ENDPOINT_URL (with its protocol), AWS_REGION and the network"
     return str(error), "check the URI and the AWS settings of the environment"
@@ -84,7 +84,9 @@ def read_object(client: S3Client, place: S3Location) -> Stream:
                     answer = client.get_object(Bucket=bucket, Key=key, Range=f"bytes={position}-", IfMatch=etag)
                 else:
                     answer = client.get_object(Bucket=bucket, Key=key)
-                etag = answer["ETag"]
+                if not (etag := answer.get("ETag", "")):
+                    remedy = "check AWS_ENDPOINT_URL and proxies"
+                    raise RefusedError(f"{place} at {client.meta.endpoint_url}: the answer is not from S3; {remedy}")
                 with closing(answer["Body"]) as body:
                     while chunk := body.read(CHUNK):
                         position, failures = position + len(chunk), 0

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from unittest import mock
 
 import pytest
 
@@ -324,6 +325,20 @@ def test_broken_links_and_fifos_are_skipped_with_a_warning_and_other_links_follo
     excluded = laid_over_base("code: {directory: src, entry_point: train.py, exclude: ['*', '!train.py']}")
     (tmp_path / "job.yaml").write_text(excluded)
     assert launcher.plan(tmp_path / "job.yaml").warnings == ()
+
+
+def test_file_that_cannot_be_looked_at_is_an_error_and_no_broken_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one in a folder that this user may list and not enter: the job would lack it."""
+    written(tmp_path, "train.py")
+    entry = mock.Mock(
+        path=f"{tmp_path}/train.py", is_symlink=lambda: False, stat=mock.Mock(side_effect=PermissionError(13, "no"))
+    )
+    entry.name = "train.py"
+    monkeypatch.setattr(os, "scandir", lambda folder: [entry])
+    with pytest.raises(CodeError, match=r"train\.py: cannot be read: no; make it readable, or leave it out"):
+        sent(tmp_path)
 
 
 def test_only_the_first_of_many_skipped_names_are_shown(tmp_path: Path) -> None:

@@ -306,6 +306,10 @@ def test_missing_or_wrong_argument_states_what_to_write(folder: Path, args: list
     assert (done.returncode, remedy in done.stderr) == (2, True), done.stderr
 
 
+def test_help_writes_statuses_as_aws_does(folder: Path) -> None:
+    assert "[InProgress|Completed|Failed|Stopping|Stopped|Deleting]" in launch("list", "--help").stdout
+
+
 @pytest.mark.parametrize("code", all_codes())
 def test_every_code_can_be_explained(code: str) -> None:
     text = explanation(code)

@@ -88,6 +88,14 @@ def test_of_instance_preferences_the_dearest_counts() -> None:
     assert any(line.lstrip().startswith("or ") and "6 x ml.m5.xlarge" in line for line in lines)
 
 
+def test_storage_is_that_of_the_dearest_preference() -> None:
+    preferences = [{"InstanceType": "ml.g5.xlarge"}, {"InstanceType": "ml.m5.xlarge"}]  # the former has disks
+    resources = {"InstanceCount": 2, "InstancePreferences": preferences, "VolumeSizeInGB": 36}
+    found = estimate(request(resources), "us-east-1", made_up)
+    assert found is not None
+    assert not any(line.lstrip().startswith("storage") for line in as_text(found, "digits"))
+
+
 def test_spot_estimate_is_the_on_demand_bound() -> None:
     plain = estimate(request(one()), "us-east-1", made_up)
     spot = estimate(request(one(), EnableManagedSpotTraining=True), "us-east-1", made_up)
