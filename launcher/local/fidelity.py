@@ -30,9 +30,10 @@ _TOOLKIT = "sagemaker-training"
 def note_facts(run: LocalRun, store: Store, host: HostProcess) -> None:
     """Note everything besides the channels; the versions are those that a program finds in the prepared host."""
     request = run.plan.request
-    image = request.get("AlgorithmSpecification", {}).get("TrainingImage", "")
+    algorithm = request.get("AlgorithmSpecification", {})
+    image = algorithm.get("TrainingImage", "")
     run.note("image", run.runner.image or f"none, but {sys.executable}", image, same=run.runner.image == image)
-    if contract.BOOT_FILE in [Path(word).name for word in host.command[:2]] and run.runner.image is None:
+    if run.plan.spec.code is not None and "ContainerEntrypoint" not in algorithm and run.runner.image is None:
         run.note("start of the code", contract.BOOT_FILE, "the image's toolkit", same=False)
     _note_versions(run, host, image)
     is_isolated, vpc = request.get("EnableNetworkIsolation"), request.get("VpcConfig")

@@ -46,6 +46,7 @@ def test_result_has_what_was_as_in_sagemaker_and_what_was_not(here: Path, fuse: 
     assert facts["torch"] == {"Here": torch, "InSageMaker": "1.2.3", "Same": False}
     assert facts["network"] == {"Here": "this machine's", "InSageMaker": "that of vpc_config", "Same": False}
     assert facts["hosts"] == {"Here": "1", "InSageMaker": "2", "Same": False}
+    assert "start of the code" not in facts  # SageMaker starts it by boot.py, too
     assert "  differs    objects: 2 of each channel, not all\n" in output
     assert f"  differs    torch: {torch}, not 1.2.3\n" in output
     assert "channel fast (a FUSE mount)" in output
@@ -57,10 +58,11 @@ def test_run_without_mounts_reports_what_takes_their_place(here: Path) -> None:
         "channels:\n  fast: {s3_uri: s3://bucket/train/, input_mode: FastFile}\n"
         f"  efs: {{source: EFS, file_system_id: {EFS}, directory_path: /lists}}\n"
     )
-    write_job(here, "print('trained')", overlay)
+    write_job(here, "print('trained')", overlay, code=", delivery: submit_directory")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")  # without mount programs
         output = launch(here, "--no-namespaces", "-v")
+    assert "  differs    start of the code: boot.py, not the image's toolkit\n" in output
     assert "  differs    channel fast: a copy, not FastFile\n" in output
     assert "  differs    channel efs: a copied folder of this machine, not EFS\n" in output
 
