@@ -142,7 +142,12 @@ def _of_objects(best: Estimate, estimates: Sequence[Estimate], inventory: Invent
 def _unknown(inventory: Inventory, use: Use, best: Estimate) -> _Rows:
     """Return what is not known of the data and their use, what the estimates take for it, and how to find out."""
     size = inventory.sizes.p50
-    missing = [name for name in ("vcpus", "memory_bytes", "disk_bytes") if getattr(use, name) is None]
+    taken = {
+        "vcpus": f"{CONSTANTS['streams']:.0f} vCPUs",
+        "memory_bytes": "no memory to cache data",
+        "disk_bytes": "a large disk",
+    }
+    missing = [name for name in taken if getattr(use, name) is None]
     return [
         (
             best.wait_share is None,
@@ -151,8 +156,7 @@ def _unknown(inventory: Inventory, use: Use, best: Estimate) -> _Rows:
         ),
         (
             missing,
-            f"what the instance has: taken for {CONSTANTS['streams']:.0f} vCPUs, no memory to cache data, and a large disk;"
-            f" pass {', '.join(missing)}",
+            f"what the instance has: taken for {', '.join(taken[name] for name in missing)}; pass {', '.join(missing)}",
         ),
         (use.epochs is None, "how many epochs a job has: taken for one; pass epochs"),
         (use.jobs is None, "how many jobs read the data: taken for one; pass jobs"),

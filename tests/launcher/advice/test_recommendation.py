@@ -143,8 +143,12 @@ def test_observations_change_the_advice():
     [
         ((1_000, 1e6), {"samples_per_s": None}, "how fast the model is"),
         ((1_000, 1e6), {"random_access": None}, "by index"),
-        ((1_000, 1e6), {"disk_bytes": None, "memory_bytes": None}, "; pass memory_bytes, disk_bytes"),
-        ((1_000, 1e6), {"vcpus": None}, "and a large disk; pass vcpus"),
+        (
+            (1_000, 1e6),
+            {"disk_bytes": None, "memory_bytes": None},
+            "taken for no memory to cache data, a large disk; pass memory_bytes, disk_bytes",
+        ),
+        ((1_000, 1e6), {"vcpus": None}, "taken for 8 vCPUs; pass vcpus"),
         ((1_000, 1e6), {}, "how many epochs"),
         ((1_000, 1e8), {}, "how many samples"),
         ((1_000, 100), {}, "how these data are read"),
