@@ -104,7 +104,7 @@ class FileRules:
             CodeError: A pattern is not one.
         """
         self._directory, self._prefix, self._include_lines = str(directory), prefix, include
-        self._root = os.path.join(os.path.realpath(directory), "")  # noqa: PTH118 - with a slash at its end
+        self._root = f"{Path(os.path.realpath(directory)).as_posix().rstrip('/')}/"  # git's slashes, on Windows, too
         self._include, self._exclude = (
             _spec_patterns(key, lines, self._root) for key, lines in (("include", include), ("exclude", exclude))
         )
@@ -217,8 +217,8 @@ class FileRules:
         self._ignore_files.add(".gitignore")
         parents = [each for each in folder.parents if each.is_relative_to(root)]
         files = [each / ".gitignore" for each in parents if (each / ".gitignore").is_file()]
-        found = tuple(_Patterns(_lines(file), str(file).removesuffix(file.name), file) for file in files)
-        return () if any(_ignored(f"{each}/", found) for each in (folder, *parents[:-1])) else found
+        found = tuple(_Patterns(_lines(file), file.as_posix().removesuffix(file.name), file) for file in files)
+        return () if any(_ignored(f"{each.as_posix()}/", found) for each in (folder, *parents[:-1])) else found
 
 
 def _may_match_below(pattern: str, folder: str) -> bool:
