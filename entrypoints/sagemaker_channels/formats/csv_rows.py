@@ -127,6 +127,10 @@ def _write(delimiter: str, stream: BinaryIO, samples: Iterable[Sample]) -> int:
                 raise ValueError(
                     f"field {name!r} is bytes, and CSV holds texts: .decode() it, or choose another format"
                 )
+        if not is_bare and row == names:
+            raise ValueError(
+                "its values are the fields' names: in a Pipe it would be skipped as another object's header"
+            )
         writer.writerow(row)
         return [text.getvalue().encode()]
 

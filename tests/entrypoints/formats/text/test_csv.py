@@ -140,6 +140,7 @@ def test_csv_options_are_parsed_and_wrong_ones_refused() -> None:
         ([{"data": ["a", b"b"]}], "sample 0: field 1 is bytes, and CSV holds texts"),
         ([{"__key__": "k", "x": b"b"}], r"sample 0 \(__key__ 'k'\): field 'x' is bytes, and CSV holds texts"),
         ([{"data": ["\ud800"]}], "sample 0: .*surrogates not allowed"),
+        ([{"a": 1, "b": 2}, {"a": "a", "b": "b"}], "sample 1: its values are the fields' names: in a Pipe"),
     ],
 )
 def test_writing_unreadable_rows_is_refused(samples: list[Sample], reason: str) -> None:
