@@ -203,10 +203,7 @@ def _path(channel: Channel, number: int) -> Path:
 def _numbers(folder: Path, channel: str) -> list[int]:
     """Return the numbers of the channel's FIFOs that exist."""
     pattern = re.compile(re.escape(channel) + r"_(0|[1-9]\d*)")
-    try:  # The folder may be made later.
-        return [int(found[1]) for path in folder.iterdir() if (found := pattern.fullmatch(path.name))]
-    except OSError:
-        return []
+    return [int(found[1]) for path in folder.iterdir() if (found := pattern.fullmatch(path.name))]
 
 
 def _open_descriptor(path: Path, channel: str) -> int:
