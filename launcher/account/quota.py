@@ -20,7 +20,7 @@ from launcher.errors import Problem, SpecPath
 from launcher.request.instance_types import instance_type as facts_of
 from launcher.request.view import Draft
 
-USES = ("training job usage", "spot training job usage", "training warm pool usage", "processing job usage")
+USES = ("training job usage", "spot training job usage", "training warm pool usage")
 _TABLE = Path(__file__).parents[1] / "data" / "quota_codes.json"
 # Quotas of training jobs whatever their type.
 _OF_JOBS = {
@@ -146,9 +146,12 @@ def codes() -> dict[str, str]:
 
 
 def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
-    """Return the quotas' values by name, such as `ml.g5.xlarge for training job usage`; unknown ones are absent."""
+    """Return the quotas' values by name, such as `ml.g5.xlarge for training job usage`; unknown ones are absent.
+
+    So is one whose code AWS has for another name: the table is not from AWS, and a wrong value would refuse a job.
+    """
     known = {name: codes()[name] for name in names if name in codes()}
     ask = partial(subject.try_to_ask, "service-quotas", "get_service_quota", ServiceCode="sagemaker")
     answers = concurrently(lambda name: ask(QuotaCode=known[name]).get("Quota", {}), list(known))
     found = {name: answer.result() for name, answer in answers}
-    return {name: int(quota["Value"]) for name, quota in found.items() if "Value" in quota}
+    return {name: int(quota["Value"]) for name, quota in found.items() if quota.get("QuotaName") == name}

@@ -33,6 +33,13 @@ def test_quotas_are_asked_by_code(world: World) -> None:
     assert quota.values(subject(world.spec(), world.account), [asked, new]) == {asked: 20}
 
 
+def test_code_of_another_quota_than_the_table_says_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table was read from a published list; a quota of 0 of another type would refuse the job."""
+    asked, wrong = "ml.g4dn.xlarge for training job usage", "ml.g5.xlarge for training job usage"
+    monkeypatch.setattr(quota, "codes", lambda: dict.fromkeys((asked, wrong), "L-3F53BF0F"))
+    assert quota.values(subject(world.spec(), world.account), [asked, wrong]) == {asked: 20}
+
+
 def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
     listed = world.aws.client("service-quotas").get_paginator("list_aws_default_service_quotas")
     answers = [quota for page in listed.paginate(ServiceCode="sagemaker") for quota in page["Quotas"]]
