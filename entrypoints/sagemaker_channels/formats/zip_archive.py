@@ -139,7 +139,7 @@ class _Archive:
             whole = io.BytesIO()  # grows and returns its bytes without copying them
             with self._zip.open(entry) as member:
                 shutil.copyfileobj(member, whole, CHUNK if entry.compress_type in _BOUNDED else _PIECE)
-            if not size:
+            if not whole.tell():
                 self._check_empty(entry)
             return whole.getvalue()
         except _DAMAGE as error:

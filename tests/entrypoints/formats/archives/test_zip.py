@@ -208,6 +208,15 @@ def test_cut_anywhere_is_an_error() -> None:
             read(data[:size])
 
 
+@pytest.mark.parametrize("size", [8, 12])
+def test_content_that_the_table_does_not_state_is_an_error(size: int) -> None:
+    """Without CRC and stored size, and whether or not the size of its content is stated."""
+    data = archive([("a.jpg", b"content")])
+    begin = data.index(b"PK\1\2") + 16
+    with pytest.raises(CorruptError, match=r"member 'a.jpg' is damaged: its own header differs"):
+        read(data[:begin] + bytes(size) + data[begin + size :])
+
+
 # One bit makes `n0.jpg` a hidden file and the empty `dir.o` a directory.
 FLIPPED = [("n0.jpg", b"\xff\xd8"), ("._n.jpg", b"h"), ("dir.o", b""), ("ü.t", b"u"), ("__MACOSX/x", b"m")]
 
