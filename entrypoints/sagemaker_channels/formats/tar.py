@@ -66,6 +66,7 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
     """Yield every file of a stream of archives, without the content of samples whose turn it is not."""
     own: dict[bytes, str] = {}  # path and size of the next member
     inside = False  # of an archive: its end marker is still to come
+    is_lone = False  # the last block was zeros, and the one before was not: the first half of an end marker
     begin = -1  # of the headers that describe the next member
     # Extended headers that have been checked, with their content's size, and how it begins if it is nothing but the time. Most are
     # equal to one before, but webdataset's have a few sizes, since the fractions of its times have as many digits as they need.
@@ -76,7 +77,7 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
         # Plain files that are whole in the window, and described by nothing but their time: nearly all, so without a call for each
         # block.
         place, end = window.position, window.end
-        while begin < 0 and not own:
+        while begin < 0 and not (own or is_lone):
             header = place
             block = view[header : header + BLOCK].tobytes()
             if described := checked.get(block):
@@ -116,9 +117,12 @@ def _members(window: Window, key: str | None, turns: Turns | None) -> Iterator[M
                 turns.end_group()
             if inside:
                 yield None, b"", offset + BLOCK, offset + BLOCK
-            inside, begin = False, -1
+            is_lone, inside, begin = inside, False, -1
             continue
         kind, size, name = (b"x", checked[block][0], "") if block in checked else _header(block, key, offset)
+        if is_lone:
+            reason = "a single block of zeros, but an archive ends with two: a header was overwritten"
+            raise corrupt(key, offset - BLOCK, reason)
         if kind in _REFUSED:
             raise corrupt(key, offset, _REFUSED[kind])
         inside = True

@@ -98,9 +98,15 @@ def test_other_bytes_after_an_archive_are_an_error() -> None:
         read(archive(FILES) + b"g" * 600)
 
 
-def test_shard_of_nothing_but_zeros_is_an_error_but_an_empty_archive_is_not() -> None:
+def test_header_overwritten_by_zeros_is_an_error() -> None:
+    data = archive([("1.jpg", b"a"), ("2.jpg", b""), ("3.jpg", b"c")])
+    with pytest.raises(CorruptError, match=r"byte 1024: a single block of zeros, but an archive ends with two"):
+        read(data[:1024] + bytes(BLOCK) + data[1536:])
     with pytest.raises(CorruptError, match=r"byte 0: 300 bytes are not a tar"):
         read(bytes(300))
+
+
+def test_shard_of_nothing_but_zeros_is_an_error_but_an_empty_archive_is_not() -> None:
     with pytest.raises(CorruptError, match=r"byte 0: more than 10,240 bytes of zeros and no member"):
         read(bytes(1 << 20))
     assert read(archive([])) == []
