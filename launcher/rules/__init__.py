@@ -76,11 +76,12 @@ def find_problems(
         if not any(each.path == path for each in problems):  # such as an instance type without ml.
             problems.append(Problem(path, str(image_error), "image-unknown", location=spec.locate(path)))
     right = _without(request, [found.path for found in broken if found.code in ("aws-type", "aws-unknown-member")])
-    places = [(member, path) for path in unknown for member in origin.set_by(path)]
-    places += [(each.path, origin.place_of_member(each.path)) for each in broken if each.code != "aws-required"]
+    places = [(_innermost(right, member), path) for path in unknown for member in origin.set_by(path)]
+    ends = [_innermost(right, each.path) for each in broken if each.path and each.code != "aws-required"]
+    places += [(end, origin.place_of_member(end)) for end in ends]
     # Of a channel that is wrong as a whole, the rest is judged as it is.
-    whole = {member for member, _ in places if member and isinstance(member[-1], int)}
-    wrong = {_innermost(right, member): path for member, path in places if member and member[:2] not in whole}
+    whole = {member for member, _ in places if isinstance(member[-1], int)}
+    wrong = {member: path for member, path in places if member[:2] not in whole}
     draft = Draft(spec, right, given is not None, today)
     for rule in RULES:
         if wrong:  # a draft caches what it has read, so each rule gets its own

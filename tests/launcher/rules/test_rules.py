@@ -217,11 +217,14 @@ def test_wrong_type_hides_no_other_problem() -> None:
     assert set(codes_of(f"request: {hatch}")) == {"aws-type", "channel-gzip-needs-pipe"}
 
 
-def test_setting_of_a_wrong_type_is_not_missing() -> None:
+def test_value_of_a_wrong_type_is_not_missing() -> None:
     image = "685385470294.dkr.ecr.eu-west-1.amazonaws.com/image-classification:1"
     (code,) = codes_of(
         f"image: {image}\nrequest: {{HyperParameters: {{num_training_samples: '9', num_classes: []}}}}\n{GPU}"
     )
+    assert code == "aws-type"
+    hyperparameters = "hyperparameters: {num_classes: 2, num_training_samples: 9}"
+    (code,) = codes_of(f"image: {image}\n{GPU}\n{hyperparameters}\nrequest: {{InputDataConfig: [x]}}")
     assert code == "aws-type"
 
 
