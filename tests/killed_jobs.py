@@ -179,6 +179,7 @@ def main(first: int, last: int, modes: str = "") -> None:
         print("\n".join(trial.story) if "-v" in os.environ.get("KILLS", "") else trial.story[0], "passed", flush=True)
         shutil.rmtree(here)
     print(f"{last - first} trials, {failed} failed", flush=True)
+    sys.exit(failed > 0)
 
 
 if __name__ == "__main__":

@@ -10,25 +10,26 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
 def at_the_end(script: str, *arguments: str | Path) -> Iterator[None]:
     """Run a shell script, with its arguments, on leaving, or when this process is killed.
 
-    Its shell waits for the end of its standard input: that of a pipe that ends with this process.
+    Its shell waits for the end of its standard input: that of a pipe that ends with this process. If the shell itself was killed,
+    as by a machine that is short of memory, the script is run on leaving.
     """
-    with subprocess.Popen(
-        ["/bin/sh", "-c", f"PATH=${{PATH:-{os.defpath}}}; read -r _\n{script}", "sh", *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C must not end it
-    ) as shell:
+    command = ["/bin/sh", "-c", f"PATH=${{PATH:-{os.defpath}}}; read -r _\n{script}", "sh", *map(str, arguments)]
+    silent: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # In a new session: Ctrl-C must not end it.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, **silent) as shell:
         try:
             yield
         finally:
             shell.communicate(b"\n")  # not only the end of its input, which a forked process may hold open
+            if shell.returncode < 0:
+                subprocess.run(command, input=b"\n", start_new_session=True, check=False, **silent)
 
 
 def is_mounted(directory: Path) -> bool:

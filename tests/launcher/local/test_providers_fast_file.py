@@ -20,7 +20,7 @@ from launcher.local.channels import mounted
 from launcher.local.channels.delivery import provide
 from launcher.local.channels.objects import RemoteObjects
 from launcher.local.channels.stores import Store
-from launcher.local.leftovers import is_mounted
+from launcher.local.leftovers import at_the_end, is_mounted
 from patience import wait_for
 from s3_objects import client_of_job
 
@@ -175,3 +175,15 @@ def test_mount_reads_forty_files_at_a_time(deliver: Deliver, tmp_path: Path, mon
             finally:
                 far.speaking.set()
             assert {each.result() for each in contents} == {b"content"}
+
+
+def test_shell_that_cleans_up_is_not_missed_when_it_was_killed(tmp_path: Path) -> None:
+    """If the kernel kills it, the mount's program would never end, nor the run that waits for that."""
+    left = tmp_path / "left"
+    left.touch()
+    with at_the_end('rm "$1"', left):
+        for words in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # a process that has ended
+                if os.fsencode(left) in words.read_bytes():
+                    os.kill(int(words.parent.name), signal.SIGKILL)
+    assert not left.exists()
