@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any, NamedTuple
 
 from sagemaker_channels.errors import ChannelError
+
+_OLDEST = [1, 4, 2]  # the first release that reads ranges of objects
 
 
 class Place(NamedTuple):
@@ -39,7 +42,7 @@ def place(environ: Mapping[str, str], endpoint: str | None = None, region: str |
 
 
 def require() -> None:
-    """Raise ImportError, with what to install, if the connector is not installed."""
+    """Raise ImportError, with what to install, if the connector is not installed, or cannot read ranges of objects."""
     try:
         import s3torchconnectorclient  # noqa: F401
     except ModuleNotFoundError as error:
@@ -48,6 +51,10 @@ def require() -> None:
             "pip install 'sagemaker-launch[s3]'",
             name=error.name,
         ) from error
+    version = metadata.version("s3torchconnectorclient")
+    if [*map(int, re.findall(r"\d+", version)[:3])] < _OLDEST:
+        needed = ".".join(map(str, _OLDEST))
+        raise ImportError(f"s3torchconnector {version} is too old: pip install 's3torchconnector>={needed}'")
 
 
 def new_client(place: Place, gbps: float, attempts: int) -> Any:

@@ -25,7 +25,7 @@ from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats import format_of, tar, zip_archive
 from sagemaker_channels.job.environment import load_environment
-from sagemaker_channels.sources import s3, s3_client
+from sagemaker_channels.sources import connector_client, s3, s3_client
 from sagemaker_channels.sources.connector_client import place
 from served_bucket import served_bucket
 
@@ -48,6 +48,13 @@ def test_objects_under_a_prefix_are_read_in_order(bucket: Path, style: str) -> N
     assert read(connector("s3://bucket/data/", style, max_objects=4)) == [wanted[number] for number in (0, 2, 4, 6)]
     assert read(connector("s3://bucket/data/", style, max_objects=5), Shard(1, 2)) == [wanted[1], wanted[5]]
     assert read(connector("s3://bucket/data/", style, max_objects=50)) == wanted
+
+
+def test_connector_that_reads_no_ranges_is_refused(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(bucket / "data", KEYS)
+    monkeypatch.setattr(connector_client, "_OLDEST", [99, 0, 0])
+    with pytest.raises(ImportError, match=r"s3torchconnector .* is too old: pip install 's3torchconnector>=99\.0\.0'"):
+        read(connector("s3://bucket/data/", "iterable"))
 
 
 @pytest.mark.parametrize(
