@@ -87,7 +87,12 @@ def read_tree(text: str | bytes, file: str) -> Tree:
     except yaml.MarkedYAMLError as error:
         from launcher.parsing.yaml_errors import explained  # only mistakes need it
 
-        raise tree.refused(*explained(error, tree.lines)) from None
+        place, message = explained(error, tree.lines)
+        if "nesting depth" in str(
+            error.problem
+        ):  # libyaml 0.2.6 has a limit of its own, which it meets while it looks ahead
+            raise _too_deep(tree, place) from None
+        raise tree.refused(place, message) from None
     if root is None:
         raise tree.empty()
     tree.places[()] = tree.location(root.place)

@@ -144,8 +144,10 @@ def objects_of(channel: Channel, account: Account, data: Path | None) -> Iterato
 def _directory(channel: Channel, data: Path) -> Path:
     """Return the folder of a channel on a file system; a path on FSx for Lustre may begin with its mount name."""
     _, *parts = PurePosixPath("/", channel.place.key).parts
-    root = data / KINDS[channel.storage].data_folder() / channel.place.bucket
-    tried = [root.joinpath(*tail) for tail in (parts, parts[1:]) if ".." not in tail]
+    kind = KINDS[channel.storage]
+    root = data / kind.data_folder() / channel.place.bucket
+    tails = (parts, parts[1:]) if kind.HAS_MOUNT_NAME else (parts,)
+    tried = [root.joinpath(*tail) for tail in tails if ".." not in tail]
     for each in tried:
         if each.is_dir():
             return each

@@ -132,7 +132,7 @@ FILES: list[tuple[str | bytes, str, str]] = [
     (SPEC.encode("utf-32"), "1:1", "is UTF-32"),
     (f"{SPEC}region: éé".encode() + b"\xe9\n", "8:11", "the byte 0xE9"),
     (SPEC + "#" * 1_000_000, "1:1", "larger than 1,000,000 bytes"),
-    ("a: " + "[" * 10_000, "1:53", "deeper than 50 levels"),
+    ("a: " + "[" * 500, "1:53", "deeper than 50 levels"),
     ("- " * 10_000, "1:101", "deeper than 50 levels"),
     ("a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 400)), "1:10", "deeper than 50"),
     ("a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: *a{i - 1}}}\n" for i in range(1, 400)), "1:13", "deeper than 50"),

@@ -9,7 +9,7 @@ import pytest
 
 from aws_stand_in import StandIn
 from launcher.aws.account import Account
-from launcher.errors import RefusedError
+from launcher.errors import InputError, RefusedError
 from launcher.local.channels.objects import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, objects_of
@@ -127,3 +127,9 @@ def test_folder_stands_for_a_bucket_or_a_file_system(tmp_path: Path) -> None:
             {"png": count},
             channel.storage,
         )
+    on_efs = Channel("d", S3Location("fs-1", "/mount/images"), "EFS")  # Only FSx for Lustre has mount names.
+    with (
+        pytest.raises(InputError, match=r"there is no folder .*efs/fs-1/mount/images"),
+        objects_of(on_efs, Account(), tmp_path),
+    ):
+        pass
