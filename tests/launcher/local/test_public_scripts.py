@@ -30,6 +30,7 @@ children = []
 for script in sorted(pathlib.Path(__file__).parent.glob("scripts/*.py")):
     children.append(os.fork())
     if not children[-1]:
+        sys.stdout = open(1, "w", closefd=False)  # one write for a script's line, which others would interrupt
         runpy.run_path(str(script), run_name="__main__")
         sys.stdout.flush()
         os._exit(0)
