@@ -45,7 +45,7 @@ def measure(folder: Path) -> list[Row]:
             found = interleaved(
                 {
                     "ours": partial(_epoch, far, kept, count),
-                    "plain read": partial(_epoch, here, None, count)
+                    "plain read": partial(_epoch, here, {}, count)
                     if content_type
                     else partial(_plain, train_folder(folder / prefix)),
                     "limit": partial(_raw, train_folder(folder / prefix)),

@@ -28,7 +28,7 @@ def measure(folder: Path) -> list[Row]:
         job = mounted_job(folder / name.split()[0], content_type)
         with (train_folder(folder / name.split()[0]) / "all").open("wb") as stream:
             write(stream)
-        rows.append(_row(name, job, None))
+        rows.append(_row(name, job, {}))
         if name == "RecordIO":
             rows.append(_row("RecordIO, shuffled in blocks", job, {"seed": 7}))
     return rows
