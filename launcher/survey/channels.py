@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from launcher.account.check import Subject
@@ -143,17 +143,14 @@ def objects_of(channel: Channel, account: Account, data: Path | None) -> Iterato
 
 def _directory(channel: Channel, data: Path) -> Path:
     """Return the folder of a channel on a file system; a path on FSx for Lustre may begin with its mount name."""
-    _, *parts = PurePosixPath("/", channel.place.key).parts
     kind = KINDS[channel.storage]
     root = data / kind.data_folder() / channel.place.bucket
-    tails = (parts, parts[1:]) if kind.HAS_MOUNT_NAME else (parts,)
-    tried = [root.joinpath(*tail) for tail in tails if ".." not in tail]
+    tried = kind.folders(root, channel.place.key)
     for each in tried:
-        if each.is_dir():
+        if ".." not in each.relative_to(root).parts and each.is_dir():
             return each
-    where = root.joinpath(*parts)
     raise InputError(
-        f"channels.{channel.name}: there is no folder {where} for {channel.shown}; create it, or a link to it"
+        f"channels.{channel.name}: there is no folder {tried[0]} for {channel.shown}; create it, or a link to it"
     )
 
 

@@ -43,16 +43,13 @@ def _find_directory(delivery: Delivery) -> Path:
     root = delivery.file_systems.get(identity)
     if root is None:
         raise RefusedError(f"{place}: this file system has no directory on this machine; {remedy}")
-    parts = [part for part in PurePosixPath(asked).parts if part != "/"]
-    if ".." in parts:
+    if ".." in PurePosixPath(asked).parts:
         raise RefusedError(f"{place}: DirectoryPath {asked!r} leaves the file system; write it without '..'")
-    tried = [root.joinpath(*parts)]
-    if parts and KINDS[str(source_of_entry(delivery.channel))].HAS_MOUNT_NAME:
-        tried.append(root.joinpath(*parts[1:]))
+    tried = KINDS[str(source_of_entry(delivery.channel))].folders(root, asked)
     for directory in tried:
         if directory.is_dir():
             if directory is not tried[0]:
-                what = f"{parts[0]!r} of {asked!r} is treated as the mount name"
+                what = f"{tried[0].relative_to(root).parts[0]!r} of {asked!r} is treated as the mount name"
                 delivery.on_warning(f"{place}: {what}; reading {directory}")
             return directory.resolve()
     looked = " and ".join(map(str, tried))

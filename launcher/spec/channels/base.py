@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from pydantic import create_model
@@ -51,6 +52,13 @@ class BaseChannel(Section, ABC):
     def data_folder(cls) -> str:
         """Return the folder of `--data` that stands for the storage."""
         return cls.DATA.partition("/")[0]
+
+    @classmethod
+    def folders(cls, root: Path, directory_path: str) -> list[Path]:
+        """Return where a directory of a file system may be below its local folder: if paths have a mount name, also without it."""
+        _, *parts = PurePosixPath("/", directory_path).parts
+        tails = [parts, parts[1:]] if parts and cls.HAS_MOUNT_NAME else [parts]
+        return [root.joinpath(*tail) for tail in tails]
 
     @abstractmethod
     def described(self, training_input_mode: str | None) -> str:
