@@ -6,7 +6,7 @@ deflated, bzip2 and LZMA members are read; encrypted ones, other methods and sym
 
 Python's zipfile reads the archive. What it leaves out is here: it treats an archive inside another, or the last of joined ones, as
 the whole, and believes that a file is empty if the table at the end says so. One damaged bit in the table could hide any file, so
-skipped members are read, too.
+the names of skipped members are checked, too.
 
 Source: PKWARE APPNOTE.TXT 6.3.
 """
@@ -19,7 +19,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from lzma import LZMAError
 from typing import BinaryIO
@@ -66,7 +66,7 @@ def _read(stream: ByteStream, key: str | None, cursor: Cursor) -> Iterator[Sampl
                 if isinstance(group, str):
                     yield from grouped(archive.members(entries, number), key, cursor)
                 else:
-                    archive.content(*entries)
+                    archive.check_name(*entries)
             except CorruptError as error:
                 cursor.skip(error)
 
@@ -127,6 +127,12 @@ class _Archive:
             yield _name_of(entry), self.content(entry), entry.header_offset, position
         yield None, b"", 0, position
 
+    def check_name(self, entry: zipfile.ZipInfo) -> None:
+        """Raise CorruptError if a member's own header has another name than the table, by which it is skipped."""
+        # Opening compares the names before it refuses an encrypted member, or another method, which are not read here.
+        with self._reported(entry), suppress(RuntimeError):
+            self._zip.open(entry).close()
+
     def content(self, entry: zipfile.ZipInfo) -> bytes:
         """Return a member's content. Raises CorruptError if it is damaged or cannot be read."""
         size = entry.file_size
@@ -135,13 +141,19 @@ class _Archive:
         if size > CHUNK and size > (most := max_sample_bytes()):
             what = f"member {_name_of(entry)!r} has {size:,} bytes"
             raise too_large(self._key, entry.header_offset, what, most)
-        try:
+        with self._reported(entry):
             whole = io.BytesIO()  # grows and returns its bytes without copying them
             with self._zip.open(entry) as member:
                 shutil.copyfileobj(member, whole, CHUNK if entry.compress_type in _BOUNDED else _PIECE)
             if not whole.tell():
                 self._check_empty(entry)
             return whole.getvalue()
+
+    @contextmanager
+    def _reported(self, entry: zipfile.ZipInfo) -> Iterator[None]:
+        """Raise CorruptError, which names the member, for zipfile's errors."""
+        try:
+            yield
         except _DAMAGE as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # an error of the medium

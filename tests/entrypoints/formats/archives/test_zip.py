@@ -122,6 +122,12 @@ def test_hidden_files_are_left_out_anywhere() -> None:
     assert read(archive([(".a.jpg", b"h")])) == []
 
 
+def test_hidden_file_is_left_out_even_if_it_is_encrypted() -> None:
+    data = bytearray(archive([("._a", b"h"), *FILES]))
+    data[data.index(b"PK\1\2") + 8] |= 1  # the flag of encryption, in the table
+    assert read(bytes(data)) == SAMPLES
+
+
 def test_archive_of_infozip_is_read_unless_encrypted(tmp_path: Path) -> None:
     if shutil.which("zip") is None:
         pytest.skip("needs zip")
