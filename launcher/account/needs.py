@@ -30,12 +30,8 @@ ARN = re.compile(r"arn:(?P<partition>[^:]+):iam::(?P<account>\d{12}):role/(?:.*/
 _PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
 _INTERFACE, _PERMISSION = "ec2:%sNetworkInterface", "ec2:%sNetworkInterfacePermission"
 _DESCRIBED = ("NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups")
-_CHANNELS = (
-    "CreateControlChannel",
-    "CreateDataChannel",
-    "OpenControlChannel",
-    "OpenDataChannel",
-)  # train-remote-debugging
+# Developer guide, train-remote-debugging.
+_CHANNELS = ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
 _LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _OUTPUTS = (
     ("output_data_config", "OutputDataConfig", True),
@@ -84,9 +80,8 @@ def needs(subject: Subject) -> Iterator[Need]:
             arn = f"arn:{partition}:s3express:{region}:{account}:bucket/{place.bucket}"
             yield Need(path, "s3express:CreateSession", arn, f"the directory bucket {place.bucket}", True)
     yield from key_needs(subject)
-    rows: list[
-        tuple[SpecPath, Iterable[str], str, str, bool]
-    ] = []  # place, actions, resource, how it is shown, is_vital
+    # Place, actions, resource, how it is shown, is_vital.
+    rows: list[tuple[SpecPath, Iterable[str], str, str, bool]] = []
     if image := training_image(subject):
         # For images of other accounts, AWS's included, their repository policy decides, which we cannot read.
         is_own = image.account == account

@@ -43,11 +43,8 @@ class Statuses:
         """Print new transitions and messages."""
         transitions = description.get("SecondaryStatusTransitions") or []
         for index, transition in enumerate(transitions):
-            message, start, status = (
-                transition.get("StatusMessage") or "",
-                transition.get("StartTime"),
-                transition["Status"],
-            )
+            start, status = transition.get("StartTime"), transition["Status"]
+            message = transition.get("StatusMessage") or ""
             if self._shown.get((start, status)) == message:
                 continue
             clock = f"{timestamp(start)} " if start else ""

@@ -140,7 +140,7 @@ def _sampled(run: LocalRun) -> dict[str, str]:
 
 
 def local_secrets(run: LocalRun) -> dict[str, str]:
-    """Return the value of each reference, and say where it is from: the variable of the first setting's name, or AWS.
+    """Return the value of each reference, and report where it was read: the variable of the first setting's name, or AWS.
 
     Raises:
         RefusedError: You cannot read one.

@@ -88,9 +88,8 @@ def read_tree(text: str | bytes, file: str) -> Tree:
         from launcher.parsing.yaml_errors import explained  # only mistakes need it
 
         place, message = explained(error, tree.lines)
-        if "nesting depth" in str(
-            error.problem
-        ):  # libyaml 0.2.6 has a limit of its own, which it meets while it looks ahead
+        # libyaml 0.2.6 has a limit of its own, which it meets while it looks ahead.
+        if "nesting depth" in str(error.problem):
             raise _too_deep(tree, place) from None
         raise tree.refused(place, message) from None
     if root is None:

@@ -29,9 +29,19 @@ from sagemaker_channels.formats.format import Format as Format
 from sagemaker_channels.formats.format import with_options
 
 FORMATS: tuple[Format, ...] = (
-    *(tar.FORMAT, zip_archive.FORMAT, recordio.FORMAT, image_recordio.FORMAT, recordio_protobuf.FORMAT),
-    *(tfrecord.FORMAT, example.FORMAT, parquet.FORMAT, lines.FORMAT, json_lines.FORMAT, csv_rows.FORMAT),
-    *(augmented.FORMAT, objects.FORMAT),
+    tar.FORMAT,
+    zip_archive.FORMAT,
+    recordio.FORMAT,
+    image_recordio.FORMAT,
+    recordio_protobuf.FORMAT,
+    tfrecord.FORMAT,
+    example.FORMAT,
+    parquet.FORMAT,
+    lines.FORMAT,
+    json_lines.FORMAT,
+    csv_rows.FORMAT,
+    augmented.FORMAT,
+    objects.FORMAT,
 )
 SHORT_NAMES: Mapping[str, Format] = {form.name: form for form in FORMATS}
 CONTENT_TYPES: Mapping[str, Format] = {name: form for form in FORMATS for name in form.content_types}

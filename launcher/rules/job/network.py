@@ -10,13 +10,24 @@ from launcher.rules.rule import Mistake, error, warning
 
 # The accounts that own AWS Marketplace's algorithms and model packages, one per region, taken from the ARNs in AWS's own
 # notebooks (aws/amazon-sagemaker-examples, aws_marketplace).
-_MARKETPLACE = frozenset(
-    (
-        *("977537786026", "745090734665", "077584701553", "192199979996", "666831318237", "470592106596"),
-        *("446921602837", "136758871317", "985815980388", "856760150666", "843114510376", "270155090741"),
-        *("865070037744", "057799348421", "382657785993", "594846645681"),
-    )
-)
+_MARKETPLACE = {
+    "ap-northeast-1": "977537786026",
+    "ap-northeast-2": "745090734665",
+    "ap-south-1": "077584701553",
+    "ap-southeast-1": "192199979996",
+    "ap-southeast-2": "666831318237",
+    "ca-central-1": "470592106596",
+    "eu-central-1": "446921602837",
+    "eu-north-1": "136758871317",
+    "eu-west-1": "985815980388",
+    "eu-west-2": "856760150666",
+    "eu-west-3": "843114510376",
+    "sa-east-1": "270155090741",
+    "us-east-1": "865070037744",
+    "us-east-2": "057799348421",
+    "us-west-1": "382657785993",
+    "us-west-2": "594846645681",
+}
 
 
 @error("marketplace-needs-isolation")
@@ -39,7 +50,7 @@ def other_accounts_may_be_of_marketplace(draft: Draft) -> Iterator[Mistake]:
 
 def is_of_marketplace(draft: Draft) -> bool:
     """Return whether the algorithm is known to be of AWS Marketplace."""
-    return _account(draft.get("AlgorithmSpecification.AlgorithmName")) in _MARKETPLACE
+    return _account(draft.get("AlgorithmSpecification.AlgorithmName")) in _MARKETPLACE.values()
 
 
 def _account(arn: str | None) -> str | None:

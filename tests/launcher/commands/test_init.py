@@ -21,6 +21,13 @@ TRUST = '{"Statement": [{"Effect": "Allow", "Principal": {"Service": "%s.amazona
 ROLE = "arn:aws:iam::123456789012:role/training"
 
 
+def fill_bucket(aws: StandIn, content: bytes, *keys: str) -> None:
+    """Make s3://mine with objects of that content."""
+    aws.client("s3").create_bucket(Bucket="mine")
+    for key in keys:
+        aws.client("s3").put_object(Bucket="mine", Key=key, Body=content)
+
+
 def files(root: Path, *names: str, content: bytes = PNG) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -134,9 +141,7 @@ def test_files_of_splits_in_s3_are_to_be_moved_into_folders(
     aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    aws.client("s3").create_bucket(Bucket="mine")
-    for name in ("train.csv", "val.csv"):
-        aws.client("s3").put_object(Bucket="mine", Key=f"d/{name}", Body=b"1")
+    fill_bucket(aws, b"1", "d/train.csv", "d/val.csv")
     done = launch("init", "--data=s3://mine/d/", "--yes")
     assert done.returncode == 2
     assert "s3://mine/d/: has files of train, validation; move the files of each" in done.stderr
@@ -146,9 +151,7 @@ def test_images_beside_masks_in_s3_are_channels_of_their_own(
     aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    aws.client("s3").create_bucket(Bucket="mine")
-    for name in ("images/1.png", "masks/1.png"):
-        aws.client("s3").put_object(Bucket="mine", Key=f"d/{name}", Body=PNG)
+    fill_bucket(aws, PNG, "d/images/1.png", "d/masks/1.png")
     assert launch("init", "--data=s3://mine/d/", "--yes").returncode == 0
     found = {name: channel["s3_uri"] for name, channel in spec()["channels"].items()}
     assert found == {"images": "s3://mine/d/images/", "masks": "s3://mine/d/masks/"}
@@ -207,9 +210,8 @@ def test_prefix_and_account_give_the_defaults(aws: StandIn, pets: Path, monkeypa
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     aws.client("iam").create_role(RoleName="a-lambda", AssumeRolePolicyDocument=TRUST % "lambda")
     aws.client("iam").create_role(RoleName="trainer", AssumeRolePolicyDocument=TRUST % "sagemaker")
-    aws.client("s3").create_bucket(Bucket="mine")
-    for name in ("train/0", "train/1", "validation/0", "old/0"):
-        aws.client("s3").put_object(Bucket="mine", Key=f"pets/{name}.tar", Body=bytes(257) + b"ustar\0" + bytes(300))
+    tar = bytes(257) + b"ustar\0" + bytes(300)
+    fill_bucket(aws, tar, *(f"pets/{name}.tar" for name in ("train/0", "train/1", "validation/0", "old/0")))
     aws.clear_calls()
     done = launch("init", "--data", "s3://mine/pets", "--yes")
     assert done.returncode == 0, done.stderr
