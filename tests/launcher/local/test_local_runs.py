@@ -111,7 +111,8 @@ def test_running_run_is_entered_and_followed_to_its_end_and_not_removed(
         with on_terminal([*entered, "exec python3"], here) as terminal:
             terminal.type("import os; print(os.environ['SM_CURRENT_HOST'], 6 * 7)\n")
             terminal.wait_for("algo-1 42")
-            terminal.wait_for(">>> ", 2)  # before it, Python keeps the interrupt until a line is typed
+            terminal.type("import time; print('sle' + 'eps'); time.sleep(600)\n")
+            terminal.wait_for("sleeps")  # at its prompt Python may keep an interrupt until a line is typed
             terminal.type("\x03")
             terminal.wait_for("KeyboardInterrupt")
             terminal.type("exit(3)\n")
