@@ -19,8 +19,7 @@ from typing import Any
 
 from launcher.console import Console
 from launcher.errors import RefusedError, did_you_mean
-from launcher.local.hosts import WARM_POOLS
-from launcher.local.workspace import BindMount, HostProcess, LocalOptions, entries_of
+from launcher.local.workspace import WARM_POOLS, BindMount, HostProcess, LocalOptions, entries_of
 from launcher.request.image_uris import image_region
 from sagemaker_channels import contract
 
@@ -33,8 +32,8 @@ class Dialect:
     gpus: tuple[str, ...]  # the options for all GPUs
     attach: tuple[str, ...]  # the command that attaches to a running container
     options: tuple[str, ...] = ()  # for `create`
+    # Whether a daemon makes the network's bridge and each overlay; if not, they exist only while a container runs.
     has_daemon: bool = True
-    """Whether a daemon makes the network's bridge and each overlay; if not, they exist only while a container runs."""
 
 
 DIALECTS = {

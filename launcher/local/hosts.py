@@ -13,13 +13,12 @@ from launcher.aws.account import Account
 from launcher.errors import RefusedError
 from launcher.local.channels.stores import Store
 from launcher.local.state import LocalRun
-from launcher.local.workspace import BindMount, Host, HostProcess
+from launcher.local.workspace import WARM_POOLS, BindMount, Host, HostProcess
 from launcher.request.build import connector_variables
 from launcher.request.view import s3_source
 from sagemaker_channels import contract
 from sagemaker_channels.start.references import SecretError, parts, read_with, references_in, region_of
 
-WARM_POOLS = ".warm-pool"  # beside the runs' folders, whose names cannot begin so
 _FOLDERS = (contract.CONFIG_DIR, contract.DATA_DIR, contract.MODEL_DIR, contract.OUTPUT_DATA_DIR)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from launcher.errors import RefusedError
 from sagemaker_channels import contract
 
+WARM_POOLS = ".warm-pool"  # beside the runs' folders, whose names cannot begin so
 BEST_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
 
 
