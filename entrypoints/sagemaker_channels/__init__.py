@@ -10,7 +10,7 @@ Names are imported when they are first used, so importing the package is fast an
 from __future__ import annotations
 
 import importlib
-import sys
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,23 +55,25 @@ _NAMES_OF = {
 }
 _EXPORTS = {name: module for module, names in _NAMES_OF.items() for name in names.split()}  # public names
 __all__ = [*_EXPORTS]
+_OLDEST_TORCH = [2, 5]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        try:
-            value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-        except ImportError as error:
-            torch = sys.modules.get("torch")
-            if torch is None or (error.name or "").partition(".")[0] != "torch":
-                raise
-            found = f"torch is {torch.__version__} ({error})"
-            raise ImportError(
-                f"{found}, but {name} needs torch 2.5 or later; use a later image", name=error.name
-            ) from error
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _EXPORTS[name].startswith(("checkpointing", "torch_data")):
+        _require_torch(name)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    return value
+
+
+def _require_torch(name: str) -> None:
+    """Raise ImportError, with what to use, if torch is too old: its parts that are missing would fail one by one."""
+    import torch
+
+    if [*map(int, re.findall(r"\d+", torch.__version__)[:2])] < _OLDEST_TORCH:
+        needed = ".".join(map(str, _OLDEST_TORCH))
+        raise ImportError(f"torch {torch.__version__} is too old: {name} needs torch>={needed}; use a later image")
 
 
 def __dir__() -> list[str]:

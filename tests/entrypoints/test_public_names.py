@@ -52,8 +52,9 @@ def test_every_public_name_can_be_imported(name: str) -> None:
     assert run(f"import sagemaker_channels; print(sagemaker_channels.{name}.__name__)") == name
 
 
-def test_torch_that_is_too_old_is_one_error_with_its_version() -> None:
-    old = "import sys, types; sys.modules['torch'] = torch = types.ModuleType('torch'); torch.__version__ = '2.4.1'"
-    code = f"{old}\ntry: from sagemaker_channels import Checkpoints\nexcept ImportError as error: print(error)"
-    assert run(code).startswith("torch is 2.4.1 (cannot import name ")
-    assert run(code).endswith("), but Checkpoints needs torch 2.5 or later; use a later image")
+@pytest.mark.parametrize("name", ["ChannelDataset", "Checkpoints", "ThreadLoader"])
+def test_torch_that_is_too_old_is_one_error_with_its_version(name: str) -> None:
+    old = "import sys, types; sys.modules['torch'] = torch = types.ModuleType('torch'); torch.__version__ = '2.4.1+cpu'"
+    code = f"{old}\ntry: from sagemaker_channels import {name}\nexcept ImportError as error: print(error)"
+    assert run(code) == f"torch 2.4.1+cpu is too old: {name} needs torch>=2.5; use a later image"
+    assert run(f"{old}\nfrom sagemaker_channels import open_channel; print(open_channel.__name__)") == "open_channel"

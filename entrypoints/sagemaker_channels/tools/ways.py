@@ -110,7 +110,7 @@ _SHARDS = tuple(name for name in SHORT_NAMES if name not in _OBJECTS)
 
 
 def _iterable(source: Source) -> Any:
-    from sagemaker_channels.torch_data.dataset import ChannelDataset
+    from sagemaker_channels import ChannelDataset
 
     dataset = ChannelDataset(source.channel.name, format=source.format, environment=source.environment)
     dataset.set_epoch(source.epoch)
@@ -118,7 +118,7 @@ def _iterable(source: Source) -> Any:
 
 
 def _map(source: Source) -> Any:
-    from sagemaker_channels.torch_data.map import ChannelMapDataset
+    from sagemaker_channels import ChannelMapDataset
 
     return ChannelMapDataset(source.channel.name, environment=source.environment)
 
