@@ -94,7 +94,9 @@ def _parameters(signature: inspect.Signature) -> Iterator[str]:
         if each.kind is each.KEYWORD_ONLY and not star:
             star = True
             yield "*"
-        yield re.sub(r"<.* at 0x\w+>", "...", str(each)).replace(f"'{each.annotation}'", str(each.annotation))
+        annotation = getattr(each.annotation, "__forward_arg__", each.annotation)  # a NamedTuple's are ForwardRefs
+        text = str(each.replace(annotation=annotation)).replace(repr(annotation), str(annotation))
+        yield re.sub(r"<.* at 0x\w+>", "...", text)
 
 
 def _as_markdown(text: str) -> str:
