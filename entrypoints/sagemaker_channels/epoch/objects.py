@@ -73,7 +73,7 @@ class Source:
         return found
 
     def count(self, index: int, count: int) -> int:
-        """Return the number of samples of one of so many readers. Raises TypeError if no index has it."""
+        """Return the number of samples of one of so many readers. Raises TypeError if no index has it, or ChannelError."""
         raise TypeError(f"{self.who}: the number of samples is unknown until they are read: a Pipe is one stream")
 
     def listing_of(self, begun: Any) -> Listing:
@@ -207,7 +207,8 @@ class ObjectSource(Source):
 
     def count(self, index: int, count: int) -> int:
         _, index, count = self._of_host([], index, count)
-        # `list(dataset)` calls this, too, and ignores only TypeError.
+        # `list(dataset)` calls this, too, and ignores only TypeError, since damage may be skipped when it is read. A store that is
+        # down would be waited for again.
         unknown = f"{self.who}: the number of samples is unknown until they are read"
         of_object = self.form.count
         if of_object is None:
@@ -224,7 +225,8 @@ class ObjectSource(Source):
                 for key, stream in opened:
                     with closing(stream):
                         total += of_object(stream, key)
-        except (ChannelError, OSError) as error:
-            self._objects = None  # What was listed before it must not look like the whole.
+        except CorruptError as error:
             raise TypeError(str(self.named(error))) from error
+        except (ChannelError, OSError) as error:
+            raise self.named(error) from error.__cause__
         return total

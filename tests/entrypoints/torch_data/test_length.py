@@ -137,20 +137,21 @@ def test_length_of_a_mixture_is_that_of_its_channels(environment: Environment) -
     assert len(MixedDataset(parts)) == 15
 
 
-def test_listing_that_fails_while_it_is_counted_fails_again_when_it_is_read(
-    environment: Environment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`list` ignores the first error; what was listed before it must not look like all."""
+def test_list_with_a_failing_listing_lists_once(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`list` asks for the length first, and a store that is down takes long to fail."""
+    walks: list[bytes] = []
 
     def failing(root: bytes) -> Iterator[bytes]:
+        walks.append(root)
         yield b"0"
         raise OSError("the mount is gone")
 
     monkeypatch.setattr(mounted, "walk", failing)
     dataset = ChannelDataset("objects", environment=environment)
-    for loader in (dataset, ThreadLoader(dataset), DataLoader(dataset)):
-        with pytest.raises(ChannelError, match="the mount is gone"):
+    for number, loader in enumerate((dataset, ThreadLoader(dataset), DataLoader(dataset)), 1):
+        with pytest.raises(ChannelError, match="^channel 'objects' cannot be read: the mount is gone"):
             list(loader)
+        assert len(walks) == number
 
 
 def test_damaged_index_does_not_keep_a_list_from_being_made(environment: Environment) -> None:
