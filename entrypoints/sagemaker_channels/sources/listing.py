@@ -1,9 +1,9 @@
 """The objects under a prefix, listed once per host and job for all its ranks and workers.
 
-All objects are listed before the first is read, a long listing many pages at a time (key_ranges.py). The first process that needs
-a listing writes it to a file, while the others wait, and all map that file into memory: a million keys take 50 to 70 MB of it,
-once per host. The objects are in the order of their keys, so that all hosts agree on them. Later epochs list nothing and see the
-same objects.
+All objects are listed before the first is read, a long listing many pages at a time (s3_pages.py). The first process that needs
+a listing writes it to a file, or why that failed, while the others wait, and all map that file into memory: a million keys take
+50 to 70 MB of it, once per host. The objects are in the order of their keys, so that all hosts agree on them. Later epochs list
+nothing and see the same objects.
 
 The file is in the temporary folder, and is removed when the process ends that began to read. A listing of 5,000 objects or more is
 also copied to the folder of a training job's checkpoints. From there the job reads it when it is restarted, on another machine,
@@ -21,6 +21,7 @@ import os
 import shutil
 import struct
 import tempfile
+import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,7 +39,8 @@ from sagemaker_channels.sources.silence import Progress, warn
 FAR = 5000  # Shorter listings are not kept, nor requested many pages at a time, which takes the import of botocore.
 _PREFIX = "launcher-listing-"  # of the files' names
 # A file begins with the number of its objects and of the bytes of their keys. Then come the objects' sizes and versions, the ends
-# of their keys (all as uint64, the latter with a 0 in front) and the keys, each with a NUL after it.
+# of their keys (all as uint64, the latter with a 0 in front) and the keys, each with a NUL after it. If listing has failed, it has
+# a 0, when that was, and the error's text.
 _HEAD = struct.Struct("=QQ")
 
 _job: str | None = None  # of this process and its children
@@ -95,13 +97,20 @@ class Listing(KeyedItems[Listed]):
         """
         super().__init__()
         self._path, self._name, self._pages = path, name, pages
+        since = time.time_ns()
         with _locked(path) as file:
             if not _is_complete(file):
-                _write(file, _columns(pages(), name), path.parent)
-            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        count, _ = _HEAD.unpack_from(content)
-        numbers = content[_HEAD.size : _HEAD.size + 8 * (3 * count + 1)]
-        self._text = content[_HEAD.size + len(numbers) :]
+                _check_failure(file, since)
+                try:
+                    content = _columns(pages(), name)
+                except ChannelError as error:
+                    _write(file, [_HEAD.pack(0, time.time_ns()), str(error).encode("utf-8", "replace")], path.parent)
+                    raise
+                _write(file, content, path.parent)
+            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        count, _ = _HEAD.unpack_from(whole)
+        numbers = whole[_HEAD.size : _HEAD.size + 8 * (3 * count + 1)]
+        self._text = whole[_HEAD.size + len(numbers) :]
         columns = numbers.cast("Q")
         self._sizes, self._versions, self._ends = columns[:count], columns[count : 2 * count], columns[2 * count :]
         Agreement(name).check(self, count, is_complete=True)
@@ -148,6 +157,14 @@ def _is_complete(file: FileIO) -> bool:
     return os.fstat(file.fileno()).st_size == _HEAD.size + 8 * (3 * count + 1) + key_bytes
 
 
+def _check_failure(file: FileIO, since: int) -> None:
+    """Raise ChannelError if another process failed to list meanwhile: all that waited for it would fail, one after the other."""
+    head = file.read(_HEAD.size)
+    count, failed = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, 0)
+    if not count and failed > since:
+        raise ChannelError(file.read().decode())
+
+
 def _columns(pages: Iterable[Page], name: str) -> list[Any]:
     """Return the pieces of a file with the objects of these pages, each key once."""
     progress, count, found = Progress(f"objects of {name} are listed"), 0, []
@@ -171,7 +188,8 @@ def _columns(pages: Iterable[Page], name: str) -> list[Any]:
 def _write(file: FileIO, columns: Iterable[Any], folder: Path) -> None:
     """Replace a file's content. Raises ChannelError if the folder has no room."""
     try:
-        file.truncate(0)
+        file.seek(0)
+        file.truncate()
         for column in columns:
             data = memoryview(column).cast("B")
             while data:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import pickle
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,6 +103,30 @@ def test_error_of_a_page_leaves_no_part_of_the_listing(tmp_path: Path, log: Path
     with pytest.raises(OSError, match="once"):
         Listing(tmp_path / "listing", "s3://bucket/", sometimes)
     assert list(Listing(tmp_path / "listing", "s3://bucket/", sometimes)) == EVERY
+
+
+def test_all_that_wait_for_a_listing_fail_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is down takes long to fail, and would do so again for each rank of the host."""
+    lock, entered, attempts = fcntl.flock, [threading.Event() for _ in range(4)], list[int]()
+    unused = iter(entered)
+
+    def locked(file: Any, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            next(unused).set()
+        lock(file, operation)
+
+    def failing() -> list[Page]:
+        attempts.append(len(attempts))
+        assert all(event.wait(PATIENCE) for event in entered)
+        raise ChannelError("s3://bucket/ refuses connections")
+
+    monkeypatch.setattr(fcntl, "flock", locked)
+    with ThreadPoolExecutor(4) as threads:
+        made = [threads.submit(Listing, tmp_path / "listing", "s3://bucket/", failing) for _ in entered]
+    assert {str(each.exception()) for each in made} == {"s3://bucket/ refuses connections"}
+    monkeypatch.undo()
+    assert len(attempts) == 1
+    assert list(Listing(tmp_path / "listing", "s3://bucket/", lambda: [page_of(rows(EVERY))])) == EVERY
 
 
 def test_listing_that_was_not_written_to_its_end_is_listed_again(listing: Listing, log: Path, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_list_with_a_failing_listing_lists_once(environment: Environment, monkey
     monkeypatch.setattr(mounted, "walk", failing)
     dataset = ChannelDataset("objects", environment=environment)
     for number, loader in enumerate((dataset, ThreadLoader(dataset), DataLoader(dataset)), 1):
-        with pytest.raises(ChannelError, match="^channel 'objects' cannot be read: the mount is gone"):
+        with pytest.raises(ChannelError, match=r"^channel 'objects' cannot be read: the mount is gone"):
             list(loader)
         assert len(walks) == number
 
