@@ -53,7 +53,10 @@ class Epochs:
         self._loops = count(1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loops": count(1)}
+        return {name: value for name, value in self.__dict__.items() if name != "_loops"}  # which does not pickle
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _loops=count(1))
 
     @property
     def epoch(self) -> int:

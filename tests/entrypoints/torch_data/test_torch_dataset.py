@@ -132,8 +132,9 @@ def test_connector_map_reads_objects_by_index(connected: Environment, workers: i
 
 def test_datasets_can_be_pickled(connected: Environment) -> None:
     assert pickle.loads(pickle.dumps(ChannelMapDataset("s3", environment=connected)))[9]["data"] == b"27\n28\n29\n"
-    again = pickle.loads(pickle.dumps(ChannelDataset("files", environment=connected)))
-    assert len(list(again)) == 30
+    pickled = pickle.dumps(ChannelDataset("files", environment=connected))
+    assert b"itertools" not in pickled  # Its objects do not pickle since Python 3.14.
+    assert len(list(pickle.loads(pickled))) == 30
 
 
 @pytest.mark.parametrize(
