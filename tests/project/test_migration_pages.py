@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import runpy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -138,11 +139,10 @@ class Steps:
 
 
 def read(*code: str) -> list[tuple[Any, bytes]]:
-    """Run the code of a page, and return the samples that it reads, in order."""
+    """Run the code of a page as a script, which workers import, and return the samples that it reads, in order."""
     steps = Steps()
-    names: dict[str, Any] = {"train_step": steps, "__name__": "__main__"}
-    for each in code:
-        exec(each, names)
+    Path("page.py").write_text("\n".join(code))
+    runpy.run_path(str(Path("page.py").resolve()), {"train_step": steps}, "__main__")
     return sorted(steps.samples)
 
 
