@@ -77,6 +77,8 @@ class Chunks:
             state.setdefault(part, {})[name] = torch.empty(chunk.sizes, dtype=properties.dtype)
             self.index.append([item.index.fqn, list(chunk.offsets), list(chunk.sizes)])
         torch.serialization._save(state, records, pickle, 2, False)  # type: ignore[no-untyped-call]
+        # By number: torch 2.5 writes data/10 before data/2.
+        records.sort(key=lambda each: int(each[0][5:]) if isinstance(each[1], torch.UntypedStorage) else -1)
         self._records = [("checkpoint/version", b"3\n")]
         numbers = iter(self.index)
         for name, content in records:
