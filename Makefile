@@ -9,7 +9,7 @@ DEMO   := .launch/demo
 # Without compiled modules, which the images of some CI systems ask for, each of some thousand processes compiles its own.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast tests sdk-test s3-tests coverage coverage-all bench measure check format docs generate lock recording dist release env clean
+.PHONY: help demo test test-fast test-lowest tests sdk-test s3-tests coverage coverage-all bench measure check format docs generate lock recording dist release env clean
 
 help:  ## List these commands.
 	@sed -n 's/^\([a-z0-9-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -22,6 +22,21 @@ test: check tests  ## Run every check and test.
 
 test-fast: env  ## Run the tests that start no process; a minute.
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not processes"
+
+# Old packages warn of what is to come. `datasets` needs a later pyarrow than ours.
+test-lowest: .venv/lowest/ready  ## Run test-fast's tests with the oldest packages that pyproject.toml permits, on Python 3.10.
+	.venv/lowest/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not processes" -W default \
+		--ignore tests/entrypoints/torch_data/test_pipelines.py
+
+.venv/lowest/ready: UV = .venv/lowest/bin/uv --quiet --no-config pip
+.venv/lowest/ready: requirements.lock pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10) and "Python 3.10 is needed: make test-lowest PYTHON=python3.10")'
+	$(PYTHON) -m venv --clear $(@D) && $(@D)/bin/python -m pip install --quiet uv
+	$(UV) compile pyproject.toml --extra torch --extra s3 --extra formats --extra plot --resolution lowest-direct --python $(@D) --output-file $(@D)/lowest.txt
+	$(UV) install --python $(@D) --no-deps --require-hashes -r requirements.lock
+	$(UV) install --python $(@D) -r $(@D)/lowest.txt
+	$(UV) install --python $(@D) --no-deps --no-build-isolation --editable .
+	@touch $@
 
 tests: env  ## Run every test without the checks.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
