@@ -131,6 +131,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("output_data_config:\n  s3_output_path: s3:///out/  # <-", "aws-pattern", "write the bucket, too"),
     # machines, time and money
     (MACHINE.replace("ml.m5.large", "m5.large  # <-"), "aws-enum", "did you mean ml.m5.large?"),
+    (MACHINE.replace("ml.m5.large", "ml.m5.larg  # <-"), "aws-enum", "add --ignore aws-enum"),
     (MACHINE.replace("ml.m5.large", "local_gpu  # <-"), "aws-enum", "add --local"),
     (MACHINE.replace("count: 1", "count: 0  # <-"), "instance-count-positive", "at least 1"),
     (MACHINE.replace("50", "53687091200  # <-"), "volume-size-over-16-tb", "write 50"),
@@ -273,6 +274,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("enable_managed_spot_training: yes  # <-\ncheckpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
      "stopping_condition: {max_runtime_in_seconds: 60, max_wait_time_in_seconds: 60}", "wrong-type", "write true"),
     (train("s3_uri: s3://bucket/train/", "input_mod: Pipe  # <-", "compression_type: Gzip"), "unknown-key", "input_mode?"),
+    ("training_input_mode: Pipe\nchannels:\n  a: s3://bucket/a/\n  a_0: s3://bucket/b/  # <-", "channel-names-collide", "FIFO"),
     (train("s3_uri: s3://bucket/train/", "input_mode: pipe  # <-", "compression_type: Gzip"), "aws-enum", "mean Pipe?"),
     ("vpc_conf: {subnets: [subnet-0123456789abcdef0]}  # <-\n" + EFS.replace(VPC, "") + "fs-0123456789abcdef0", "unknown-key",
      "vpc_config?"),

@@ -142,10 +142,12 @@ def test_links_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_paths_exist(page: str) -> None:
-    """The modules, folders and tests that the text names."""
-    text = PAGES[page]
+    """The modules, folders and tests that the text names; those of the library also by their place in it."""
+    text, library = PAGES[page], ROOT / "entrypoints/sagemaker_channels"
     named = re.findall(r"`((?:launcher|entrypoints|channel_specs|tests)/[\w./-]*)`", text)
     assert [path for path in named if not (ROOT / path).exists()] == []
+    inside = "|".join(folder.name for folder in library.iterdir() if folder.is_dir())
+    assert [path for path in re.findall(rf"`((?:{inside})/(?:\w+\.py)?)`", text) if not (library / path).exists()] == []
     tests = re.findall(r"`(?:tests/)?(test_[\w*]+\.py)`", text)
     assert [name for name in tests if not any((ROOT / "tests").rglob(name))] == []
 

@@ -35,13 +35,20 @@ def messages_of(overlay: str) -> list[str]:
     return [str(problem) for problem in find_problems(parse_spec(laid_over_base(overlay), "job.yaml"), today=TODAY)]
 
 
+def example(rule: Rule, which: int) -> str:
+    """Return a rule's wrong (0) or right (1) example."""
+    folder = rule.find.__module__.rpartition(".")[0].replace(".", "/")
+    assert rule.code in EXAMPLES, f"add {rule.code} to {folder}/examples.yaml, with `more`, `wrong` and `right`"
+    return EXAMPLES[rule.code][which]
+
+
 def test_base_spec_has_no_problem() -> None:
     assert find_problems(parse_spec(BASE), today=TODAY) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_wrong_example_is_found_by_this_rule_alone_with_a_remedy(rule: Rule) -> None:
-    problems = find_problems(parse_spec(laid_over_base(EXAMPLES[rule.code][0])), today=TODAY)
+    problems = find_problems(parse_spec(laid_over_base(example(rule, 0))), today=TODAY)
     assert {problem.code for problem in problems} == {rule.code} | ALONGSIDE.get(rule.code, set())
     for problem in problems:
         assert problem.location is not None
@@ -53,15 +60,15 @@ def test_wrong_example_is_found_by_this_rule_alone_with_a_remedy(rule: Rule) -> 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_right_example_is_clean(rule: Rule) -> None:
-    assert set(codes_of(EXAMPLES[rule.code][1])) == ALONGSIDE.get(rule.code, set())
+    assert set(codes_of(example(rule, 1))) == ALONGSIDE.get(rule.code, set())
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_rule_has_a_reason_and_a_source(rule: Rule) -> None:
     """The docstring is a row of the documentation; the details have the source."""
     assert re.fullmatch(r"\S.*\.", rule.find.__doc__ or "")
-    folder = rule.find.__module__.rpartition(".")[0].replace(".", "/")
-    assert details(rule.code), f"add {rule.code} to {folder}/examples.yaml, with `more`, `wrong` and `right`"
+    assert example(rule, 0)
+    assert details(rule.code), f"give {rule.code} in the examples.yaml of its folder `more`, which has its source"
 
 
 def test_every_module_with_a_rule_is_a_subject() -> None:
