@@ -7,7 +7,7 @@ import re
 SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 DURATION = "(?=[0-9])" + "".join(f"(?:([0-9]{{1,9}}){unit})?" for unit in SECONDS)
 A_DURATION = "a time such as 90s, 10m, 1h30m, 7d or 2w"
-_SIZE = r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?:([kmgt])(i?)b)?"
+SIZE = r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?:([kKmMgGtT])([iI]?)[bB])?"
 
 
 def seconds_of(text: str) -> int | None:
@@ -18,7 +18,7 @@ def seconds_of(text: str) -> int | None:
 
 def bytes_of(text: str) -> int | None:
     """Return the bytes of `4096`, `256MB`, `1.5 GiB` or `2tb`; None for any other text."""
-    if not (found := re.fullmatch(_SIZE, text.strip().lower())):
+    if not (found := re.fullmatch(SIZE, text.strip())):
         return None
     step = 1024 if found[3] else 1000
-    return int(float(found[1]) * step ** (" kmgt".index(found[2] or " ")))
+    return int(float(found[1]) * step ** (" kmgt".index((found[2] or " ").lower())))

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from launcher.quantities import DURATION, SECONDS, seconds_of
+from launcher.quantities import DURATION, SECONDS, SIZE, bytes_of, seconds_of
 
 WRONG_TYPE = "wrong-type"
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18}(_[0-9]{1,18}){0,6})")  # limited, since Python refuses very long ones
@@ -26,7 +26,6 @@ BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": F
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _OLD_BOOLEANS |= {"1": "true", "0": "false"}
 _DOLLARS = r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,20})?"
-_SIZE = r"([0-9]{1,9}) ?(GB|TB)"
 _MAX_DIGITS = 19  # of a 64-bit integer; Python itself refuses to read more than 4,300
 
 
@@ -110,8 +109,9 @@ def _duration_meant(value: str) -> str | None:
 
 def _gigabytes(value: object) -> object:
     """Return GB for a whole number, or for a size such as 100GB or 2TB."""
-    if isinstance(value, str) and (found := re.fullmatch(_SIZE, value)):
-        return int(found[1]) * (1000 if found[2] == "TB" else 1)
+    size = bytes_of(value) if isinstance(value, str) and value.lower().endswith("b") else None
+    if size is not None and size % 10**9 == 0:
+        return size // 10**9
     return _integer(value, "50, 100GB or 2TB")
 
 
@@ -186,7 +186,7 @@ Integer = Annotated[int, _Leaf(_integer, core_schema.int_schema(), {"type": "int
 Boolean = Annotated[bool, _Leaf(_boolean, core_schema.bool_schema(), {"type": "boolean"})]
 DURATIONS = {"type": ["integer", "string"], "pattern": f"^{DURATION}$"}
 Seconds = Annotated[int, _Leaf(_seconds, core_schema.int_schema(), DURATIONS)]
-SIZES = {"type": ["integer", "string"], "pattern": f"^{_SIZE}$"}
+SIZES = {"type": ["integer", "string"], "pattern": f"^{SIZE}$"}
 Gigabytes = Annotated[int, _Leaf(_gigabytes, core_schema.int_schema(), SIZES)]
 Dollars = Annotated[Decimal, _Leaf(_dollars, core_schema.decimal_schema(), {"type": "number", "minimum": 0})]
 _TWELVE_DIGITS = {"type": ["string", "integer"], "pattern": "^[0-9]{12}$"}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from launcher.commands.options import duration
 from launcher.quantities import bytes_of, seconds_of
 from launcher.spec.job import JobSpec
+from launcher.spec.values import Plain
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,21 @@ def test_other_texts_are_no_durations(written: str) -> None:
 )
 def test_sizes_are_decimal_unless_the_unit_is_binary(written: str, size: int) -> None:
     assert bytes_of(written) == size
+
+
+@pytest.mark.parametrize(("written", "size"), [("100GB", 100), ("1.5 tb", 1500), ("500000MB", 500), ("7", 7)])
+def test_sizes_are_one_grammar_in_specs_and_options(written: str, size: int) -> None:
+    spec = JobSpec.model_validate({"base_name": "a", "resource_config": {"volume_size_in_gb": Plain(written)}})
+    assert spec.resource_config is not None
+    assert spec.resource_config.volume_size_in_gb == size
+
+
+@pytest.mark.parametrize("written", ["0.1GB", "50GiB", "2000000000.0", "GB"])
+def test_sizes_that_are_no_whole_gigabytes_are_refused_in_specs(written: str) -> None:
+    with pytest.raises(
+        ValidationError, match=r"a whole number belongs here(, such as 50, 100GB or 2TB|; write 2000000000)"
+    ):
+        JobSpec.model_validate({"base_name": "a", "resource_config": {"volume_size_in_gb": Plain(written)}})
 
 
 @pytest.mark.parametrize("written", ["", "MB", "5XB", "1e3MB", "-1MB", "5 M"])
