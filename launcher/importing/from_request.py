@@ -46,7 +46,7 @@ def spec_of(found: FoundRequest, unknowns: Unknowns) -> dict[str, Any]:
     return dict(unknowns.written({**friendly, "request": patch} if patch else friendly))
 
 
-def _escaped(spec: dict[str, Any]) -> dict[str, Any]:
+def escaped(spec: dict[str, Any]) -> dict[str, Any]:
     """Escape `${` in texts: it begins a variable in a spec, but not in a request."""
     return dict(Unknowns().written(spec))
 
@@ -154,7 +154,7 @@ def _channel(entry: dict[str, Any], mode: Any) -> dict[str, Any] | str | None:
 def _valid_keys(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the keys whose values are valid, and the request that they plan to; `request:` gets the others."""
     try:
-        parsed = parse_spec(_escaped(spec))
+        parsed = parse_spec(escaped(spec))
     except SpecError as error:
         wrong = [each for each in error.problems if each.path]
         misshapen = [each for each in wrong if each.code in _SHAPE_CODES]

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from launcher import bundled
 from launcher.console import counted, human_bytes, plain
+from launcher.importing.from_request import escaped
 from launcher.parsing.layers import Sets, assign
-from launcher.parsing.tree import read_tree
+from launcher.parsing.tree import tree_of
 from launcher.request.image_support import versions_of_framework
 from launcher.request.instance_types import instance_type
 from launcher.request.serialization import as_yaml
@@ -145,7 +146,7 @@ def _channel(uri: str, inventory: Inventory | None) -> tuple[dict[str, Any], str
 
 def draft_text(values: dict[str, Any], comments: Mapping[str, str], sets: Sets) -> str:
     """Return the spec as YAML, with the keys of `--set`. Raises SpecError if one of these is wrong."""
-    tree = read_tree(as_yaml(values).replace("${", "$${"), "job.yaml")
+    tree = tree_of(escaped(values), "job.yaml")
     assign(tree, sets)
     lines = [f"{bundled.SCHEMA_LINE}\n"]
     for key, value in tree.value.items():
