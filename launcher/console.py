@@ -248,9 +248,9 @@ def shown_path(path: str | Path) -> str:
 
 def human_bytes(count: float) -> str:
     """Return `1.5 MB`: decimal units, as AWS bills."""
-    for unit in ("bytes", "kB", "MB", "GB"):
+    for unit in ("byte", "kB", "MB", "GB"):
         if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+            return counted(round(count), unit) if unit == "byte" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
 

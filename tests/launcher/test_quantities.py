@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from launcher.commands.options import duration
+from launcher.console import human_bytes
 from launcher.quantities import bytes_of, seconds_of
 from launcher.spec.job import JobSpec
 from launcher.spec.values import Plain
@@ -21,6 +22,12 @@ def test_durations_are_one_grammar_in_specs_and_options(written: str, seconds: i
     spec = JobSpec.model_validate({"base_name": "a", "stopping_condition": condition})
     assert spec.stopping_condition is not None
     assert spec.stopping_condition.max_runtime_in_seconds == seconds
+
+
+def test_sizes_have_decimal_units_and_one_byte_its_singular() -> None:
+    assert [human_bytes(size) for size in (0, 1, 999, 1e3, 2.5e9, 3e15)] == [
+        *("0 bytes", "1 byte", "999 bytes", "1.0 kB", "2.5 GB", "3000.0 TB")
+    ]
 
 
 @pytest.mark.parametrize("written", ["", "10", "m", "10 minutes", "1.5h", "30m1h", "-5s", "٣s"])
