@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from launcher import api
 from launcher.console import Console, counted
 from launcher.cost.limit import attempts_of, refuse_above_limit
-from launcher.errors import InputError, LaunchError, RefusedError, StoppedError
+from launcher.errors import InputError, LaunchError, RefusedError, SpecPath, StoppedError
 from launcher.parsing.layers import Assignment, steps_of
 from launcher.parsing.parser import load, parse_spec
 from launcher.planning import Plan
@@ -112,11 +112,12 @@ def members(
 ) -> list[Member]:
     """Plan a job for each combination of values; `read` returns the spec with assignments, and `as_set` writes a value into one."""
     found: dict[str, Member] = {}
-    for values in combinations:
-        sets = assignments({key: as_set(value) for key, value in values.items()})
-        spec = read(sets)
+    all_sets = [assignments({key: as_set(value) for key, value in values.items()}) for values in combinations]
+    if not (sweep := name):
+        first = read(all_sets[0])
         # Without a time, so that the same command finds its jobs again.
-        sweep = name or spec.training_job_name or beginning(spec.base_name or "job")
+        sweep = first.training_job_name or beginning(first.base_name or "job")
+    for values, sets in zip(combinations, all_sets, strict=True):
         texts = {key: each if isinstance(each, str) else json.dumps(each, default=str) for key, each in values.items()}
         member = member_name(sweep, texts)
         if member in found:
@@ -128,8 +129,12 @@ def members(
 
 def assignments(values: Mapping[str, str]) -> list[Assignment]:
     """Return what `--set` would get: a key of the spec, or one with a dot, is a path; any other is a hyperparameter."""
-    are_paths = {key: len(steps_of(key)) > 1 or key in JobSpec.model_fields for key in values}
-    paths = {key: key if is_path else f"hyperparameters.{key}" for key, is_path in are_paths.items()}
+    paths, keys = dict[str, str](), dict[SpecPath, str]()
+    for key in values:
+        is_path = len(steps_of(key)) > 1 or key in JobSpec.model_fields
+        paths[key] = key if is_path else f"hyperparameters.{key}"
+        if (other := keys.setdefault(steps_of(paths[key]) or (key,), key)) != key:
+            raise InputError(f"--matrix: {other} and {key} are the same key; write one of them")
     return [Assignment(f"{paths[key]}={value}", f"--matrix {key}") for key, value in values.items()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from aws_stand_in import StandIn
 from forked import LAUNCHER, Forked
 from launcher.commands.sweep import combinations
 from launcher.errors import InputError, SpecError
-from launcher.sweeps import assignments, member_name
+from launcher.parsing.layers import Assignment
+from launcher.rules.examples import laid_over_base
+from launcher.sweeps import assignments, member_name, members
 from launching import launch
 from patience import PATIENCE, wait_for
 
@@ -53,6 +56,19 @@ def test_keys_are_hyperparameters_unless_they_are_keys_of_the_spec() -> None:
     assert [each.text for each in assignments(values)] == paths
     with pytest.raises(SpecError, match=r"^--matrix epochs\[\]: is not path=value"):  # not --set, which no one wrote
         launcher.parse_spec({"base_name": "b"}, sets=assignments({"epochs[]": "1"}))
+    with pytest.raises(InputError, match=r"^--matrix: lr and hyperparameters\.lr are the same key; write one of them"):
+        assignments({"lr": "1", "epochs": "2", "hyperparameters.lr": "3"})
+
+
+def test_spec_is_read_once_for_each_job() -> None:
+    asked = []
+
+    def read(sets: Sequence[Assignment]) -> launcher.JobSpec:
+        asked.append(sets)
+        return launcher.parse_spec(laid_over_base(""), sets=sets)
+
+    assert [job.name for job in members(read, [{"lr": "1"}, {"lr": "2"}], "s")] == ["s-lr-1", "s-lr-2"]
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("text", ["lr", "lr=", "=1", "lr=1,,2", "batch=64"])
