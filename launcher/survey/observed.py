@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 
 from launcher.advice.facts import Observed
 from launcher.advice.ways import WAYS
 from launcher.errors import InputError
-from sagemaker_channels.tools.results import FILE, Results, summary
+from sagemaker_channels.tools.results import FILE, Results, summary, table
 
 _LARGE = 1 << 20  # bytes; a request for less takes longer than its bytes
 _NOT_S3 = ("file", "plain-file", "efs", "fsx")  # ways that read a disk or a file system
 
 
-def read_results(file: Path, option: str = "") -> Results:
-    """Return the results in a file. Raises InputError if it cannot be read or has none."""
-    try:
+def read_results(file: Path) -> Results:
+    """Return the results in a file, which `table` can show. Raises InputError if it cannot be read or has none."""
+    with _refused(str(file)):
         results: Results = json.loads(file.read_text(encoding="utf-8"))
-        summary(results)
-        return results
+        table(results)
+    return results
+
+
+@contextmanager
+def _refused(place: str) -> Iterator[None]:
+    """Raise InputError for a file that cannot be read, or without what is read from it."""
+    try:
+        yield
     except OSError as error:
-        raise InputError(f"{option}{file}: cannot be read: {error.strerror}; correct the path") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{place}: cannot be read: {error.strerror}; correct the path") from None
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
         raise InputError(
-            f"{option}{file}: is no {FILE} of `launch measure`; it is among the outputs of its job"
+            f"{place}: was not written by this version of `launch measure`; {FILE} is among the outputs of its job"
         ) from None
 
 
@@ -36,7 +45,11 @@ def read_measured(file: Path) -> Observed:
     Raises:
         InputError: The file cannot be read, or is no measure.json with a measured way.
     """
-    results = read_results(file, "--measured ")
+    with _refused(f"--measured {file}"):
+        return _observed(json.loads(file.read_text(encoding="utf-8")), file)
+
+
+def _observed(results: Results, file: Path) -> Observed:
     rows = {row["name"]: row for row in summary(results) if "rounds" in row and row["name"] not in _NOT_S3}
     steps = [run["cached_step"] for way in results["ways"] for run in way["runs"] if run.get("cached_step")]
     sizes = [way["bytes"] / way["samples"] for way in results["ways"] if way.get("samples")]

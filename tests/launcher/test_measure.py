@@ -186,8 +186,9 @@ def test_results_are_shown_again_as_table_and_json(launch: Launch, tmp_path: Pat
     shown = json.loads(launch(file, "--json"))
     assert [row["name"] for row in shown["summary"]] == ["file", "pipe"]
     assert shown["summary"][0]["memory_mb"] == 100
-    file.write_text('{"ways": 3}')
-    assert "is no measure.json" in launch(file, code=2)
+    for other in ({"ways": 3}, {"ways": [way | {"runs": [figures | {"samples": "many"}]}]}):
+        file.write_text(json.dumps(other))
+        assert "was not written by this version of `launch measure`" in launch(file, code=2)
 
 
 def test_local_run_leaves_the_table_to_its_log(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
