@@ -31,11 +31,12 @@ def channels_of(check: str) -> Callable[[Subject], Iterator[tuple[SpecPath, Entr
     return find
 
 
-def _described(subject: Subject, entry: Entry, service: str, **named: Any) -> Mapping[str, Any] | Problem:
+def _described(subject: Subject, entry: Entry, name: str, **named: Any) -> Mapping[str, Any] | Problem:
     """Return a service's description of a channel's file system, or the problem that there is none. Raises AwsError."""
+    service = name.lower()
     answer = subject.find(service, "describe_file_systems", **named) or {}
     missing = (
-        f"there is no {service.upper()} file system {entry.get('FileSystemId')} in {subject.account.region}; name one of"
+        f"there is no {name} file system {entry.get('FileSystemId')} in {subject.account.region}; name one of"
         f" `aws {service} describe-file-systems`, or correct the channel's source"
     )
     found: Iterable[Mapping[str, Any]] = answer.get("FileSystems", ())
@@ -45,7 +46,7 @@ def _described(subject: Subject, entry: Entry, service: str, **named: Any) -> Ma
 def efs(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
     """Do the EFS file systems exist, and can the job mount them from its subnets?"""
     name = entry.get("FileSystemId")
-    known = _described(subject, entry, "efs", FileSystemId=name)
+    known = _described(subject, entry, "EFS", FileSystemId=name)
     if isinstance(known, Problem):
         yield known
         return
@@ -87,7 +88,7 @@ def _closed_target(subject: Subject, target: Mapping[str, Any]) -> str | None:
 def fsx(subject: Subject, path: SpecPath, entry: Entry) -> Iterator[Problem]:
     """Do the FSx for Lustre file systems exist, is each path inside one, and can the job reach them?"""
     name = entry.get("FileSystemId")
-    known = _described(subject, entry, "fsx", FileSystemIds=[name])
+    known = _described(subject, entry, "FSx", FileSystemIds=[name])
     if isinstance(known, Problem):
         yield known
         return

@@ -31,10 +31,9 @@ def uses(subject: Subject) -> Iterable[Use]:
     """Return what the job reads or writes, once for each path in the spec."""
     found = {path: Use(path, place, "script") for path, place in connectors(subject)}
     code: list[tuple[SpecPath, str]] = [(code_path(subject), subject.code_uri)] if subject.code_uri else []
-    code_channel = ("channels", contract.CODE_CHANNEL, "s3_uri")
-    placed = ((subject.draft.origin.place(path), uri) for path, uri in uris(subject.draft))
-    for path, uri in (*code, *placed):
-        if (place := place_of(uri)) and not (code and path == code_channel):
+    placed = ((subject.draft.origin.place(path), uri) for path, uri in uris(subject.draft) if uri != subject.code_uri)
+    for path, uri in (*placed, *code):
+        if place := place_of(uri):
             found.setdefault(path, Use(path, place, "SageMaker"))
     return found.values()
 

@@ -19,6 +19,12 @@ BROKEN = {
         [("bucket-missing", "output_data_config.s3_output_path")],
         ("aws s3 mb s3://results", "also checkpoint_config.s3_uri, debug_hook_config.s3_output_path"),
     ),
+    "output bucket missing, to which the code is uploaded": Broken(
+        lambda s3: None,
+        f"output_data_config: {{s3_output_path: s3://results/}}\ncode: {{entry_point: entrypoints/train.py}}\n{CHANNEL}",
+        [("bucket-missing", "output_data_config.s3_output_path")],
+        ("'results'", "(also code)"),
+    ),
     "connector's bucket missing": Broken(
         lambda s3: None,
         "channels: {train: {source: S3Connector, s3_uri: s3://datasets/train/}}",
