@@ -202,7 +202,8 @@ def _refuse_if_none_answered(account: Account, runs: Sequence[_Run]) -> None:
     asked = [run for run in runs if run.subject.has_asked]
     if asked and not account.answered:
         reasons = [*map(str, refused), *(why for run in asked for _, why in run.subject.not_asked), "no answer"]
-        raise RefusedError(f"AWS cannot be reached: {reasons[0]}; check the network, proxies and AWS_ENDPOINT_URL")
+        reason, _, _ = reasons[0].partition("; check ")
+        raise RefusedError(f"AWS cannot be reached: {reason}; check the network, proxies and AWS_ENDPOINT_URL")
 
 
 def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) -> CheckResult:

@@ -172,8 +172,7 @@ class Account:
                     if refusals.is_credentials_error(error):
                         raise no_credentials(error, self.mask) from None
                     reason = one_line(self.mask.apply(str(error)))
-                    message = f"{service} cannot be reached: {reason}; check the AWS environment variables"
-                    raise RefusedError(message) from None
+                    raise RefusedError(f"{service}: {reason}; check the AWS environment variables") from None
                 if service == "s3":
                     client.meta.events.register("provide-client-params.s3", self._with_owner)
                 self._clients[service] = client
