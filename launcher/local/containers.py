@@ -184,7 +184,10 @@ class Containers:
         if not (bundle := store.get("AWS_CA_BUNDLE")):
             return dict(store)
         copy = Path(contract.CONFIG_DIR, "ca-bundle.pem")  # the path is this machine's
-        shutil.copyfile(bundle, root / copy)
+        try:
+            shutil.copyfile(bundle, root / copy)
+        except OSError as error:
+            raise RefusedError(f"AWS_CA_BUNDLE {bundle}: cannot be read: {error.strerror}; correct the path") from None
         return {**store, "AWS_CA_BUNDLE": f"{contract.BASE_DIR}/{copy}"}
 
     def prepare(self, hosts: Sequence[HostProcess]) -> None:

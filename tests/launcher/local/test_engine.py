@@ -174,6 +174,8 @@ def test_container_gets_a_copy_of_the_stores_certificates(folder: Path) -> None:
     )
     assert found == {"AWS_CA_BUNDLE": "/opt/ml/input/config/ca-bundle.pem", "AWS_REGION": "eu-west-1"}
     assert (folder / "ml/input/config/ca-bundle.pem").read_text() == "certificates"
+    with pytest.raises(RefusedError, match=r"^AWS_CA_BUNDLE /none\.pem: cannot be read: No such file"):
+        runner.settings(plan, folder / "ml", {"AWS_CA_BUNDLE": "/none.pem"})
 
 
 @pytest.fixture
