@@ -30,6 +30,7 @@ class _Job(NamedTuple):
     description: dict[str, Any]
     request: dict[str, Any]
     shown: Any  # the request with *** for possible secrets
+    has_tags: bool  # whether its tags are known
     series: Mapping[str, Series]
     # The last, least and most value of each; only the last if no line has it.
     metrics: Mapping[str, Mapping[str, float]]
@@ -89,10 +90,10 @@ def _read(account: Account, name: str, console: Console, *, is_here: bool) -> _J
     lines: Iterator[Line]
     if is_here:
         description = local_run(name)
-        source, tags, lines = description["Request"], description["Request"].get("Tags"), lines_of(name)
+        source, tags, lines = description["Request"], description["Request"].get("Tags", []), lines_of(name)
     else:
         source = description = describe(account, name)
-        tags = tags_of(account, description, console.warn)
+        tags = tags_of(account, description, lambda text: console.warn(f"{text}; they are not compared"))
         lines = lines_so_far(account, description, Selection(), console.warn)
     request, shown = ran_request(source, tags)
     read = ReadLines(description, console)
@@ -110,15 +111,18 @@ def _read(account: Account, name: str, console: Console, *, is_here: bool) -> _J
     }
     for metric, each in read.metrics.series.items():
         found[metric] = {"last": each.last, "least": each.least, "most": each.most}
-    return _Job(description, request, shown, read.metrics.panels(), found)
+    return _Job(description, request, shown, tags is not None, read.metrics.panels(), found)
 
 
 def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, str | None]]:
-    """Return the value of each job, as JSON, by the settings that differ among them."""
+    """Return the value of each job, as JSON, by the settings that differ among them; of tags, if those of all are known."""
     first, *others = jobs.values()
     paths = dict.fromkeys(path for other in others for path, _, _ in differences(first.request, other.request))
+    has_tags = all(job.has_tags for job in jobs.values())
     return {
-        dotted(path): {name: value_at(path, job.request, job.shown) for name, job in jobs.items()} for path in paths
+        dotted(path): {name: value_at(path, job.request, job.shown) for name, job in jobs.items()}
+        for path in paths
+        if has_tags or path[0] != "Tags"
     }
 
 

@@ -28,7 +28,13 @@ _MEMBERS = (
     *("TrainingEndTime", "LastModifiedTime", "BillableTimeInSeconds", "ResourceConfig", "WarmPoolStatus"),
     *("Tags", "ServiceJob"),
 )
-_STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting")
+
+
+class _Status(click.Choice[str]):
+    """A status in any case; `case_sensitive=False` would show the choices in lower case."""
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        return next((each for each in self.choices if each.lower() == str(choice).lower()), str(choice))
 
 
 def _tag(text: str) -> tuple[str, str]:
@@ -107,8 +113,7 @@ def _show_local(name: str, *, as_json: bool) -> Any:
 @click.argument("contains", required=False, metavar="[TEXT]")
 @click.option(
     "--status",
-    type=click.Choice(_STATUSES, case_sensitive=False),
-    metavar=f"[{'|'.join(_STATUSES)}]",  # click would write them in lower case
+    type=_Status(("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting")),
     help="Only jobs with this status.",
 )
 @click.option(
@@ -162,7 +167,8 @@ def list_jobs(
     if as_json:
         options.print_json([as_data(job, region) for job in found] if region else found)
     elif not found:
-        remedy = f"widen TEXT and the options that filter, or create one by `launch job.yaml{' --local' * local}`"
+        wider = "widen TEXT and the options that filter, or " * bool(contains or status or since or tags)
+        remedy = f"{wider}create one by `launch job.yaml{' --local' * local}`"
         say(f"{place}: no {'local runs' if local else 'training jobs'}; {remedy}")
     else:
         print_jobs(found, region)

@@ -162,6 +162,9 @@ def test_missing_job_gets_nearest_name(request_of: dict[str, Any]) -> None:
 def test_list_takes_every_status_of_aws(aws: StandIn) -> None:
     for status in shapes()["TrainingJobStatus"]["enum"]:
         assert data("list", "--status", status) == []
+    with pytest.raises(click.BadParameter, match="'foo' is not one of 'InProgress', 'Completed'"):
+        launch("list", "--status", "foo")
+    assert "us-east-1: no training jobs; create one by `launch job.yaml`" in launch("list").stderr
 
 
 def test_list_filters_by_status_name_and_age(aws: StandIn, request_of: dict[str, Any]) -> None:
@@ -173,7 +176,7 @@ def test_list_filters_by_status_name_and_age(aws: StandIn, request_of: dict[str,
     assert [job["TrainingJobName"] for job in data("list", "--limit", "1")] == ["cats"]
     assert len(data("list", "--since", "5m")) == 2
     assert data("list", "--since", "0s") == []
-    assert "us-east-1: no training jobs" in launch("list", "--since", "0s").stderr
+    assert "us-east-1: no training jobs; widen TEXT" in launch("list", "--since", "0s").stderr
     assert NAME in launch("list").stdout.replace("\n", "")
 
 
@@ -277,6 +280,15 @@ def test_denied_tags_are_left_out_with_a_warning(aws: StandIn, request_of: dict[
     assert "the new job gets no tags" in done.stderr
     done = launch("diff", "job.yaml", NAME, "--json")
     assert json.loads(done.stdout) == []
+    assert "they are not compared" in done.stderr
+
+
+def test_compare_leaves_tags_out_if_those_of_a_job_are_unknown(aws: StandIn, request_of: dict[str, Any]) -> None:
+    aws.client("sagemaker").create_training_job(**{**request_of, "TrainingJobName": "cats"})
+    aws.deny("sagemaker:ListTags", containing="cats")
+    done = launch("compare", "cats", NAME, "--json")
+    assert json.loads(done.stdout)["differences"] == []
+    assert "the tags of cats are unknown" in done.stderr
     assert "they are not compared" in done.stderr
 
 
