@@ -30,6 +30,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import FORMS
 from sagemaker_channels.start.command import command_files
 
+_PUT = "; put it there, or correct the path"
 _Found = tuple[SpecPath, str, str]  # where in the spec, the problem's code, and what is wrong
 
 
@@ -134,7 +135,7 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
         if archive.rules is not None and (why := archive.rules.why_left_out(name)):
             message = f"{name!r} {why}; add it to code.include"
         elif code.directory is not None:
-            message = f"{name!r} is not in {code.directory}{near}"
+            message = f"{name!r} is not in {code.directory}{near or _PUT}"
         yield ("code", key), "code-file-missing", message
 
 
@@ -164,7 +165,11 @@ def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iter
             near = did_you_mean(
                 word, [name for name in archive.names() if not name.startswith(f"{contract.BUNDLE_DIR}/")]
             )
-            yield ("code", "command"), "code-command-file", f"{word!r} is not in {code.directory or 'the code'}{near}"
+            yield (
+                ("code", "command"),
+                "code-command-file",
+                f"{word!r} is not in {code.directory or 'the code'}{near or _PUT}",
+            )
     if archive.skipped:
         remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
         yield ("code",), "code-skipped", f"{first_names(archive.skipped)} cannot be sent with the code; {remedy}"

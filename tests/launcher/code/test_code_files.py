@@ -283,6 +283,14 @@ def test_missing_code_folder_is_named_once(tmp_path: Path) -> None:
         launcher.plan(tmp_path / "job.yaml")
 
 
+def test_file_in_the_wrong_folder_has_a_remedy(tmp_path: Path) -> None:
+    written(tmp_path, "src/train.py", "requirements.txt")
+    keys = "directory: src, entry_point: train.py, requirements: requirements.txt"
+    (tmp_path / "job.yaml").write_text(laid_over_base(f"code: {{{keys}}}"))
+    with pytest.raises(SpecError, match=r"requirements\.txt' is not in \S*src; put it there, or correct the path "):
+        launcher.plan(tmp_path / "job.yaml")
+
+
 def test_excluded_entry_point_is_refused_with_the_rule(tmp_path: Path) -> None:
     written(in_git(tmp_path) / "src", "train.py", _gitignore="*.py\n")
     (tmp_path / "job.yaml").write_text(laid_over_base("code: {directory: src, entry_point: train.py}"))
