@@ -81,9 +81,8 @@ def _reasons(
     cold, within = cold_start_s(), use.start_within_s
     copied = f"{human_bytes(best.disk_bytes)} are copied in {duration(best.download_s)}, and every epoch reads the disk"
     ratio = 1.0 if second is None else cost_s(second, use) / cost_s(best, use)
-    compared = (
-        f"{second.name if second else ''} costs {ratio:,.2f} times as much (time, preparation, storage, requests)"
-    )
+    times = f"{ratio:,.2f} times " * (round(ratio, 2) != 1)
+    compared = f"{second.name if second else ''} costs {times}as much (time, preparation, storage, requests)"
     partial = "this holds for the data that were listed; another way may be best for all of them: pass --full"
     return [
         (not inventory.is_complete, partial),

@@ -57,8 +57,9 @@ def inventory_as_text(inventory: Inventory) -> Iterator[str]:
     objects = f"{least}{counted(inventory.objects, 'object')}, {least}{human_bytes(inventory.bytes)}"
     formats = ", ".join(inventory.formats) or "of an unknown format"
     yield f"there: {objects}, {formats}"
+    is_one = sizes.min == sizes.max
     spread = f"from {human_bytes(sizes.min)} to {human_bytes(sizes.max)}, half of them up to {human_bytes(sizes.p50)}"
-    yield f"  sizes: {spread}" if inventory.objects > 1 else f"  size: {human_bytes(sizes.p50)}"
+    yield f"  size: {human_bytes(sizes.p50)}" if is_one else f"  sizes: {spread}"
     classes = ", ".join(f"{name} {count:,}" for name, count in inventory.storage_classes.items())
     yield f"  stored: {inventory.place}{f' ({classes})' if classes else ''}"
 
