@@ -148,7 +148,7 @@ class FolderObjects:
             return f"{shown} holds no files; put the channel's files there"
         folder = next((each for each in path.parents if each.is_dir()), self._data)
         names = sorted(f"{each.name}/" if each.is_dir() else each.name for each in folder.glob("*"))
-        near = did_you_mean(path.name, [name.rstrip("/") for name in names])
+        near = did_you_mean(path.relative_to(folder).parts[0], [name.rstrip("/") for name in names])
         listed = ", ".join(names[:_SHOWN]) + f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
         return f"there is no {shown} ({shown_path(folder)} holds {listed or 'nothing'}){near}; put the channel's files there"
 

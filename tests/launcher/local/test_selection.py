@@ -137,7 +137,7 @@ def test_prefix_without_objects_names_the_nearest(moto_client: Any) -> None:
             "s3://bucket/train/x/",
             r"there is no s3/bucket/train/x/ \(s3/bucket/train holds 0, 1, 2, 3, 4 and 2 more\); ",
         ),
-        ("s3://bukcet/train", r"there is no s3/bukcet/train \(s3 holds bucket/\); put the channel's files there"),
+        ("s3://bukcet/train", r"there is no s3/bukcet/train \(s3 holds bucket/\); did you mean bucket\?; put"),
         ("s3://bucket/train/empty/", r"s3/bucket/train/empty/ holds no files; put the channel's files there"),
     ],
 )
