@@ -12,6 +12,7 @@ import os
 import re
 import runpy
 from collections.abc import Iterator, Sequence
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,7 @@ def read(*code: str) -> list[tuple[Any, bytes]]:
     """Run the code of a page as a script, which workers import, and return the samples that it reads, in order."""
     steps = Steps()
     Path("page.py").write_text("\n".join(code))
+    forkserver._forkserver._stop()  # It has an earlier test's variables.
     runpy.run_path(str(Path("page.py").resolve()), {"train_step": steps}, "__main__")
     return sorted(steps.samples)
 
