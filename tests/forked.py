@@ -11,6 +11,7 @@ import functools
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import pkgutil
 import runpy
@@ -248,6 +249,7 @@ if __name__ == "__main__":
         _import(_name)
     gc.freeze()  # so that no forked process looks through all of it
     gc.set_threshold(50_000)
+    multiprocessing.set_start_method("fork")  # for workers, also since Python 3.14: what they import is here
     _serve(socket.socket(fileno=int(sys.argv[1])))
     try:
         _run()
