@@ -286,7 +286,8 @@ def calibrated(site: Site) -> dict[str, Way]:
         once = taken[0] - site.latency * (name == "File")  # before objects and bytes count
         for job, amount, field in ((2, many.objects, "objects_per_s"), (3, large.total, "bytes_per_s")):
             is_slower = taken[job] - taken[0] > 1.1 * (expected[job] - expected[0])
-            way = replace(way, **{field: amount / (taken[job] - once) if is_slower else 1e9})
+            changed: dict[str, Any] = {field: amount / (taken[job] - once) if is_slower else 1e9}
+            way = replace(way, **changed)
         known[name] = way
     return known
 

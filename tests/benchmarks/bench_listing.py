@@ -26,7 +26,8 @@ from sagemaker_channels.job.environment import Environment
 
 COUNT, BATCH, LATENCY = 1_000_000, 64, 0.02
 _THREADS = 32
-_SHARD, _READING = Shard(1, 100), {"seed": 7, "block": BATCH}
+_SHARD = Shard(1, 100)
+_READING: dict[str, Any] = {"seed": 7, "block": BATCH}
 _SERVER = """
 import hashlib, sys, time
 from bisect import bisect_right

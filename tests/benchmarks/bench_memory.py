@@ -139,13 +139,13 @@ FORMATS: dict[str, tuple[str, bool, Callable[[BinaryIO], Any]]] = {
     "TFRecord": (
         "application/x-tfrecord",
         True,
-        lambda stream: tfrecord.FORMAT.write(stream, ({"data": each} for each in _payloads())),
+        lambda stream: tfrecord.FORMAT.write(stream, ({"data": each} for each in _payloads())),  # type: ignore[misc]
     ),
     "Parquet": ("application/x-parquet", False, _parquet),
     "lines": (
         "text/plain",
         True,
-        lambda stream: json_lines.FORMAT.write(stream, ({"x": "y" * (SIZE - 9)} for _ in range(MEMBERS))),
+        lambda stream: json_lines.FORMAT.write(stream, ({"x": "y" * (SIZE - 9)} for _ in range(MEMBERS))),  # type: ignore[misc]
     ),
 }
 

@@ -84,7 +84,7 @@ def _peak(folder: Path, output: str) -> float:
         "MALLOC_ARENA_MAX": "2",
         "MALLOC_MMAP_THRESHOLD_": "65536",
     }
-    command = [sys.executable, SCRIPTS / "reshard.py", "--output", output, "--source", "s3://bucket/small/"]
+    command = [sys.executable, str(SCRIPTS / "reshard.py"), "--output", output, "--source", "s3://bucket/small/"]
     done = subprocess.run([sys.executable, "-c", _PEAK, *command], env=environ, stdout=subprocess.PIPE, check=True)
     return int(done.stdout.split()[-1]) / 1024
 

@@ -83,7 +83,7 @@ FORMATS: dict[str, tuple[str, Callable[[BinaryIO], Any]]] = {
     "RecordIO": ("application/x-recordio", lambda stream: recordio.write(stream, _payloads())),
     "TFRecord": (
         "application/x-tfrecord",
-        lambda stream: tfrecord.FORMAT.write(stream, ({"data": each} for each in _payloads())),
+        lambda stream: tfrecord.FORMAT.write(stream, ({"data": each} for each in _payloads())),  # type: ignore[misc]
     ),
     "lines": ("text/plain", _lines),
 }

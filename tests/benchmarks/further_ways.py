@@ -67,7 +67,8 @@ def _by_fsspec(url: str) -> Any:
 def _s3fs() -> Opener:
     import s3fs
 
-    return s3fs.S3FileSystem().open
+    opener: Opener = s3fs.S3FileSystem().open
+    return opener
 
 
 def _over_mount(program: str, source: Source) -> Any:

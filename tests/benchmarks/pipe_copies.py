@@ -13,6 +13,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 STEP = 512 + 100_352  # bytes from one member to the next
@@ -34,7 +35,7 @@ def seconds(folder: Path, shard: Path) -> float:
         view = memoryview(shared)
         begin, free, batches, *to_workers = (os.pipe() for _ in range(5))
         processes = [_forked(lambda: _read(view, fifo, count, begin[0], free[0], [each[1] for each in to_workers]))]
-        processes += [_forked(lambda places=each[0]: _work(view, places, batches[1])) for each in to_workers]
+        processes += [_forked(partial(_work, view, each[0], batches[1])) for each in to_workers]
         start = time.perf_counter()
         with subprocess.Popen(["sh", "-c", f"exec cat '{shard}' > '{fifo}'"]):
             os.write(begin[1], b"\0")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 STATUS = Path("/proc/self/status")
 
@@ -19,12 +20,14 @@ def main() -> None:
     from sagemaker_channels import load_environment, open_channel
 
     environment = load_environment(root, dict(os.environ))
-    reading = {"seed": 7} if way == "shuffled" else {}
+    reading: dict[str, Any] = {"seed": 7} if way == "shuffled" else {}
     if way == "threads":
         from sagemaker_channels.torch_data.dataset import ChannelDataset
         from sagemaker_channels.torch_data.loader import ThreadLoader
 
-        samples = ThreadLoader(ChannelDataset("train", environment=environment), 64, num_workers=4, collate_fn=list)
+        samples: Any = ThreadLoader(
+            ChannelDataset("train", environment=environment), 64, num_workers=4, collate_fn=list
+        )
         step = 64
     else:
         # What the readers and formats import when they are first used belongs to the imports.
