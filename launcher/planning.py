@@ -18,7 +18,7 @@ from launcher.code.archive import CodeArchive
 from launcher.code.files import CodeError
 from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, first_names, in_file_order, limit_problems
 from launcher.request.build import build_request
-from launcher.request.masking import MaskedMembers, masked_members, with_members
+from launcher.request.masked_members import MaskedMembers, masked_members, with_members
 from launcher.request.origin import Origin
 from launcher.request.view import groups_of
 from launcher.rules import find_problems

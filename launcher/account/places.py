@@ -90,7 +90,7 @@ def checkpoint_path(subject: Subject) -> Iterator[tuple[SpecPath, S3Location]]:
 
 def hosts_that_share(subject: Subject, entry: Entry) -> int:
     """Return the number of hosts that a channel's objects are divided among; 1 if each host gets all."""
-    return (subject.draft.hosts_of(entry) or 1) if entry.is_sharded else 1
+    return (subject.draft.host_count(entry) or 1) if entry.is_sharded else 1
 
 
 def by_bucket(subject: Subject) -> Iterable[tuple[SpecPath, list[Use]]]:

@@ -11,7 +11,7 @@ from launcher.errors import SpecPath, dotted
 from launcher.jobs.lookup import describe, tags_of
 from launcher.masking import settings_to_hide
 from launcher.request.forms import find_request
-from launcher.request.masking import with_members
+from launcher.request.masked_members import with_members
 from launcher.spec.aws_model import shapes
 from sagemaker_channels.mask import HIDDEN
 

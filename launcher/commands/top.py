@@ -20,7 +20,7 @@ from launcher.commands import options
 from launcher.commands.jobs import is_local
 from launcher.console import Console, json_text, json_timestamp, print_line, rich_console, timestamp
 from launcher.errors import RefusedError
-from launcher.jobs.lines import hosts_of
+from launcher.jobs.lines import host_names
 from launcher.jobs.lookup import describe, tried
 from launcher.jobs.outcome import ENDED, Outcome, plain_data
 
@@ -87,7 +87,7 @@ def top(name: str, once: bool, where: options.AccountOptions, as_json: bool) -> 
 
 def _usage_of(account: Account, description: Mapping[str, Any]) -> _Usage:
     """Return what the hosts of a described job use now, or used at its end. Raises AwsError."""
-    name, hosts = description["TrainingJobName"], hosts_of(description)
+    name, hosts = description["TrainingJobName"], host_names(description)
     definitions = description.get("AlgorithmSpecification", {}).get("MetricDefinitions") or ()
     places = [(host, column) for host in hosts for column in _COLUMNS] + [("", each["Name"]) for each in definitions]
     queries = [

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from launcher.jobs import tracebacks
-from launcher.jobs.lines import Line, hosts_of, last_of_each_host, searchable
+from launcher.jobs.lines import Line, host_names, last_of_each_host, searchable
 from launcher.jobs.tracebacks import Raised
 from launcher.tables import read_table
 
@@ -146,7 +146,7 @@ class _Job:
         }
         self._facts = {name: str(value) for name, value in facts.items() if value}
         self._reason = str(description.get("FailureReason") or "")
-        self._has_hosts = len(hosts_of(description)) > 1
+        self._has_hosts = len(host_names(description)) > 1
         self._modes = {
             channel.get("ChannelName"): channel.get("InputMode") or algorithm.get("TrainingInputMode")
             for channel in description.get("InputDataConfig") or ()

@@ -81,7 +81,7 @@ def creation_of(description: Mapping[str, Any]) -> int:
     return int(created.timestamp()) if created else 0
 
 
-def hosts_of(description: Mapping[str, Any]) -> list[str]:
+def host_names(description: Mapping[str, Any]) -> list[str]:
     """Return `["algo-1", "algo-2"]`; empty if the description has no number of hosts."""
     resources = description.get("ResourceConfig") or {}
     groups = resources.get("InstanceGroups") or ()
@@ -91,7 +91,7 @@ def hosts_of(description: Mapping[str, Any]) -> list[str]:
 
 def check_host(host: str | None, description: Mapping[str, Any]) -> None:
     """Raise RefusedError if a described job has no such host."""
-    hosts = hosts_of(description)
+    hosts = host_names(description)
     if host and hosts and host not in hosts:
         has = hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"
         raise RefusedError(f"--host {host}: {description['TrainingJobName']} has {has}{did_you_mean(host, hosts)}")

@@ -15,7 +15,7 @@ from launcher.console import Console, counted, duration, json_timestamp, timesta
 from launcher.cost.show import JobCost, billed_seconds, estimate_of_job
 from launcher.errors import StoppedError, TrainingFailedError
 from launcher.jobs.causes import Cause, headline, likely_cause
-from launcher.jobs.lines import Line, hosts_of
+from launcher.jobs.lines import Line, host_names
 from launcher.jobs.waits import ChannelWaits, as_data
 from sagemaker_channels.start.failure import own_frame
 
@@ -206,7 +206,7 @@ class Outcome:
     def _time_and_cost(self) -> Iterator[tuple[str, str]]:
         description = self.description
         trained, billed = description.get("TrainingTimeInSeconds"), billed_seconds(description, self.seen)
-        count = len(hosts_of(description))
+        count = len(host_names(description))
         hosts = f" on each of {count} hosts" if count > 1 else ""
         last = (description.get("SecondaryStatusTransitions") or [{}])[-1]
         if self.status not in ENDED and (begun := last.get("StartTime")):

@@ -198,7 +198,7 @@ class Draft:
         counts = self.each("ResourceConfig.InstanceCount", "ResourceConfig.InstancePreferences.InstanceCount")
         return max((int(count) for _, count in counts), default=None)
 
-    def hosts_of(self, entry: Entry) -> int | None:
+    def host_count(self, entry: Entry) -> int | None:
         """Return the number of hosts that a channel is for: those of its instance groups if it names any, else all."""
         names = entry.get("InstanceGroupNames")
         if not names or not self.groups:

@@ -87,7 +87,7 @@ def channels_of(
 
 def _channel(subject: Subject, entry: Entry) -> Channel | str:
     """Return a channel of the request, or why there is no advice on it."""
-    hosts = subject.draft.hosts_of(entry) or 1
+    hosts = subject.draft.host_count(entry) or 1
     if entry.is_file_system:
         storage = str(entry.get("FileSystemType"))
         place = S3Location(entry.get("FileSystemId") or "", entry.get("DirectoryPath") or "/")

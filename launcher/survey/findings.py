@@ -10,9 +10,9 @@ from typing import Any
 
 from launcher.account.check import Subject
 from launcher.advice.facts import Advice, Inventory, Observed, Shards, Use
-from launcher.advice.model import predict
+from launcher.advice.prediction import predict
 from launcher.advice.recommendation import recommend
-from launcher.advice.report import advice_as_data, advice_as_text, inventory_as_text
+from launcher.advice.text import advice_as_data, advice_as_text, inventory_as_text
 from launcher.aws.account import Account
 from launcher.console import Console, counted
 from launcher.spec.channels import KINDS

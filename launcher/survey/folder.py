@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from launcher.account.places import as_folder
 from launcher.advice.facts import Inventory, Use
-from launcher.advice.model import predict
+from launcher.advice.prediction import predict
 from launcher.advice.ways import WAYS
 from launcher.aws.account import Account
 from launcher.errors import InputError, did_you_mean_path

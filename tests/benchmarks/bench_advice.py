@@ -29,7 +29,7 @@ from far_store import connector_channel, far_store
 from local_job import mounted_job
 
 from launcher.advice.facts import Estimate, Inventory, Quantiles, Use
-from launcher.advice.model import predict
+from launcher.advice.prediction import predict
 from launcher.advice.recommendation import cost_s, recommend
 from launcher.advice.ways import CONSTANTS, WAYS, Way
 from launcher.local.channels import copied, fifo, mounted

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
-from launcher.advice.model import predict
+from launcher.advice.prediction import predict
 from launcher.advice.recommendation import recommend
 
 GPU = {"vcpus": 8, "memory_bytes": 61 * 10**9, "usd_per_hour": 3.825, "disk_bytes": 500 * 10**9, "samples_per_s": 328}

@@ -6,7 +6,7 @@ import pytest
 
 from launcher.advice import ways
 from launcher.advice.facts import Inventory, Observed, Quantiles, Use
-from launcher.advice.model import predict
+from launcher.advice.prediction import predict
 from launcher.tables import read_table
 
 # aws-samples/sagemaker-bencher, ml.p3.2xlarge, ResNet-50, one epoch: objects, bytes of each, then download, epoch and whole
