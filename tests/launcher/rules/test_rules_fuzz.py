@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher import SpecError, make_plan
-from launcher.code.archive import CodeArchive, CodeFile
+from launcher.code.archive import CodeArchive
+from launcher.code.files import CodeFile
 from launcher.request.view import Draft
 from launcher.rules import RULES, find_problems
 from launcher.rules.built_in.algorithms import built_ins
