@@ -297,7 +297,7 @@ def test_option_of_a_spec_without_one_states_what_a_spec_is(folder: Path, args: 
         (["status"], "Missing argument 'NAME...'. Write a training job's name; `launch list` shows the names."),
         (
             ["list", "--status", "ended"],
-            "'ended' is not one of 'inprogress', 'completed', 'failed', 'stopping', 'stopped', 'deleting'.",
+            "'ended' is not one of 'InProgress', 'Completed', 'Failed', 'Stopping', 'Stopped', 'Deleting'.",
         ),
     ],
 )
