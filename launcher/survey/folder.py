@@ -186,7 +186,8 @@ def _is_python(name: str) -> bool:
 def prefixes_in(uri: str, account: Account) -> tuple[dict[str, str], list[str]]:
     """Return the URIs of the channels below a prefix, and of its other folders.
 
-    Channels are the folders that are named like a split, or all if one has masks or labels, else the prefix itself.
+    Channels are the folders that are named like a split, or all if one has masks or labels, also below folders that are alone, as
+    `images/` may be above `train/` and `val/`; else the prefix itself.
 
     Raises:
         InputError: It has files of several splits; the key of a file as a prefix begins other keys, too, and FastFile has none.
@@ -194,16 +195,21 @@ def prefixes_in(uri: str, account: Account) -> tuple[dict[str, str], list[str]]:
     """
     bucket, key = parse_s3_uri(uri)
     key = as_folder(key)
-    page = account.call("s3", "list_objects_v2", Bucket=bucket, Prefix=key, Delimiter="/")
-    prefixes = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
-    inside = {PurePosixPath(each).name: f"s3://{bucket}/{each}" for each in prefixes}
+    below, data, inside = [key], dict[str, str](), dict[str, str]()
+    while len(below) == 1 and not data and not {*map(str.lower, inside)} & {*_SPLITS, *_BESIDE_IMAGES}:
+        [here] = below
+        page = account.call("s3", "list_objects_v2", Bucket=bucket, Prefix=here, Delimiter="/")
+        below = [each["Prefix"] for each in page.get("CommonPrefixes", ())]
+        inside = {PurePosixPath(each).name: f"s3://{bucket}/{each}" for each in below}
+        data = _data_in(PurePosixPath(), [PurePosixPath(each["Key"]).name for each in page.get("Contents", ())])
     splits = {_SPLITS.get(name.lower()): uri for name, uri in reversed(inside.items())}
     named = {name: splits[name] for name in _SPLITS.values() if name in splits}
     if not named and any(name.lower() in _BESIDE_IMAGES for name in inside):
         named = {_channel_name(PurePosixPath(name)): uri for name, uri in inside.items()}
-    names = [PurePosixPath(each["Key"]).name for each in page.get("Contents", ())]
-    if not named and (files := _files_of_splits(_data_in(PurePosixPath(), names))):
-        raise InputError(f"{uri}: has files of {', '.join(files)}; move the files of each into a folder named for it")
+    if not named and (files := _files_of_splits(data)):
+        raise InputError(
+            f"s3://{bucket}/{here}: has files of {', '.join(files)}; move the files of each into a folder named for it"
+        )
     if not named:
         return {"train": f"s3://{bucket}/{key}"}, []
     return named, [each for each in inside.values() if each not in named.values()]

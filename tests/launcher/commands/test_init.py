@@ -147,14 +147,28 @@ def test_files_of_splits_in_s3_are_to_be_moved_into_folders(
     assert "s3://mine/d/: has files of train, validation; move the files of each" in done.stderr
 
 
-def test_images_beside_masks_in_s3_are_channels_of_their_own(
-    aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("keys", "channels"),
+    [
+        (["images/1.png", "masks/1.png"], {"images": "images/", "masks": "masks/"}),
+        (
+            ["README", "x/images/train/a/1.png", "x/images/val/a/1.png"],
+            {"train": "x/images/train/", "validation": "x/images/val/"},
+        ),
+        (["train/a/1.png"], {"train": "train/"}),
+        (["2024/01/0.parquet", "2024/02/0.parquet"], {"train": ""}),
+        (["2024/01/0.parquet"], {"train": ""}),
+        (["a/1.png", "b/train/1.png"], {"train": ""}),
+    ],
+)
+def test_channels_are_the_prefixes_of_splits_and_masks_in_s3(
+    keys: list[str], channels: dict[str, str], aws: StandIn, pets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    fill_bucket(aws, PNG, "d/images/1.png", "d/masks/1.png")
+    fill_bucket(aws, PNG, *(f"d/{key}" for key in keys))
     assert launch("init", "--data=s3://mine/d/", "--yes").returncode == 0
     found = {name: channel["s3_uri"] for name, channel in spec()["channels"].items()}
-    assert found == {"images": "s3://mine/d/images/", "masks": "s3://mine/d/masks/"}
+    assert found == {name: f"s3://mine/d/{below}" for name, below in channels.items()}
 
 
 def test_content_type_is_that_of_most_bytes_and_others_are_named(pets: Path) -> None:
