@@ -113,7 +113,7 @@ def _remedy(args: Sequence[str]) -> str:
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:
-    """Return the message, with what to write if `launch submit` or `launch local` has the option."""
+    """Return the message, with what to write if `launch submit` or `launch local` has the option, or their spec the key."""
     option, here = error.option_name, error.ctx.info_name if error.ctx else ""
     having = [name for name in ("submit", "local") if option in _options_of(resolve_name(COMMANDS[name]))]
     if having and here == "launch":
@@ -123,6 +123,12 @@ def _no_such_option(error: click.NoSuchOption) -> str:
         return f"{option} and --local exclude each other; pass one of them"
     if having == ["local"] and here == "submit":
         return f"{option} works only with --local; add --local or leave it out"
+    if here in ("submit", "local") and option.startswith("--") and not error.possibilities:
+        from launcher.spec.job import JobSpec
+
+        key = option[2:].replace("-", "_")
+        path = key if key in JobSpec.model_fields else f"hyperparameters.{option[2:]}"
+        return f"{error.format_message()} A key of the spec is set by --set {path}=VALUE"
     return error.format_message()
 
 

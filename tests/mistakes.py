@@ -207,6 +207,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("image: null\nAlgorithmSpecification: {TrainingImage: mine}  # <-", "unknown-key", "launch import"),
     ("base_name: null\nTrainingJobName: mine  # <-", "unknown-key", "write training_job_name"),
     ("channels: null\nInputDataConfig: [{ChannelName: train}]  # <-", "unknown-key", "write channels: {train:"),
+    ("lr: 1e-3  # <-", "unknown-key", "write a setting of the script under hyperparameters"),
     ("instance_typ: ml.g5.xlarge  # <-", "unknown-key", "did you mean instance_type under resource_config?"),
     ("stopping_condition: null\nmax_run: 3600  # <-", "unknown-key", "write stopping_condition: {max_runtime_in_seconds: ...}"),
     ("output_data_config: null\noutput_path: s3://bucket/out/  # <-", "unknown-key", "write output_data_config: {s3_output_path"),

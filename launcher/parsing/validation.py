@@ -100,7 +100,10 @@ def _suggestion(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
         return f"did you mean {near}?", (*path[:-1], near)
     if len(path) == 1 and (inner := errors.nearest(key, mappings)):
         return f"did you mean {inner} under {' or '.join(mappings[inner])}?", ()
-    return (f"its keys are {', '.join(known)}" if len(known) <= _MANY_KEYS else "`launch --schema` prints all keys"), ()
+    every = "`launch --schema` prints all keys"
+    if len(path) == 1:
+        return f"write a setting of the script under hyperparameters; {every}", ()
+    return (f"its keys are {', '.join(known)}" if len(known) <= _MANY_KEYS else every), ()
 
 
 def _spec_path(loc: tuple[str | int, ...]) -> SpecPath:

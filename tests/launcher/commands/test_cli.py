@@ -106,6 +106,16 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
         ("local", ["--dry-run", "--local"], "--dry-run and --local exclude each other; pass one of them"),
         ("submit", ["--dry-run", "--no-check"], "--dry-run and --no-check exclude each other; pass one of them"),
         ("submit", ["--check", "--wait"], "--check and --wait exclude each other; pass one of them"),
+        (
+            "submit",
+            ["--region", "eu-west-1"],
+            "No such option '--region'. A key of the spec is set by --set region=VALUE",
+        ),
+        (
+            "local",
+            ["--local", "--batch-size=5"],
+            "No such option '--batch-size'. A key of the spec is set by --set hyperparameters.batch-size=VALUE",
+        ),
         ("submit", ["--no-check", "--full"], "--full and --no-check exclude each other; pass one of them"),
         (
             "submit",
