@@ -82,7 +82,7 @@ def is_local(name: str, *, local: bool, where: options.AccountOptions) -> bool:
         describe(where.open(), name)
     except LaunchError as error:
         reason, _, _ = str(error).partition(";")
-        say(f"{name} is a local run in ./{RUNS_FOLDER}: {reason}")
+        say(f"{name} is read from ./{RUNS_FOLDER}, since {reason}")
         return True
     say(f"./{RUNS_FOLDER}/{name} is a local run of this name; --local shows it")
     return False

@@ -37,7 +37,7 @@ EXIT_CODES = {
     3: "AWS refused, or a check failed",
     4: "the training failed",
     5: "the job was stopped, or not submitted because you answered no; nothing was created then",
-    INTERRUPTED: "Ctrl-C, `kill` or a closed terminal",
+    INTERRUPTED: "Ctrl-C, a closed terminal, or `kill`, with which a local run ends with 5",
     141: "the output was closed while it was written, as by `launch list | head -1`",
 }
 _Function = Callable[..., Any]

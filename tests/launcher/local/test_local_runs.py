@@ -182,12 +182,12 @@ def test_name_of_a_local_run_alone_shows_it(ended: Path, aws: StandIn, monkeypat
     assert called("logs", "job").stdout.splitlines()[0] == "algo-1 | begins with 0"
     shown = called("status", "job")
     assert "job: Completed" in shown.stdout
-    assert shown.stderr == "job is a local run in ./.launch: there is no training job 'job' in us-east-1\n"
+    assert shown.stderr == "job is read from ./.launch, since there is no training job 'job' in us-east-1\n"
     assert called("status", "job", "--region", "us-east-1").returncode == 3
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     shown = called("logs", "job", "--follow")
-    assert "job is a local run in ./.launch: no AWS region is configured\n" in shown.stderr
+    assert "job is read from ./.launch, since no AWS region is configured\n" in shown.stderr
     assert (shown.returncode, "error" in shown.stderr) == (0, False)
     refused = called("stop", "job")
     assert refused.returncode == 3
