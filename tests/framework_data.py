@@ -124,6 +124,19 @@ def by_even_batches(lengths: list[int]) -> list[tuple[str, bool]]:
     return list(even_batches([f"{rank}.{number}" for number in range(lengths[rank])]))
 
 
+def by_groups(root: Path, groups: list[int]) -> list[tuple[list[int], bool]]:
+    """Return what even_batches yields on this rank of the group that is named for it."""
+    rank, count = own_rank()
+    dist.init_process_group("gloo", rank=rank, world_size=count)
+    dataset = ChannelDataset(
+        "lines",
+        transform=number_of,
+        ranks=(groups[rank], 1 + max(groups)),
+        environment=load_environment(root, dict(os.environ)),
+    )
+    return [(numbers(batch), counts) for batch, counts in even_batches(ThreadLoader(dataset, BATCH))]
+
+
 def by_given(dataset: Any, loader: str) -> Seen:
     """Train with a dataset that was made in another process."""
     rank, ranks = own_rank()

@@ -134,7 +134,7 @@ class MixedDataset(StreamDataset):
 
     Raises:
         TypeError: `parts` are not ChannelDatasets, or have filters or generator functions as transforms.
-        ValueError: The weights are not one finite number above 0 for each.
+        ValueError: The weights are not one finite number above 0 for each, or the parts' `ranks` differ.
     """
 
     def __init__(
@@ -155,7 +155,9 @@ class MixedDataset(StreamDataset):
             raise ValueError(f"{len(self._parts)} datasets have the weights {weights}; each needs one")
         if any(part.steps.are_several or part.steps.filters for part in self._parts):
             raise TypeError("the datasets of a mixture have neither filters nor generator functions as transforms")
-        super().__init__([part.recipes[0] for part in self._parts], self._parts[0]._ranks)
+        if len({part.ranks for part in self._parts}) > 1:
+            raise ValueError("the datasets of a mixture have different ranks=; give all the same")
+        super().__init__([part.recipes[0] for part in self._parts], self._parts[0].ranks)
         self._seed = seed
 
     def __repr__(self) -> str:

@@ -82,7 +82,7 @@ def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:
 
     Each batch counts on one rank, so no sample is repeated. In the last steps, a rank that has only one batch left gives a copy of
     it, which does not count: leave that out of the metrics, and multiply its loss by 0. Every rank of the process group must
-    iterate. Between two batches, the states of all ranks are of the same step.
+    iterate. Between two batches, the states of all ranks are of the same step. Ranks that read the same (`ranks=`) stay together.
 
     Args:
         batches: This rank's batches. They must pickle.
@@ -96,25 +96,35 @@ def even_batches(batches: Iterable[T]) -> Generator[tuple[T, bool], None, None]:
         return
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
-    nothing: Any = object()
-    own = chain(batches, repeat(nothing))
+
+    def of_all(number: int) -> list[int]:
+        numbers = torch.zeros(ranks, dtype=torch.int64, device=device)
+        numbers[rank] = number
+        torch.distributed.all_reduce(numbers)
+        return numbers.tolist()
+
+    dataset = getattr(batches, "stream", getattr(batches, "dataset", None))
+    groups = of_all((getattr(dataset, "ranks", None) or (rank, ranks))[0])
+    own_group, nothing = groups[rank], object()
+    own: Any = chain(batches, repeat(nothing))
     for step in count():
         batch = next(own)
-        votes = torch.zeros(ranks, dtype=torch.int64, device=device)
-        votes[rank] = batch is not nothing
-        torch.distributed.all_reduce(votes)
-        lenders, takers = votes.nonzero()[:, 0].tolist(), (votes == 0).nonzero()[:, 0].tolist()
+        votes = dict(zip(groups, of_all(batch is not nothing), strict=True))
+        lenders, takers = ([group for group in sorted(votes) if bool(votes[group]) == has] for has in (True, False))
         if not lenders:
             return
         counts = True
         for number, taker in enumerate(takers, step):
             lender = lenders[number % len(lenders)]
-            if rank == lender:
+            if own_group == lender:
                 spare = next(own)
-                torch.distributed.send_object_list([(batch, False) if spare is nothing else (spare, True)], taker)
-            elif rank == taker:
+                if rank == groups.index(lender):
+                    sent = [(batch, False) if spare is nothing else (spare, True)]
+                    for member in (each for each, group in enumerate(groups) if group == taker):
+                        torch.distributed.send_object_list(sent, member)
+            elif own_group == taker:
                 received: list[Any] = [None]
-                torch.distributed.recv_object_list(received, lender)
+                torch.distributed.recv_object_list(received, groups.index(lender))
                 batch, counts = received[0]
         yield batch, counts
 

@@ -47,7 +47,7 @@ class StreamDataset(IterableDataset[Any]):
         # The same on all ranks that create their datasets in one order.
         self._name = f"dataset {_datasets[names]} of {names}"
         self._known_placement = placement_of(self._environment)
-        self._ranks = None if ranks is None else _checked(ranks, self.recipes)
+        self.ranks = None if ranks is None else _checked(ranks, self.recipes)
         self._divider: str | None = None  # in a spawned worker: what divides the samples in the process of its loader
         self._job = job()  # Its workers read the same listing.
         self._own_memory()
@@ -114,7 +114,7 @@ class StreamDataset(IterableDataset[Any]):
         """Return the samples of one of this rank's readers, before filters and transform; in the next epoch unless one is given."""
         join_job(self._job)
         compare_by(exchange)
-        placement = Placement(*self._ranks) if self._ranks else self.own_placement
+        placement = Placement(*self.ranks) if self.ranks else self.own_placement
         if (
             divider := self.divider
         ):  # It divides what is read, so that must be everything, as if this were the only rank.
@@ -152,7 +152,7 @@ class StreamDataset(IterableDataset[Any]):
         own, info, self._current = self.own_placement, get_worker_info(), None
         frameworks.check_lightning(own.world_size)
         number, workers = (info.id, info.num_workers) if info else (0, 1)
-        world_size = 1 if self.divider else self._ranks[1] if self._ranks else own.world_size
+        world_size = 1 if self.divider else self.ranks[1] if self.ranks else own.world_size
         frameworks.check_not_divided_again(world_size, workers)
         loop = self.epochs.begin(number, workers, info.seed - info.id if info else None)
         if number == 0 and own.world_size > 1:

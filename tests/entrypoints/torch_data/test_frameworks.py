@@ -212,6 +212,15 @@ def test_fewer_last_batches_than_ranks_count_once() -> None:
     assert last == [("2.0", True), ("2.1", True)]
 
 
+def test_ranks_that_read_the_same_take_the_same_batches(root: Path) -> None:
+    """The third group runs out first, and takes batches of both others."""
+    first, second, third, its_other_rank = ranks(4, "framework_data.by_groups", root, [0, 1, 2, 2])
+    assert third == its_other_rank
+    found = [number for batch, counts in [*first, *second, *third] if counts for number in batch]
+    assert sorted(found) == SAMPLES["lines"]
+    assert len(first) == len(second) == len(third)
+
+
 def check_exact(seen: list[dict[int, list[int]]], copies: int = 0) -> None:
     """Assert that each sample was read once in each epoch, but for some copies with which ranks fill the last step up."""
     for epoch in range(2):
