@@ -112,7 +112,7 @@ def _check_format(environment: Environment) -> None:
         name = next(iter(mounted.objects(channel)), "")
     for form in SHORT_NAMES.values():
         if form.ending is not None and form != format_of("objects") and name.endswith(form.ending):
-            raise ChannelError(f"the objects have names like {name}; pass --format {form.name}")
+            raise ChannelError(f"the objects have names like {name}", remedy=f"pass --format {form.name}")
 
 
 def _measure(

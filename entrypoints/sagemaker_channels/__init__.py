@@ -68,8 +68,12 @@ def __getattr__(name: str) -> Any:
 
 
 def _require_torch(name: str) -> None:
-    """Raise ImportError, with what to use, if torch is too old: its parts that are missing would fail one by one."""
-    import torch
+    """Raise ImportError, with what to use, if torch is missing, or too old: its parts that are missing would fail one by one."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        what = f"torch is not installed, and {name} needs it: pip install torch" if error.name == "torch" else error.msg
+        raise ModuleNotFoundError(what, name=error.name) from error
 
     if [*map(int, re.findall(r"\d+", torch.__version__)[:2])] < _OLDEST_TORCH:
         needed = ".".join(map(str, _OLDEST_TORCH))

@@ -20,7 +20,7 @@ class ConfigError(ValueError):
 class ChannelError(Exception):
     """A channel cannot be read as requested. The message is `channel 'train': object 'a.tar', byte 12: reason; remedy`.
 
-    It pickles. A DataLoader, which raises an error of its workers again from its text, keeps only the message.
+    It pickles. A plain DataLoader, which raises an error of its workers again from its text, keeps only the message.
 
     Args:
         reason: What is wrong.

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
 from delivered_channels import job
-from sagemaker_channels import ChannelError, CorruptError, open_channel
+from faulty_s3 import environment_of, faulty_s3
+from sagemaker_channels import (
+    ChannelDataset,
+    ChannelError,
+    ChannelMapDataset,
+    CorruptError,
+    ThreadLoader,
+    WorkerLoader,
+    open_channel,
+)
 from sagemaker_channels.errors import corrupt, in_channel
+
+KINDS = {"ChannelError", "CorruptError", "MissingError", "cause.error"}
 
 
 def test_message_is_worded_from_the_attributes() -> None:
@@ -45,3 +58,43 @@ def test_damaged_object_is_named_by_the_error_of_its_reader(tmp_path: Path) -> N
     error = found.value
     assert (error.channel, error.object, error.position) == ("train", "a.tar", 0)
     assert str(error).startswith("channel 'train': object 'a.tar', byte 0: ")
+
+
+def test_worker_sends_an_error_with_its_attributes(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(b"no tar" * 200)
+    for kind, workers in ((ThreadLoader, 2), (WorkerLoader, 2), (WorkerLoader, 0)):
+        with pytest.raises(CorruptError) as found:
+            list(kind(ChannelDataset(tmp_path, format="tar"), num_workers=workers))
+        assert (found.value.channel, found.value.object, found.value.position) == (str(tmp_path), "a.tar", 0)
+        assert str(found.value).startswith(f"channel {str(tmp_path)!r}: object 'a.tar', byte 0: ")
+
+
+def test_error_of_the_store_names_channel_object_and_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty_s3(tmp_path, monkeypatch) as store:
+        (store.folder / "a.txt").write_bytes(b"a line")
+        environment = environment_of(tmp_path, "s3://bucket/")
+        dataset, samples = (
+            ChannelMapDataset("train", environment=environment),
+            open_channel("train", environment=environment),
+        )
+        samples.source.objects[0]  # lists it
+        (store.folder / "a.txt").unlink()
+        for read in (lambda: dataset[0], lambda: list(samples)):
+            with pytest.raises(ChannelError, match="404 NoSuchKey") as found:
+                read()
+            error = found.value
+            remedy = "do not change a job's objects while it runs"
+            assert (error.channel, error.object, error.remedy) == ("train", "a.txt", remedy)
+
+
+def test_remedies_are_attributes() -> None:
+    """A remedy that is only in the text of a reason, after a semicolon, would be missing from the error's `remedy`."""
+    wrong = []
+    for file in (Path(__file__).parents[2] / "entrypoints").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in KINDS and node.args:
+                texts = [each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)]
+                found = "".join(text for text in texts if isinstance(text, str))
+                if re.search(r"; (?!it has|the file has|;|\.\.\.|$)", found):
+                    wrong.append(f"{file.name}:{node.lineno}: {found}")
+    assert wrong == []

@@ -58,3 +58,8 @@ def test_torch_that_is_too_old_is_one_error_with_its_version(name: str) -> None:
     code = f"{old}\ntry: from sagemaker_channels import {name}\nexcept ImportError as error: print(error)"
     assert run(code) == f"torch 2.4.1+cpu is too old: {name} needs torch>=2.5; use a later image"
     assert run(f"{old}\nfrom sagemaker_channels import open_channel; print(open_channel.__name__)") == "open_channel"
+
+
+def test_missing_torch_is_an_error_that_names_it() -> None:
+    code = "try: from sagemaker_channels import ThreadLoader\nexcept ImportError as error: print(error)"
+    assert run(code) == "torch is not installed, and ThreadLoader needs it: pip install torch"  # -S hides site-packages

@@ -150,7 +150,7 @@ def test_object_that_has_samples_itself_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     with tarfile.open(tmp_path / "images/0.tar", "w") as archive:
         archive.add(tmp_path / "lists/0.lst", "0.lst")
-    remedy = "set the channel's content_type to application/x-tar (--content-type)"
+    remedy = "set the channel's content_type (or format=) to application/x-tar (--content-type)"
     shown = between_folders(tmp_path).stdout
     assert f"warning: an object is a tar, packed as one sample; {remedy}" in shown
     assert re.search(r": 1 shard with 1 sample, [\d,]+ bytes, digest", shown)

@@ -87,7 +87,8 @@ class Checkpoints:
             except (RuntimeError, ValueError, KeyError) as error:
                 reason = str(error).strip("'").splitlines()[-1].strip()
                 raise ChannelError(
-                    f"{self._place}/{saved.name} is a checkpoint of another training ({reason}); remove it, or give another place"
+                    f"{self._place}/{saved.name} is a checkpoint of another training ({reason})",
+                    remedy="remove it, or give another place",
                 ) from error
         return None
 
@@ -255,7 +256,7 @@ def load_position(loader: Any, everyone: list[Any], rank: int | None) -> None:
         merged = merge_states(everyone)
     except ChannelError as error:
         raise ChannelError(
-            f"the checkpoint has the data position of {len(everyone)} ranks, which cannot be merged: {error}; load without loader="
-            " to begin an epoch"
+            f"the checkpoint has the data position of {len(everyone)} ranks, which cannot be merged: {error}",
+            remedy="load without loader= to begin an epoch",
         ) from error
     target.load_state_dict(merged)

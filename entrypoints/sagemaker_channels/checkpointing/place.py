@@ -73,7 +73,7 @@ class Folder:
                 written, free = unfinished.stat().st_size, shutil.disk_usage(file.parent).free
                 reason = f"the disk is full after {written:,} bytes of it, and {free:,} are free"
                 remedy = "make room, keep fewer checkpoints, or save to a larger disk or to an s3:// URI"
-            raise ChannelError(f"{file} cannot be written: {reason}; {remedy}") from error
+            raise ChannelError(f"{file} cannot be written: {reason}", remedy=remedy) from error
         finally:
             with suppress(OSError):
                 unfinished.unlink()

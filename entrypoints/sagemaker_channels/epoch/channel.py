@@ -240,6 +240,6 @@ def find_channel(environment: Environment, name: str | os.PathLike[str], **store
         return Channel(name, "File", None, "FullyReplicated", "None", folder)
     near = difflib.get_close_matches(name, environment.channels, 1)
     raise ChannelError(
-        f"this job has no channel {name!r}; it has {', '.join(environment.channels) or 'none'}"
-        + (f"; did you mean {near[0]!r}?" if near else f"; a folder is ./{name}")
+        f"this job has no channel {name!r}; it has {', '.join(environment.channels) or 'none'}",
+        remedy=f"did you mean {near[0]!r}?" if near else f"a folder is ./{name}",
     )

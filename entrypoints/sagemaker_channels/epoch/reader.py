@@ -224,8 +224,8 @@ class StreamReader(Positioned):
         for number, deal in enumerate(self.history):
             if any(position and "part" in position for position in deal):
                 raise ChannelError(
-                    "the state is in the middle of a sample of which the transform makes several, and a Pipe is divided again:"
-                    " use as many readers as before, or restart the epoch"
+                    "the state is in the middle of a sample of which the transform makes several, and a Pipe is divided again",
+                    remedy="use as many readers as before, or restart the epoch",
                 )
             given = []
             for reader, position in enumerate(deal):

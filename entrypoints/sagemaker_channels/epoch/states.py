@@ -52,7 +52,7 @@ def merge_states(states: Iterable[State]) -> State:
     )
     missing = [index for index in range(merged["count"]) if str(index) not in merged["at"]]
     if missing:
-        raise _unmergeable(f"reader {missing[0]} of {merged['count']} is missing; give the states of all ranks")
+        raise _unmergeable(f"reader {missing[0]} of {merged['count']} is missing", "give the states of all ranks, or ")
     if merged["of"].get("restart") and not is_finished(merged):  # also for readers that had finished it
         merged |= {"at": dict.fromkeys(merged["at"], FRESH), "history": [], "turn": {}}
     return {**merged, "at": dict(sorted(merged["at"].items(), key=lambda at: int(at[0])))}
@@ -166,5 +166,5 @@ def compared(here: State, there: State) -> tuple[str, str] | None:
     return (here_has, there_has) if differ else None
 
 
-def _unmergeable(reason: str) -> ChannelError:
-    return ChannelError(f"these states cannot be merged: {reason}; or {RESTART}")
+def _unmergeable(reason: str, remedy: str = "") -> ChannelError:
+    return ChannelError(f"these states cannot be merged: {reason}", remedy=remedy + RESTART)

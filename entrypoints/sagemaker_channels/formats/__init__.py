@@ -63,7 +63,7 @@ def format_of(content_type: str | None) -> Format:
     if name not in SHORT_NAMES:
         near = difflib.get_close_matches(name, SHORT_NAMES, 1)
         raise ChannelError(
-            f"format {content_type!r} is neither a content type nor one of {', '.join(SHORT_NAMES)}"
-            + (f"; did you mean {near[0]!r}?" if near else "")
+            f"format {content_type!r} is neither a content type nor one of {', '.join(SHORT_NAMES)}",
+            remedy=f"did you mean {near[0]!r}?" if near else None,
         )
     return with_options(SHORT_NAMES[name], content_type)

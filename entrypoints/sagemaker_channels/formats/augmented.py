@@ -47,8 +47,8 @@ def for_channel(form: Format, names: tuple[str, ...]) -> Format:
     chosen = names_in(dict(form.chosen)["attributes"]) if form.chosen else names
     if names and len(chosen) != len(names):
         raise ChannelError(
-            f"augmented: attributes names {', '.join(chosen)}, but the channel sends {', '.join(names)} for each line;"
-            " leave out the format, or write a name for each"
+            f"augmented: attributes names {', '.join(chosen)}, but the channel sends {', '.join(names)} for each line",
+            remedy="leave out the format, or write a name for each",
         )
     return of_attributes(chosen)
 
@@ -60,8 +60,8 @@ def _with_options(options: Mapping[str, str]) -> Format:
     names = names_in(options["attributes"])
     if not names or len(set(names)) < len(names):
         raise ChannelError(
-            f"augmented: attributes is {options['attributes']!r}; write the channel's AttributeNames, each once, in "
-            'their order: attributes="source-ref,class"'
+            f"augmented: attributes is {options['attributes']!r}",
+            remedy='write the channel\'s AttributeNames, each once, in their order: attributes="source-ref,class"',
         )
     return of_attributes(names)
 

@@ -36,9 +36,9 @@ def _with_options(options: Mapping[str, str]) -> Format:
     header, delimiter = options.get("header", "absent"), options.get("delimiter", ",")
     delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
     if header not in ("present", "absent"):
-        raise ChannelError(f"csv: header is {header!r}; write header=present or header=absent")
+        raise ChannelError(f"csv: header is {header!r}", remedy="write header=present or header=absent")
     if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise ChannelError(f'csv: delimiter is {delimiter!r}; write one character, such as delimiter=";"')
+        raise ChannelError(f"csv: delimiter is {delimiter!r}", remedy='write one character, such as delimiter=";"')
     named = header == "present"
     chosen = {"header": header if named else "", "delimiter": delimiter.replace(",", "")}
     return replace(

@@ -106,8 +106,8 @@ def with_options(form: Format, text: str) -> Format:
     if unknown and "/" not in name:
         near = difflib.get_close_matches(unknown[0], form.options, 1)
         raise ChannelError(
-            f"format {text!r}: {name} has no parameter {unknown[0]!r}"
-            + (f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(form.options) or 'none'}")
+            f"format {text!r}: {name} has no parameter {unknown[0]!r}",
+            remedy=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(form.options) or 'none'}",
         )
     for key in unknown:
         del options[key]

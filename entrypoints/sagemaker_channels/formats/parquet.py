@@ -95,8 +95,9 @@ def _open(file: SeekableFile, source: Any, columns: tuple[str, ...] | None, plac
     _, parquet = pyarrow()
     file.seek(0)
     head = file.read(signatures.SIZE)
+    signatures.check(head, file.key, MAGIC)
     if not head.startswith(MAGIC):
-        raise ValueError(signatures.problem_of(head) or f"it begins with {head[:4]!r}, expected {MAGIC!r}")
+        raise ValueError(f"it begins with {head[:4]!r}, expected {MAGIC!r}")
     metadata = parquet.read_metadata(source)
     buffer = max(1 << 16, min(_BUFFERS // max(1, metadata.num_columns), 4 << 20))
     reader = parquet.ParquetFile(
@@ -180,7 +181,8 @@ def _values(column: Any, name: str) -> list[Any]:
             if types.is_timestamp(kind):
                 return _numpy_times(column)
             raise ChannelError(
-                f"{name} has values that Python's types cannot hold ({error}); leave it out: parquet; columns=..."
+                f"{name} has values that Python's types cannot hold ({error})",
+                remedy="leave it out: parquet; columns=...",
             ) from error
     flat = column.flatten()  # without the lists that are null
     holes = flat.is_null().to_numpy(zero_copy_only=False) if flat.null_count else None
@@ -279,7 +281,7 @@ def _column(rows: list[Sample], name: str, kind: Any, before: int) -> Any:
 def _with_options(options: Mapping[str, str]) -> Format:
     names = names_in(options["columns"])
     if not names:
-        raise ChannelError("parquet: columns is empty; write columns=image,label")
+        raise ChannelError("parquet: columns is empty", remedy="write columns=image,label")
     return replace(FORMAT, chosen=(("columns", ",".join(names)),), read=partial(_read, names))
 
 

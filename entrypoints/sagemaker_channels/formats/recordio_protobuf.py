@@ -274,7 +274,9 @@ def _sparse_rows(tensors: list[Tensor]) -> SparseRows:
 def _with_options(options: Mapping[str, str]) -> Format:
     size = options["batch"]
     if not (size.isascii() and size.isdigit() and int(size)):
-        raise ChannelError(f"recordio-protobuf: batch is {size!r}; write how many records a batch has: batch=1000")
+        raise ChannelError(
+            f"recordio-protobuf: batch is {size!r}", remedy="write how many records a batch has: batch=1000"
+        )
     chosen, read = (("batch", str(int(size))),), unzipped(partial(_batches, int(size)), recordio.is_own)
     return replace(FORMAT, chosen=chosen, read=read, framing=None, decode=None)  # A sample is a whole batch.
 

@@ -30,7 +30,7 @@ class SeekableFile(io.RawIOBase):
         if at_once and self.size <= _IN_MEMORY and not isinstance(source, (io.FileIO, io.BytesIO)):
             source = io.BytesIO(b"".join(iter(lambda: stream.read(4 << 20), b"")))
         self._source = source
-        self._place = 0
+        self.key, self._place = key, 0
 
     def readable(self) -> bool:
         return True

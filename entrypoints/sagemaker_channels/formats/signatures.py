@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sagemaker_channels.errors import corrupt
+from sagemaker_channels.errors import CorruptError
 
 SIZE = 512  # bytes from the beginning of an object in which all signatures are
 _DELETE = "delete the channel's content_type (or format=), and each object is one sample"
-_SET = "set the channel's content_type to {}"
+_SET = "set the channel's content_type (or format=) to {}"
 _ZIP = "application/zip; for files such as .npz, .pt or .xlsx delete it, and each object is one sample"
 _UNZIP = "store the objects uncompressed, or compressed by gzip"
 
@@ -67,13 +67,8 @@ def found_in(head: bytes) -> Signature | None:
     return next((each for each in _SIGNATURES if head.startswith(each.starts, each.offset)), None)
 
 
-def problem_of(head: bytes) -> str | None:
-    """Return what an object with these first bytes is that is not in its format, and the remedy; None if that is unknown."""
-    found = found_in(head)
-    return found and f"these bytes are {found.what}, but are read as another format; {found.remedy}"
-
-
 def check(head: bytes, key: str | None, own: bytes = b"") -> None:
     """Raise CorruptError if an object's first bytes have a signature other than the format's own."""
-    if not (own and head.startswith(own)) and (problem := problem_of(head)):
-        raise corrupt(key, 0, problem)
+    if not (own and head.startswith(own)) and (found := found_in(head)):
+        problem = f"these bytes are {found.what}, but are read as another format"
+        raise CorruptError(problem, object=key, position=0, remedy=found.remedy)

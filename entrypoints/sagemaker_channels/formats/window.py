@@ -114,7 +114,9 @@ def max_sample_bytes(default: int = MAX_SAMPLE_BYTES) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and int(text) >= CHUNK):
-        raise ChannelError(f"{MAX_SAMPLE_VARIABLE} is {text!r}; write a whole number of bytes, {CHUNK:,} or more")
+        raise ChannelError(
+            f"{MAX_SAMPLE_VARIABLE} is {text!r}", remedy=f"write a whole number of bytes, {CHUNK:,} or more"
+        )
     return int(text)
 
 

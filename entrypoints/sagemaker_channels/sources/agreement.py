@@ -53,7 +53,7 @@ class Agreement:
                 remedy = "do not add, remove or rename objects while a job runs, and start it again"
                 if self._epoch is not None:
                     remedy = f"change no files within an epoch, here {self._epoch}, and begin each by set_epoch"
-                raise ChannelError(f"{self._name}: {differs}; {remedy}")
+                raise ChannelError(f"{self._name}: {differs}", remedy=remedy)
             self._start, self._end = self._end, 2 * self._end
 
 

@@ -32,12 +32,12 @@ def place(environ: Mapping[str, str], endpoint: str | None = None, region: str |
     endpoint = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
     if endpoint and not re.match(r"https?://[^/?#]", endpoint):  # The client would try it for 20 s.
         raise ChannelError(
-            f"the endpoint of S3 is {endpoint!r}; set AWS_ENDPOINT_URL (or endpoint=) to http://HOST:PORT"
+            f"the endpoint of S3 is {endpoint!r}", remedy="set AWS_ENDPOINT_URL (or endpoint=) to http://HOST:PORT"
         )
     region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     region = region or ("us-east-1" if endpoint else None)
     if region is None:
-        raise ChannelError("the region of S3 is unknown; set AWS_REGION, or give region=")
+        raise ChannelError("the region of S3 is unknown", remedy="set AWS_REGION, or give region=")
     return Place(endpoint, region)
 
 

@@ -101,8 +101,10 @@ class PendingFifo:
         else:
             what = f"nothing was written to the FIFO {self.path} within {seconds:g} s; check that its feeder runs"
         return ChannelError(
-            f"channel {self._channel.name!r}: {what}; an epoch's FIFO can be read once, so count epochs up (set_epoch, or "
-            f"open_channel's epoch), or wait longer ({contract.FIFO_WAIT_VARIABLE})"
+            what,
+            channel=self._channel.name,
+            remedy="an epoch's FIFO can be read once, so count epochs up (set_epoch, or open_channel's epoch), or wait longer"
+            f" ({contract.FIFO_WAIT_VARIABLE})",
         )
 
     def close(self) -> None:
@@ -220,7 +222,7 @@ def _open_descriptor(path: Path, channel: str) -> int:
         return -1
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ChannelError(f"channel {channel!r}: {path} is not a FIFO, which input mode Pipe needs; remove it")
+        raise ChannelError(f"{path} is not a FIFO, which input mode Pipe needs", channel=channel, remedy="remove it")
     # A larger buffer saves most switches between writer and reader. Linux refuses it if the user's pipes are too large together;
     # the pipe then works as it is.
     if sys.platform == "linux":

@@ -137,10 +137,10 @@ def _locked(path: Path) -> Iterator[FileIO]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise ChannelError(f"{path} cannot be opened: {error.strerror}; {remedy}") from error
+        raise ChannelError(f"{path} cannot be opened: {error.strerror}", remedy=remedy) from error
     with FileIO(descriptor, "r+") as file:
         if os.fstat(descriptor).st_uid != os.geteuid():
-            raise ChannelError(f"{path} belongs to another user; {remedy}")
+            raise ChannelError(f"{path} belongs to another user", remedy=remedy)
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield file

@@ -78,7 +78,7 @@ def open_file(channel: Channel, path: str) -> FileIO:
     try:
         return _opened(os.path.join(channel.path, path))  # noqa: PTH118 (Path costs 5 us each)
     except OSError as error:
-        raise ChannelError(f"channel {channel.name!r} cannot be read at {path!r}: {error}") from error
+        raise ChannelError(f"cannot be read: {error}", channel=channel.name, object=path) from error
 
 
 def _opened(path: str) -> FileIO:
@@ -114,17 +114,21 @@ def _paths(channel: Channel) -> Iterator[str]:
             return
     elif channel.path.exists() or not _is_shard(channel):
         raise ChannelError(
-            f"channel {channel.name!r}: {channel.path} is not a directory; its input mode is {channel.mode}, which "
-            "needs one: check that SageMaker delivered the channel"
+            f"{channel.path} is not a directory, which input mode {channel.mode} needs",
+            channel=channel.name,
+            remedy="check that SageMaker delivered the channel",
         )
-    said = f"channel {channel.name!r}: no file in {channel.path}"
+    found = f"no file in {channel.path}"
     if not _is_shard(channel):
         folder = ", which for FastFile names a folder and ends with '/'" if channel.mode == "FastFile" else ""
         raise ChannelError(
-            f"{said}, nor below it; correct the channel's s3_uri{folder}, or directory_path (the log lists what was skipped)"
+            f"{found}, nor below it",
+            channel=channel.name,
+            remedy=f"correct the channel's s3_uri{folder}, or directory_path (the log lists what was skipped)",
         )
     warn_once(
-        f"{said} on this host; ShardedByS3Key assigns it none if there are fewer objects than hosts; write more objects"
+        f"channel {channel.name!r}: {found} on this host; ShardedByS3Key assigns it none if there are fewer objects than hosts;"
+        " write more objects"
     )
 
 

@@ -92,8 +92,9 @@ class ObjectCache:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not may_fail:
                 raise ChannelError(
-                    f"channel {channel.name!r}: cannot write to cache_dir {root}: {error}; name a writable folder on a"
-                    " disk of this machine"
+                    f"cannot write to cache_dir {root}: {error}",
+                    channel=channel.name,
+                    remedy="name a writable folder on a disk of this machine",
                 ) from error
             self.stop(error)
 
@@ -246,8 +247,9 @@ def _absolute(folder: str | os.PathLike[str], channel: Channel) -> Path:
     root = Path(folder).expanduser().absolute()
     if channel.s3_uri is None and root.resolve().is_relative_to(channel.path.resolve()):
         raise ChannelError(
-            f"channel {channel.name!r}: cache_dir {root} is inside the channel, so cached objects would be read as data; name"
-            " another folder on a disk of this machine"
+            f"cache_dir {root} is inside the channel, so cached objects would be read as data",
+            channel=channel.name,
+            remedy="name another folder on a disk of this machine",
         )
     if is_remote(root):
         _log.warning("cache_dir %s is not on a disk of this machine: reading from there may save nothing", root)

@@ -263,6 +263,7 @@ def why_given_up(table: Table, own: Request, most: int, waited: float) -> str:
 def read_already(channel: str, epoch: int, reason: str) -> ChannelError:
     """Return the error for an epoch that is requested a second time."""
     return ChannelError(
-        f"channel {channel!r}: epoch {epoch} was read already ({reason}); a Pipe sends each epoch once, so count epochs up "
-        "(set_epoch, or open_channel's epoch)"
+        f"epoch {epoch} was read already ({reason})",
+        channel=channel,
+        remedy="a Pipe sends each epoch once, so count epochs up (set_epoch, or open_channel's epoch)",
     )

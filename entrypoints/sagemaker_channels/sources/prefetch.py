@@ -102,7 +102,8 @@ class Prefetch:
     def _check_process(self) -> None:
         if self._process != os.getpid():
             raise ChannelError(
-                "a stream was opened before the process was forked; open the channel in the process that reads it"
+                "a stream was opened before the process was forked",
+                remedy="open the channel in the process that reads it",
             )
 
     # The following have the lock, except for a request.
@@ -123,6 +124,8 @@ class Prefetch:
             if piece.answer is None:
                 return None
             if isinstance(piece.answer, Exception):
+                if isinstance(piece.answer, ChannelError):
+                    piece.answer.object = stream.key
                 raise piece.answer
             stream.pieces.popleft()
             stream.place += piece.size

@@ -51,5 +51,5 @@ READERS: Mapping[str, Reader | None] = {
 def reader_of(channel: Channel) -> Reader | None:
     """Return the reader of a channel's input mode; None for a Pipe. Raises ChannelError for an unknown mode."""
     if channel.mode not in READERS:
-        raise ChannelError(f"channel {channel.name!r}: input mode {channel.mode!r} is not one of {', '.join(READERS)}")
+        raise ChannelError(f"input mode {channel.mode!r} is not one of {', '.join(READERS)}", channel=channel.name)
     return READERS[channel.mode]

@@ -184,7 +184,8 @@ class RingStream:
             if numbers[_IS_READ]:  # The kernel took the lock from a process that died.
                 raise ChannelError(
                     f"{self._who}: a reader was killed while it read the Pipe for this host, after {written:,} bytes of "
-                    f"epoch {self._own.epoch}; see its log for why, and start the job again"
+                    f"epoch {self._own.epoch}",
+                    remedy="see its log for why, and start the job again",
                 )
             numbers[_IS_READ] = 1
             try:  # before poll(), which does not report an end from before this reader has opened the FIFO
@@ -263,9 +264,10 @@ class RingStream:
         finally:
             fcntl.flock(self._memory, fcntl.LOCK_UN)
         raise ChannelError(
-            f"channel {self._channel.name!r}: {self._name(self._slot)} has skipped so many damaged samples that it is "
-            f"{_place(MOST_RINGS):,} bytes ahead of {self._name(slot)}, which reads nothing; repair the data, lower skip_damaged, "
-            "or use input_mode: FastFile"
+            f"{self._name(self._slot)} has skipped so many damaged samples that it is {_place(MOST_RINGS):,} bytes ahead of"
+            f" {self._name(slot)}, which reads nothing",
+            channel=self._channel.name,
+            remedy="repair the data, lower skip_damaged, or use input_mode: FastFile",
         )
 
     def _name(self, slot: int) -> str:

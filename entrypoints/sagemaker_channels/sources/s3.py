@@ -19,7 +19,7 @@ from functools import cache, partial
 from hashlib import md5
 
 from sagemaker_channels import contract
-from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.errors import ChannelError, in_channel
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources import connector_client, s3_client, s3_pages
@@ -107,8 +107,8 @@ class S3Object:
 
     def _changed(self, how: str) -> ChannelError:
         return ChannelError(
-            f"s3://{self._bucket}/{self._listed.key} changed after it was listed: {how}; do not change a job's objects "
-            "while it runs"
+            f"s3://{self._bucket}/{self._listed.key} changed after it was listed: {how}",
+            remedy="do not change a job's objects while it runs",
         )
 
 
@@ -153,7 +153,7 @@ def _pages(channel: Channel) -> Iterator[Page]:
         is_empty = is_empty and not page.keys
         yield page
     if is_empty:
-        raise ChannelError(f"channel {channel.name!r}: no object under {channel.s3_uri}; correct s3_uri")
+        raise ChannelError(f"no object under {channel.s3_uri}", channel=channel.name, remedy="correct s3_uri")
 
 
 def _all_pages(channel: Channel) -> Iterator[Page]:
@@ -173,7 +173,7 @@ def _all_pages(channel: Channel) -> Iterator[Page]:
                 else:
                     return
     except ChannelError as error:
-        raise ChannelError(f"channel {channel.name!r}: {error}") from error
+        raise in_channel(error, channel.name) from error
 
 
 def _place(channel: Channel) -> Place:
@@ -184,7 +184,8 @@ def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:
     scheme, _, rest = str(channel.s3_uri).partition("://")
     bucket, _, prefix = rest.partition("/")
     if scheme != "s3" or not bucket:
-        raise ChannelError(f"channel {channel.name!r}: {channel.s3_uri!r} is not an S3 URI; write s3://bucket/prefix/")
+        what = f"{channel.s3_uri!r} is not an S3 URI"
+        raise ChannelError(what, channel=channel.name, remedy="write s3://bucket/prefix/")
     return bucket, prefix
 
 

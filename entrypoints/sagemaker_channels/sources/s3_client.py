@@ -230,7 +230,7 @@ def _patiently(failing: str, request: Callable[[], T], where: Place | None = Non
             patience = min(PATIENCE_SECONDS, cause.most_seconds)
             if not cause.passes or seconds >= patience or leaving.wait(pause):
                 tried = f", tried for {seconds:.0f} s" if cause.passes else ""
-                raise cause.error(f"{failing}: {cause.what}{tried}; {cause.remedy}") from error
+                raise cause.error(f"{failing}: {cause.what}{tried}", remedy=cause.remedy) from error
             if "TOKEN_EXPIRED" in str(error):
                 _renew_client(attempt)
         pause = min(2 * pause, _LONGEST_PAUSE)

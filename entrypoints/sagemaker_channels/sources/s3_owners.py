@@ -64,8 +64,8 @@ def _why_unchecked(bucket: str, owner: str, where: Place) -> str:
                 return str(error)
             client.head_bucket(Bucket=bucket)  # It may only be forbidden to ask.
             raise ChannelError(
-                f"s3://{bucket} does not belong to account {owner}; correct its name, or name its account in the spec:"
-                f" bucket_owners: {{{bucket}: ACCOUNT}}"
+                f"s3://{bucket} does not belong to account {owner}",
+                remedy=f"correct its name, or name its account in the spec: bucket_owners: {{{bucket}: ACCOUNT}}",
             ) from error
     except (BotoCoreError, ClientError) as error:
         return str(error)

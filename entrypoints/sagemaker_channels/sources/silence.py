@@ -53,7 +53,7 @@ class Silence:
         if waiting_for:
             text += f", and the reader waits for {waiting_for}"
         if silent >= self._seconds:
-            raise ChannelError(f"{text}; {self._remedy} (or wait longer: {self._variable}={self._seconds:g})")
+            raise ChannelError(text, remedy=f"{self._remedy} (or wait longer: {self._variable}={self._seconds:g})")
         if silent >= self._warn_at:
             self._warn_at *= 2
             warn(text)

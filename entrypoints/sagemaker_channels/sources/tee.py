@@ -64,7 +64,7 @@ def open_stream(
     """
     if readers > 1 and sys.platform != "linux":
         raise ChannelError(
-            f"channel {channel.name!r}: several readers of a Pipe on one host need Linux; use one reader"
+            "several readers of a Pipe on one host need Linux", channel=channel.name, remedy="use one reader"
         )
     begin, key = time.perf_counter(), (str(channel.path), str(reader))
     own = pipe_record.request(str(reader), epoch, readers, finished=finished)

@@ -177,8 +177,8 @@ class MixedDataset(StreamDataset):
         number = next((number for number, shard in enumerate(shards) if shard.host), 0)
         if len({(len(indexes), count) for indexes, count in readers}) > 1:
             raise ChannelError(
-                "the channels of a mixture must be divided among the same hosts, and into as many shards: give all the same"
-                " shards=, and the same instance groups"
+                "the channels of a mixture must be divided among the same hosts, and into as many shards",
+                remedy="give all the same shards=, and the same instance groups",
             )
         about = {
             "mixture": [recipe.about(shard) for recipe, shard in zip(self.recipes, shards, strict=True)],

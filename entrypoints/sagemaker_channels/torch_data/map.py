@@ -22,7 +22,7 @@ from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import find_channel, known_environment
 from sagemaker_channels.epoch.placement import placement_of
 from sagemaker_channels.epoch.transformed import add_key_note
-from sagemaker_channels.errors import ChannelError, expect
+from sagemaker_channels.errors import ChannelError, expect, in_channel
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.meter import Meter
 from sagemaker_channels.sample import KEY, Sample, sample_of
@@ -76,7 +76,8 @@ class ChannelMapDataset(Dataset[Any]):
         reader = reader_of(self._channel)
         if reader is None:
             raise ChannelError(
-                f"channel {channel!r} has input_mode {self._channel.mode}, which has no random access",
+                f"input_mode {self._channel.mode} has no random access",
+                channel=self._channel.name,
                 remedy="use ChannelDataset, or input_mode: FastFile",
             )
         expect(transform is None or callable(transform), "transform", transform, "a function of a sample")
@@ -127,9 +128,11 @@ class ChannelMapDataset(Dataset[Any]):
                     key, stream = next(streams)
                     with closing(stream):
                         sample = sample_of(stream.read(), key)
+                except ChannelError as error:
+                    raise in_channel(error, self._channel.name) from error
                 except OSError as error:
                     key = self.keys[places[len(samples)]]
-                    raise ChannelError(f"channel {self._channel.name!r} cannot be read at {key!r}: {error}") from error
+                    raise ChannelError(f"cannot be read: {error}", channel=self._channel.name, object=key) from error
                 samples.append(self._transformed(sample))
                 del sample
         return samples

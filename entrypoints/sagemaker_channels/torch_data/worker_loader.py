@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State, united
-from sagemaker_channels.errors import expect, whole_number
+from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.torch_data import frameworks
 from sagemaker_channels.torch_data.epochs import Loop
 from sagemaker_channels.torch_data.shared_tensors import collating, sendable
@@ -170,6 +170,8 @@ class WorkerLoader(PositionedLoader):
 
     def _loop(self, end: Callable[[], object]) -> Generator[Any, None, None]:
         for reader, state, batch in super().__iter__():
+            if isinstance(state, ChannelError):
+                raise state
             self._move(reader, partial(_as_it_is, state))
             yield batch
             del batch
@@ -191,6 +193,12 @@ class _Batches(IterableDataset[Any]):
         return getattr(self.dataset, name)
 
     def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self._positioned()
+        except ChannelError as error:  # A DataLoader would raise it again from its text, without its attributes.
+            yield 0, error, None
+
+    def _positioned(self) -> Iterator[Any]:
         info = get_worker_info()
         number, readers = (info.id, info.num_workers) if info else (0, 1)
         reader = (number + self.turn) % readers  # a DataLoader begins with worker 0

@@ -61,7 +61,7 @@ def test_removed_file_raises_with_channel_and_object(tmp_path: Path) -> None:
         samples = open_channel("lines", environment=environment)
         next(samples)
         (environment.channels["lines"].path / "5.csv").unlink()
-        with pytest.raises(ChannelError, match=r"channel 'lines' cannot be read at '5.csv': .*No such file"):
+        with pytest.raises(ChannelError, match=r"channel 'lines': object '5.csv': cannot be read: .*No such file"):
             list(samples)
 
 
@@ -109,7 +109,7 @@ def test_damage_is_one_traceback_without_internal_causes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "note"), [("tar", "; its bytes are a tar: set the channel's content_type to"), ("whole", "")]
+    ("name", "note"), [("tar", "; its bytes are a tar: set the channel's content_type (or format=) to"), ("whole", "")]
 )
 def test_key_error_of_a_transform_names_the_fields_and_what_the_bytes_are(tmp_path: Path, name: str, note: str) -> None:
     with delivered(tmp_path, "File", 1, "FullyReplicated") as [environment]:

@@ -196,7 +196,7 @@ def test_path_that_is_no_longer_a_file_raises(tmp_path: Path, instead: str) -> N
     key, stream = next(streams)
     stream.close()
     assert key == "a"
-    with pytest.raises(ChannelError, match=f"channel 'train' cannot be read at 'b': .*{tmp_path}/b"):
+    with pytest.raises(ChannelError, match=f"channel 'train': object 'b': cannot be read: .*{tmp_path}/b"):
         next(streams)
     with pytest.raises(OSError, match=r"No such file|Is a directory|Illegal seek"):
         RemoteFile(str(tmp_path / "b"), "b").fetch(0, 10)
@@ -209,10 +209,12 @@ def test_channel_that_is_a_link_is_read(tmp_path: Path) -> None:
 
 
 def test_missing_directory_is_refused_unless_other_hosts_have_it(tmp_path: Path) -> None:
-    with pytest.raises(ChannelError, match=r"channel 'train': .*/none is not a directory; its input mode is FastFile"):
+    with pytest.raises(
+        ChannelError, match=r"channel 'train': .*/none is not a directory, which input mode FastFile needs"
+    ):
         read(on_disk(tmp_path / "none", "FastFile"))
     # A host can be left without any object.
     sharded = on_disk(tmp_path / "none", distribution="ShardedByS3Key")
     assert read(sharded) == read(replace(sharded, hosts=2)) == []
-    with pytest.raises(ChannelError, match=r"/none is not a directory; its input mode is File"):
+    with pytest.raises(ChannelError, match=r"/none is not a directory, which input mode File needs"):
         read(replace(sharded, hosts=1))

@@ -113,9 +113,7 @@ def test_mounted_map_reads_files_by_index(environment: Environment) -> None:
     assert sorted(sample["__key__"] for batch in loader for sample in batch) == dataset.keys
     with pytest.raises(IndexError):
         dataset[10]
-    with pytest.raises(
-        ChannelError, match="channel 'pipe' has input_mode Pipe, which has no random access; use ChannelDataset"
-    ):
+    with pytest.raises(ChannelError, match="channel 'pipe': input_mode Pipe has no random access; use ChannelDataset"):
         ChannelMapDataset("pipe", environment=environment)
 
 

@@ -91,7 +91,7 @@ def test_removed_file_raises_channel_error(environment: Environment) -> None:
     dataset = ChannelMapDataset("files", environment=environment)
     (environment.channels["files"].path / "3.txt").unlink()
     for ask in (lambda: dataset[3], lambda: dataset.__getitems__([1, 3, 4])):
-        with pytest.raises(ChannelError, match=r"channel 'files' cannot be read at '3.txt': .*No such file"):
+        with pytest.raises(ChannelError, match=r"channel 'files': object '3.txt': cannot be read: .*No such file"):
             ask()
 
 
