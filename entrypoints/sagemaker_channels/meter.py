@@ -74,8 +74,8 @@ class Meter:
         self.works = [Work() for _ in range(channels)]
         self.work = self.works[0]  # of the channel that is read
 
-    def over(self, items: Iterable[T], size: Callable[[T], int] = lambda _: 1) -> Generator[T, None, None]:
-        """Yield the items; `size` returns an item's samples."""
+    def over(self, items: Iterable[T]) -> Generator[T, None, None]:
+        """Yield the items, each of one sample."""
         iterator, nothing, run = iter(items), object(), 0
         try:
             while True:
@@ -84,7 +84,7 @@ class Meter:
                 if item is nothing:
                     self.work.items += run  # in the last moment
                     return
-                self.end(size(item))
+                self.end(1)
                 yield item
                 del item  # frees it while the next is waited for
                 if run := self._run():

@@ -18,8 +18,6 @@ from pathlib import Path
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sample import DATA, KEY, Sample
 
-LABELS = "labels"  # the field that a line's labels become
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -91,15 +89,6 @@ def write_lst(file: Path, lines: Iterable[Line]) -> None:
             stream.write(f"{line.index}\t{_shown(line.labels)}\t{path}\n")
 
 
-def add_labels(sample: Sample, lines: Mapping[str, Line]) -> Sample:
-    """Return a sample with its line's labels; as a dataset's `transform`: `functools.partial(add_labels, lines=lines)`.
-
-    Raises:
-        ChannelError: The sample has no line.
-    """
-    return {**sample, LABELS: line_of(sample, lines).labels}
-
-
 def line_of(sample: Sample, lines: Mapping[str, Line]) -> Line:
     """Return a sample's line. Raises ChannelError if there is none or more than one."""
     paths = sample_paths(sample)
@@ -121,7 +110,7 @@ def sample_paths(sample: Sample) -> list[str]:
     if KEY not in sample:
         return []
     key = _normal(sample[KEY])
-    return [key if field == DATA else f"{key}.{field}" for field in sample if field not in (KEY, LABELS)]
+    return [key if field == DATA else f"{key}.{field}" for field in sample if field != KEY]
 
 
 def _parse(text: str) -> Line:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.sample import Sample
-from sagemaker_channels.samples.lst import Line, add_labels, parse_lst, read_lst, sample_paths, write_lst
+from sagemaker_channels.samples.lst import Line, line_of, parse_lst, read_lst, sample_paths, write_lst
 
 LINES = {"a/1.png": Line(0, (3.0,), "a/1.png"), "2.png": Line(1, (0.5, 2.0), "2.png")}
 IMAGES: list[Sample] = [{"__key__": "2.png", "data": b"two"}, {"__key__": "a/1.png", "data": b"one"}]
@@ -74,34 +74,31 @@ def test_line_without_labels_or_path_is_not_written(tmp_path: Path, line: Line) 
 
 
 def test_line_of_a_whole_object_is_found_by_its_key() -> None:
-    assert [add_labels(image, LINES) for image in IMAGES] == [
-        {**IMAGES[0], "labels": (0.5, 2.0)},
-        {**IMAGES[1], "labels": (3.0,)},
-    ]
+    assert [line_of(image, LINES).labels for image in IMAGES] == [(0.5, 2.0), (3.0,)]
 
 
 def test_line_of_a_tars_group_is_found_by_a_members_path() -> None:
     samples: list[Sample] = [{"__key__": "./a/1", "png": b"", "json": b"{}"}, {"__key__": "2", "png": b""}]
-    assert [add_labels(sample, LINES)["labels"] for sample in samples] == [(3.0,), (0.5, 2.0)]
+    assert [line_of(sample, LINES).labels for sample in samples] == [(3.0,), (0.5, 2.0)]
     assert sample_paths(samples[0]) == ["a/1.png", "a/1.json"]
 
 
 def test_image_without_a_line_is_an_error() -> None:
     with pytest.raises(ChannelError, match=r"image 'b.png' has no line in the list"):
-        add_labels({"__key__": "b.png", "data": b""}, LINES)
+        line_of({"__key__": "b.png", "data": b""}, LINES)
     with pytest.raises(ChannelError, match=r"image 'b.png' or 'b.cls' has no line"):
-        add_labels({"__key__": "b", "png": b"", "cls": b""}, LINES)
+        line_of({"__key__": "b", "png": b"", "cls": b""}, LINES)
 
 
 def test_two_lines_for_one_sample_are_an_error() -> None:
     lines = {path: Line(0, (1.0,), path) for path in ("1.png", "1.jpg")}
     with pytest.raises(ChannelError, match=r"sample '1' has 2 lines in the list: '1.png', '1.jpg'"):
-        add_labels({"__key__": "1", "png": b"", "jpg": b""}, lines)
+        line_of({"__key__": "1", "png": b"", "jpg": b""}, lines)
 
 
 def test_sample_without_a_key_is_refused() -> None:
     with pytest.raises(ChannelError, match=r"without a key"):
-        add_labels({"data": b""}, LINES)
+        line_of({"data": b""}, LINES)
 
 
 def test_every_malformed_line_is_reported_and_the_others_are_returned() -> None:
