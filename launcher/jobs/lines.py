@@ -210,7 +210,7 @@ def lines_so_far(
 ) -> Iterator[Line]:
     """Yield the lines that a described job has written so far, oldest first. Raises AwsError if that cannot pass."""
     # A job may write faster than its lines are read, and this would never end.
-    until = selection.until or (None if "TrainingEndTime" in description else int(time.time() * 1000) + 1)
+    until = None if "TrainingEndTime" in description else int(time.time() * 1000) + 1
     selection = selection._replace(created=creation_of(description), until=until)
     lines = JobLines(account, description["TrainingJobName"], selection, settling=0.0)
     while True:

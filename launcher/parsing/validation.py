@@ -113,7 +113,7 @@ def _spec_path(loc: tuple[str | int, ...]) -> SpecPath:
         return (*path[:1], *(part for part in path if isinstance(part, int)))
     if path[:1] == ("image",):
         return path[:1] + path[2:]
-    return path[:2] + path[3:] if path[:1] == ("channels",) and len(path) > 2 and path[2] in KINDS else path
+    return path[:2] + path[3:] if path[:1] == ("channels",) else path
 
 
 def _mappings_by_key() -> Mapping[str, Iterable[str]]:

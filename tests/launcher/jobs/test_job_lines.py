@@ -103,8 +103,15 @@ def test_selection_limits_time_and_host(aws: StandIn) -> None:
     aws.log("cats-10", ["another job's"])
     account = Account()
     assert [line.message for line in so_far(account)] == ["a1", "a2", "b1", "b2"]
-    assert [line.message for line in so_far(account, since=2000, until=4000)] == ["a2", "b1"]
+    assert [line.message for line in so_far(account, since=2000)] == ["a2", "b1", "b2"]
     assert so_far(account, host="algo-2") == [Line(2000, "algo-2", "a2"), Line(4000, "algo-2", "b2")]
+
+
+def test_lines_so_far_of_a_running_job_end_now_however_fast_it_writes(aws: StandIn) -> None:
+    aws.log("cats-1", ["now", "later"], timestamps=[1000, 2**42])
+    assert [line.message for line in so_far(Account())] == ["now"]
+    ended = {"TrainingJobName": "cats-1", "TrainingEndTime": None}
+    assert [line.message for line in lines_so_far(Account(), ended, Selection(), print)] == ["now", "later"]
 
 
 def test_missing_log_has_no_lines(aws: StandIn) -> None:
