@@ -177,12 +177,13 @@ def test_late_request_of_a_closed_stream_is_not_repeated(who: str) -> None:
 def test_requests_and_bytes_under_way_follow_the_stores_delay(
     monkeypatch: pytest.MonkeyPatch, delay: float, most: int, held: int
 ) -> None:
-    """Near by, more requests only wait for the processor; far away, fewer leave the reader waiting."""
+    """Near by, more requests only wait for the processor; far away, fewer leave the reader waiting. The slowest size counts."""
     requests = Requests(f"a store {delay} s away")
-    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: delay))
-    for _ in range(32 if delay else 0):
-        piece = Piece(None, 0, Object.size, begun=0.0)  # type: ignore[arg-type]
-        assert requests.answered(piece, b"any")
+    for size, seconds in ((Object.size, delay), (1000, delay / 2), (5000, 0.0)):
+        monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda taken=seconds: taken))
+        for _ in range(32 if seconds else bool(delay)):
+            piece = Piece(None, 0, size, begun=0.0)  # type: ignore[arg-type]
+            assert requests.answered(piece, b"any")
     limits = Limits(held_bytes=10_000_000, far_bytes=20_000_000)
     assert limits.most_requests(requests.delay()) == most
     assert limits.most_bytes(requests.delay()) == held * 1_000_000
