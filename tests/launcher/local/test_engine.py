@@ -120,7 +120,8 @@ def test_container_that_cannot_start_is_an_error_with_a_remedy(folder: Path, mes
 
 
 @pytest.mark.linux
-def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path) -> None:
+def test_short_name_of_an_image_is_refused_with_its_full_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     log = 'time="1" level=warning msg="Failed, retrying'
     message = (
         f'{log}\nError: short-name "a" did not resolve to an alias and no unqualified-search registries are defined'
@@ -147,6 +148,7 @@ def test_containers_get_all_gpus_if_there_are_any(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: str
 ) -> None:
     """A program writes down its arguments in the engine's place, since machines that run tests have no GPU."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(containers, "_NVIDIA", folder if options else folder / "none")
     states = '[{"State": {"Running": true, "Pid": 1}}]'
     write_engine(folder, f"[ $2 != inspect ] || echo '{states}'; echo \"$@\" >>{folder}/asked", name)

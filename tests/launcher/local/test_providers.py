@@ -20,6 +20,7 @@ from launcher.local.channels import copied
 from launcher.local.channels.delivery import Delivery, provide
 from launcher.local.channels.selection import S3Object
 from launcher.spec.channels import KINDS
+from local_jobs import namespaces
 from patience import PATIENCE
 from s3_objects import client_of_job
 
@@ -126,6 +127,7 @@ def of_hosts(
 
 @pytest.mark.linux
 def test_hosts_share_the_data_folder_under_overlays_of_their_own(deliver: Deliver, tmp_path: Path) -> None:
+    namespaces()
     deliveries = of_hosts(deliver, tmp_path, "File")
     with provide(*deliveries) as binds:
         assert [bind.source for bind in binds] == [tmp_path / "data/s3/bucket/train"] * 2
