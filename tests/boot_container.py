@@ -41,7 +41,9 @@ class Container:
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         """The container's first program; its root is found by the place of boot.py."""
         program = self.root / contract.DATA_DIR / contract.CODE_CHANNEL / contract.BOOT_FILE
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        # An image has a `python`, which a machine may have in its environment only.
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+        kept = {"PATH": path, "HOME": os.environ.get("HOME", "/")}
         return subprocess.Popen(
             [sys.executable, *self.flags, str(program), *arguments],
             env=kept | environ,
