@@ -22,7 +22,7 @@ from launcher import __version__, bundled
 from launcher.commands import COMMANDS
 from launcher.commands.options import one_of
 from launcher.console import print_line, say, show_error, show_problems
-from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
+from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path, nearest
 from launcher.parsing.spec_text import is_spec
 
 _A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
@@ -123,12 +123,13 @@ def _no_such_option(error: click.NoSuchOption) -> str:
         return f"{option} and --local exclude each other; pass one of them"
     if having == ["local"] and here == "submit":
         return f"{option} works only with --local; add --local or leave it out"
-    if here in ("submit", "local") and option.startswith("--") and not error.possibilities:
+    name, near = option.lstrip("-"), (each.lstrip("-") for each in error.possibilities or ())
+    if here in ("submit", "local") and option.startswith("--") and not nearest(name, near):
         from launcher.spec.job import JobSpec
 
-        key = option[2:].replace("-", "_")
-        path = key if key in JobSpec.model_fields else f"hyperparameters.{option[2:]}"
-        return f"{error.format_message()} A key of the spec is set by --set {path}=VALUE"
+        key = name.replace("-", "_")
+        path = key if key in JobSpec.model_fields else f"hyperparameters.{name}"
+        return f"No such option {option!r}. A key of the spec is set by --set {path}=VALUE"
     return error.format_message()
 
 

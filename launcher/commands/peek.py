@@ -116,15 +116,13 @@ def _show(name: str, found: dict[str, Any]) -> None:
         )
     for text in found["damaged"]:
         print_line(f"  damaged: {text}", "red")
-    counts = (", ".join(f"{name} {count}" for name, count in found[kind].items()) for kind in ("fields", "keys"))
+    counts = (", ".join(f"{name} {count}" for name, count in found[kind].items()) or "-" for kind in ("fields", "keys"))
     of = f"{counted(len(found['samples']), 'sample')} of {counted(found['objects'], 'object')}"
-    print_line(
-        f"  {of}, {human_bytes(found['bytes'])} read; fields: {next(counts)}; endings of keys: {next(counts) or '-'}"
-    )
+    print_line(f"  {of}, {human_bytes(found['bytes'])} read; fields: {next(counts)}; endings of keys: {next(counts)}")
 
 
 def _in_words(field: dict[str, Any]) -> str:
-    """Return `data jpeg 64x48 RGB, 3.1 kB`, or `cls text, 1 bytes "3"`."""
+    """Return `data jpeg 64x48 RGB, 3.1 kB`, or `cls text, 1 byte "3"`."""
     size = f" {field['size'][0]}x{field['size'][1]} {field['mode']}" if "size" in field else ""
     length = f", {human_bytes(field['bytes'])}" if "bytes" in field else ""
     text = " ".join(field.get("text", "").split())

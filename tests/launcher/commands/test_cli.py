@@ -113,8 +113,8 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
         ),
         (
             "local",
-            ["--local", "--batch-size=5"],
-            "No such option '--batch-size'. A key of the spec is set by --set hyperparameters.batch-size=VALUE",
+            ["--local", "--epochs=5"],  # click means --yes
+            "No such option '--epochs'. A key of the spec is set by --set hyperparameters.epochs=VALUE",
         ),
         ("submit", ["--no-check", "--full"], "--full and --no-check exclude each other; pass one of them"),
         (
