@@ -154,6 +154,10 @@ def test_damaged_samples_are_named_and_the_others_shown(here: Path) -> None:
     (here / "data/0.png").unlink()
     (here / "data/2.tar").write_bytes(tar(2)[:-12_000])
     assert launch("peek", "data", "--format", "tar").returncode == 3
+    (here / "data/1.png").unlink()
+    (here / "data/2.tar").write_bytes(bytes(10_240))
+    nothing = launch("peek", "data", "--format", "tar").stdout
+    assert nothing.splitlines()[-1] == "  0 samples of 1 object, 10.2 kB read; fields: -; endings of keys: -"
 
 
 def test_shards_read_as_whole_objects_are_pointed_out(here: Path) -> None:
