@@ -19,9 +19,10 @@ import click
 from click.core import ParameterSource
 
 import launcher
-from launcher.console import json_timestamp, print_line, say, show_problems
+from launcher.console import json_timestamp, print_line, say, show_problems, shown_path
 from launcher.errors import LaunchError, RefusedError
 from launcher.parsing.layers import Assignment
+from launcher.parsing.spec_text import is_spec
 from launcher.quantities import A_DURATION, seconds_of
 
 if TYPE_CHECKING:
@@ -149,7 +150,9 @@ class SpecOrUri(click.types.StringParamType):
     """A spec's path, s3://bucket/prefix, or a folder of this machine."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse an empty folder."""
+        """Refuse a file of data, which would be read as a spec, and an empty folder."""
+        if (path := Path(value)).suffix and path.is_file() and not is_spec(value):
+            self.fail(f"{value!r} is a file, but not a spec; name its folder, {shown_path(path.parent)}", param, ctx)
         if is_folder(value) and next((each for each in Path(value).rglob("*") if each.is_file()), None) is None:
             self.fail(f"{value!r} holds no files; name the folder that holds the data", param, ctx)
         return super().convert(value, param, ctx)

@@ -164,6 +164,7 @@ def test_shards_read_as_whole_objects_are_pointed_out(here: Path) -> None:
     (here / "data").mkdir()
     (here / "data/0.tar").write_bytes(tar(2))
     assert "--format tar" in launch("peek", "data").stderr
+    assert "'data/0.tar' is a file, but not a spec; name its folder, data\n" in launch("peek", "data/0.tar").stderr
 
 
 def test_missing_prefix_is_one_error(account: StandIn) -> None:
