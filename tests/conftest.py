@@ -52,6 +52,8 @@ def pytest_configure() -> None:
     os.environ["OMP_NUM_THREADS"] = (
         "1"  # Several test processes share the cores, and torch's threads wait for each other busily.
     )
+    if sys.platform == "linux":  # Python 3.14's default imports torch in each worker, and sees no change of a test.
+        multiprocessing.set_start_method("fork", force=True)
     gc.disable()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import re
 import runpy
@@ -45,6 +46,15 @@ ADDED = {
 def blocks(page: str, language: str) -> list[str]:
     text = (ROOT / f"docs/migrate/{page}.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def _start_method() -> Iterator[None]:
+    """Start workers as this Python does by default."""
+    method = multiprocessing.get_start_method()
+    multiprocessing.set_start_method(None, force=True)
+    yield
+    multiprocessing.set_start_method(method, force=True)
 
 
 @pytest.fixture(autouse=True)

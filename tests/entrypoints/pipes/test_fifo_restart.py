@@ -79,7 +79,7 @@ def test_read_only_folder_keeps_the_record_in_the_temporary_folder(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_of_later_epochs_read_the_next_fifos(fed_root: Path, workers: int) -> None:
     dataset = ChannelDataset("lines", environment=load_environment(fed_root, {}))
-    loader = DataLoader(dataset, 50, num_workers=workers, collate_fn=list, multiprocessing_context="fork")
+    loader = DataLoader(dataset, 50, num_workers=workers, collate_fn=list)
     for epoch in (3, 4):
         dataset.set_epoch(epoch)
         assert sorted(words(sample for batch in loader for sample in batch)) == epoch_of(epoch - 3)

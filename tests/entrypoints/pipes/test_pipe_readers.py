@@ -48,7 +48,7 @@ def test_consecutive_epochs_are_read_by_the_same_workers_or_new_ones(
     environment: Environment, feed: Feed, persistent: bool
 ) -> None:
     feed("lines", lines_of)
-    loader = loaded(environment, 2, persistent_workers=persistent, multiprocessing_context="fork")
+    loader = loaded(environment, 2, persistent_workers=persistent)
     dataset: Any = loader.dataset
     for epoch in range(3):
         dataset.set_epoch(epoch)
@@ -59,7 +59,7 @@ def test_consecutive_epochs_are_read_by_the_same_workers_or_new_ones(
 def test_changed_number_of_workers_reads_the_next_epoch_whole(environment: Environment, feed: Feed) -> None:
     feed("lines", lines_of)
     for epoch, workers in enumerate((2, 3, 0, 1, 2)):
-        loader = loaded(environment, workers, multiprocessing_context="fork" if workers else None)
+        loader = loaded(environment, workers)
         dataset: Any = loader.dataset
         dataset.set_epoch(epoch)
         assert sorted(numbers((sample for batch in loader for sample in batch), epoch)) == list(range(5000))
@@ -71,7 +71,7 @@ def test_early_break_leaves_the_next_epoch_readable(environment: Environment, fe
         "lines",
         lambda epoch: lines_of(epoch) * 40,
     )
-    loader = loaded(environment, 2, persistent_workers=persistent, multiprocessing_context="fork")
+    loader = loaded(environment, 2, persistent_workers=persistent)
     dataset: Any = loader.dataset
     for epoch in range(3):
         dataset.set_epoch(epoch)
@@ -86,7 +86,7 @@ def test_loop_that_is_left_with_its_workers_alive_does_not_hold_the_fifo(
 ) -> None:
     monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "20")
     feed("lines", lambda epoch: lines_of(epoch).replace(b" ", b" " * 100) * 20)  # more than the ring holds
-    loader = loaded(environment, workers, multiprocessing_context="fork")
+    loader = loaded(environment, workers)
     left = iter(loader)
     assert len(numbers(next(left))) == 50
     dataset: Any = loader.dataset

@@ -70,7 +70,7 @@ def test_batch_is_in_the_order_of_its_indices(store: Store, numbers: Environment
 
 def test_workers_read_whole_batches(store: Store, numbers: Environment) -> None:
     dataset = ChannelMapDataset("train", number_of, environment=numbers)
-    loader: DataLoader[Any] = DataLoader(dataset, 64, num_workers=2, multiprocessing_context="fork", collate_fn=list)
+    loader: DataLoader[Any] = DataLoader(dataset, 64, num_workers=2, collate_fn=list)
     assert [number for batch in loader for number in batch] == list(range(COUNT))
     assert store.listings() == 2
 

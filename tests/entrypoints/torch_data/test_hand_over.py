@@ -61,7 +61,7 @@ def open_files() -> int:
 
 
 def test_samples_pass_shared_memory_unchanged() -> None:
-    found = batches(Numbered(), multiprocessing_context="fork")
+    found = batches(Numbered())
     assert found == plain_batches()
     assert {type(value) for batch in found for each in batch for value in each.values()} == {str, bytes, int}
 
@@ -166,7 +166,7 @@ def changes(samples: list[Any]) -> list[str]:
 def test_neither_process_is_changed() -> None:
     """A script's own loaders send and collate as without this library."""
     FROZEN.append(gc.get_freeze_count())  # by conftest.py
-    assert batches(Numbered(16), changes, multiprocessing_context="fork") == [[]] * 4
+    assert batches(Numbered(16), changes) == [[]] * 4
     list(DataLoader(Numbered(16), 4, collate_fn=collate, num_workers=1))
     assert changes([]) == []
 

@@ -61,10 +61,7 @@ def environment(tmp_path: Path) -> Environment:
 @pytest.mark.parametrize("workers", [0, 3, 12])
 def test_each_sample_is_read_once_with_any_workers(environment: Environment, workers: int) -> None:
     dataset = ChannelDataset("files", transform=number_of, environment=environment)
-    context = "fork" if workers else None
-    loader: DataLoader[Any] = DataLoader(
-        dataset, batch_size=4, num_workers=workers, multiprocessing_context=context, collate_fn=list
-    )
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=4, num_workers=workers, collate_fn=list)
     assert sorted(number for batch in loader for number in batch) == list(range(30))
 
 
@@ -78,9 +75,7 @@ def test_default_collate_makes_tensors(environment: Environment) -> None:
 
 def test_persistent_workers_read_the_set_epoch(environment: Environment) -> None:
     dataset = ChannelDataset("pipe", transform=None, environment=environment)
-    loader: DataLoader[Any] = DataLoader(
-        dataset, batch_size=None, num_workers=1, persistent_workers=True, multiprocessing_context="fork"
-    )
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=None, num_workers=1, persistent_workers=True)
 
     def feed(path: Path) -> None:
         with path.open("w") as stream:
@@ -107,9 +102,7 @@ def test_mounted_map_reads_files_by_index(environment: Environment) -> None:
     assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
     lengths = ChannelMapDataset("files", lambda sample: len(sample["data"]), environment=environment)
     assert lengths[0] == 6
-    loader: DataLoader[Any] = DataLoader(
-        dataset, 3, shuffle=True, num_workers=2, collate_fn=list, multiprocessing_context="fork"
-    )
+    loader: DataLoader[Any] = DataLoader(dataset, 3, shuffle=True, num_workers=2, collate_fn=list)
     assert sorted(sample["__key__"] for batch in loader for sample in batch) == dataset.keys
     with pytest.raises(IndexError):
         dataset[10]
@@ -122,9 +115,7 @@ def test_connector_map_reads_objects_by_index(connected: Environment, workers: i
     dataset = ChannelMapDataset("s3", environment=connected)
     assert dataset.keys == [f"{number}.txt" for number in range(10)]
     assert dataset[3] == {"__key__": "3.txt", "data": b"9\n10\n11\n"}
-    loader: DataLoader[Any] = DataLoader(
-        dataset, 3, num_workers=workers, collate_fn=list, multiprocessing_context="fork" if workers else None
-    )
+    loader: DataLoader[Any] = DataLoader(dataset, 3, num_workers=workers, collate_fn=list)
     assert [sample["__key__"] for batch in loader for sample in batch] == dataset.keys
 
 
@@ -156,9 +147,7 @@ def test_dataset_can_be_pickled_after_it_was_iterated(
 def test_workers_of_a_copy_read_its_epochs(environment: Environment) -> None:
     shuffled = ChannelDataset("files", transform=number_of, environment=environment, seed=1)
     dataset = pickle.loads(pickle.dumps(shuffled))
-    loader: DataLoader[Any] = DataLoader(
-        dataset, batch_size=None, num_workers=1, persistent_workers=True, multiprocessing_context="fork"
-    )
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=None, num_workers=1, persistent_workers=True)
     for epoch in range(2):
         dataset.set_epoch(epoch)
         shuffled.set_epoch(epoch)

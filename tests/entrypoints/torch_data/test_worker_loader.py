@@ -243,7 +243,6 @@ def test_worker_that_begins_late_after_a_left_loop_reads_the_same_epoch(tmp_path
         num_workers=2,
         persistent_workers=True,
         in_order=False,
-        multiprocessing_context="fork",
     )
     next(iter(loader))
     time.sleep(1.5)  # Worker 0 ends; worker 1 is not asked for its last batches.

@@ -101,8 +101,7 @@ def test_batches_of_the_connector_have_each_record_once(s3: Path, tmp_path: Path
     form = "recordio-protobuf; batch=100"
     for workers in (0, 2):
         dataset = ChannelDataset("train", format=form, transform=as_tensors, environment=environment)
-        context = "fork" if workers else None
-        loader = DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=context)
+        loader = DataLoader(dataset, batch_size=None, num_workers=workers)
         assert sorted(numbers(loader)) == OBJECT_BY_OBJECT
 
 
@@ -121,7 +120,7 @@ def test_several_readers_of_a_pipe_read_each_record_once(tmp_path: Path, objects
     feeder = Feeder(tmp_path, "train", lambda _: b"".join(objects))
     try:
         dataset = ChannelDataset("train", transform=as_tensors, environment=environment)
-        loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
+        loader = DataLoader(dataset, batch_size=None, num_workers=2)
         assert sorted(numbers(loader)) == spans(*[100] * 7, 50)
     finally:
         feeder.stop()
