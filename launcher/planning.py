@@ -31,7 +31,6 @@ from sagemaker_channels.job.hyperparameters import FORMS
 from sagemaker_channels.start.command import command_files
 
 _PUT = "; put it there, or correct the path"
-_Found = tuple[SpecPath, str, str]  # where in the spec, the problem's code, and what is wrong
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +94,7 @@ def make_plan(
     request, uri = built.request, None
     problems = [*problems, *find_problems(spec, job_name, built=built, today=today)]
     if spec.code is not None:
-        warnings: list[_Found] = []
+        warnings: list[Problem] = []
         if isinstance(code, CodeArchive):
             # Named by its digest, so that it is uploaded once.
             uri = f"{_place(spec.code, request).rstrip('/')}/{code.digest}/"
@@ -104,13 +103,13 @@ def make_plan(
             warnings += _warnings(spec.code, code, request)
         else:
             error = code or CodeError("has not been read; give make_plan what read_code returns")
-            errors = [(("code", *error.path), error.code, str(error))]
-        problems += [Problem(path, text, name, "warning", spec.locate(path)) for path, name, text in warnings]
+            errors = [Problem(("code", *error.path), str(error), error.code)]
+        problems += [each._replace(severity="warning", location=spec.locate(each.path)) for each in warnings]
         wrong = {problem.path for problem in problems if problem.severity == "error"}
-        for path, name, text in errors:
-            if path not in wrong:  # the rest follows from a wrong file name
-                problems.append(Problem(path, text, name, "error", spec.locate(path)))
-            wrong |= {path} - {("code",)}
+        for each in errors:
+            if each.path not in wrong:  # the rest follows from a wrong file name
+                problems.append(each._replace(location=spec.locate(each.path)))
+            wrong |= {each.path} - {("code",)}
     problems = in_file_order(without_ignored(list(spec.variables.mask_problems(problems)), spec, ignore))
     if any(problem.severity == "error" for problem in problems):
         raise SpecError(limit_problems(problems))
@@ -121,8 +120,8 @@ def make_plan(
     return Plan(request, built.origin, spec, code if isinstance(code, CodeArchive) else None, uri, tuple(problems))
 
 
-def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
-    """Yield a finding for each file that the spec names and the archive lacks."""
+def _missing_files(code: Code, archive: CodeArchive) -> Iterator[Problem]:
+    """Yield a problem for each file that the spec names and the archive lacks."""
     names = archive.names()
     ours = f"{contract.BUNDLE_DIR}/"
     for key in ("entry_point", "requirements"):
@@ -136,80 +135,77 @@ def _missing_files(code: Code, archive: CodeArchive) -> Iterator[_Found]:
             message = f"{name!r} {why}; add it to code.include"
         elif code.directory is not None:
             message = f"{name!r} is not in {code.directory}{near or _PUT}"
-        yield ("code", key), "code-file-missing", message
+        yield Problem(("code", key), message, "code-file-missing")
 
 
-def _toolkit_limits(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[_Found]:
-    """Yield a finding for code that the toolkit cannot run, since it runs a folder with setup.py as a Python module."""
+def _toolkit_limits(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for code that the toolkit cannot run, since it runs a folder with setup.py as a Python module."""
     if not goes_by_toolkit(code, request.get("InputDataConfig")) or "setup.py" not in archive.names():
         return
     remedy = "leave setup.py out with code.exclude, or free a channel for the code"
     if code.command is not None:
         message = f"the toolkit, which starts this code, cannot run a command beside a package (setup.py); {remedy}"
-        yield ("code", "command"), "code-package-toolkit", message
+        yield Problem(("code", "command"), message, "code-package-toolkit")
     elif not str(code.entry_point).endswith((".py", ".sh")):
         message = f"the toolkit, which starts this code, would run it as a Python module because of setup.py; {remedy}"
-        yield ("code", "entry_point"), "code-package-toolkit", message
+        yield Problem(("code", "entry_point"), message, "code-package-toolkit")
 
 
-def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[_Found]:
+def _warnings(code: Code, archive: CodeArchive, request: dict[str, Any]) -> Iterator[Problem]:
     """Yield warnings about files that are sent with the code."""
     # The toolkit installs it itself, and a shell script has to in any case.
     by_toolkit, is_shell = goes_by_toolkit(code, request.get("InputDataConfig")), str(code.entry_point).endswith(".sh")
     installs = by_toolkit or is_shell or code.requirements is not None
     if "requirements.txt" in archive.names() and not installs:
         message = "requirements.txt is sent with the code but not installed; write code.requirements: requirements.txt"
-        yield ("code",), "code-requirements-unnamed", message
+        yield Problem(("code",), message, "code-requirements-unnamed")
     for word in command_files(code.command or ()):
         if not any(f"/{name}".endswith(f"/{word.removeprefix('./')}") for name in archive.names()):
             near = did_you_mean(
                 word, [name for name in archive.names() if not name.startswith(f"{contract.BUNDLE_DIR}/")]
             )
-            yield (
-                ("code", "command"),
-                "code-command-file",
-                f"{word!r} is not in {code.directory or 'the code'}{near or _PUT}",
-            )
+            message = f"{word!r} is not in {code.directory or 'the code'}{near or _PUT}"
+            yield Problem(("code", "command"), message, "code-command-file")
     if archive.skipped:
         remedy = "correct or delete those that are needed, and leave out the rest with code.exclude"
-        yield ("code",), "code-skipped", f"{first_names(archive.skipped)} cannot be sent with the code; {remedy}"
+        yield Problem(
+            ("code",), f"{first_names(archive.skipped)} cannot be sent with the code; {remedy}", "code-skipped"
+        )
     if archive.secrets:
         message = (
             f"{first_names(archive.secrets)}: these lines seem to have secrets, which would be stored in S3 with the code;"
             " delete them (the job has its role's own AWS credentials), or leave the files out with code.exclude"
         )
-        yield ("code", "directory"), "code-secrets", message
+        yield Problem(("code", "directory"), message, "code-secrets")
 
 
-def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[_Found]:
-    """Yield a finding for each limit of AWS's model that the code's place, arguments or settings break.
+def _broken_limits(code: Code, request: dict[str, Any], uri: str) -> Iterator[Problem]:
+    """Yield a problem for each limit of AWS's model that the code's place, arguments or settings break.
 
     Each is checked separately, since the request that they are added to may have any error.
     """
     place: SpecPath = ("code",) if code.s3_uri is None else ("code", "s3_uri")
     if _place(code, request):
         for each in violations(uri, "S3Uri"):
-            yield place, each.code, f"its place in S3, {shown(uri)}, {each.message}; choose a shorter code.s3_uri"
+            message = f"its place in S3, {shown(uri)}, {each.message}; choose a shorter code.s3_uri"
+            yield Problem(place, message, each.code)
     if not goes_by_toolkit(code, request.get("InputDataConfig")):
         for key in ("entry_point", "requirements"):
             for each in violations(getattr(code, key) or "", "TrainingContainerArgument"):
-                yield ("code", key), each.code, f"is an argument of the container and {each.message}"
+                yield Problem(("code", key), f"is an argument of the container and {each.message}", each.code)
         if len(boot_arguments(code)) > shapes()["TrainingContainerArguments"]["max"]:
-            yield (
-                ("code", "command"),
-                "aws-max",
-                "is too long for the container's arguments; move it to a script in the code",
-            )
+            message = "is too long for the container's arguments; move it to a script in the code"
+            yield Problem(("code", "command"), message, "aws-max")
         return
     for member, added in _toolkit_settings(code, request, uri).items():
         settings = shapes()[shapes()[REQUEST]["members"][member]["shape"]]
         for name, value in added.items():
             for each in violations(value, settings["value"]["shape"]):
-                yield ("code",), each.code, f"adds {member}.{name}, which {each.message}"
+                yield Problem(("code",), f"adds {member}.{name}, which {each.message}", each.code)
         given = _mapping(request, member)
         if len({**given, **added}) > settings["max"] >= len(given):
             what = f"adds to {member}, which then has more than the {settings['max']} entries that AWS allows"
-            yield ("code",), "aws-max", f"{what}; delete some"
+            yield Problem(("code",), f"{what}; delete some", "aws-max")
 
 
 def _mapping(request: dict[str, Any], member: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from launcher.rules.job import code, container_image, network, output, settings
 from launcher.rules.remedies import remedy
 from launcher.rules.rule import Rule
 from launcher.rules.team import team_problems
-from launcher.spec.aws_model import Violation, violations
+from launcher.spec.aws_model import violations
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
 
@@ -93,7 +93,7 @@ def find_problems(
     return [*problems, *without_repetitions(list(team_problems(spec, origin)))]
 
 
-def _is_the_jobs_mode(violation: Violation, request: dict[str, Any], spec: JobSpec) -> bool:
+def _is_the_jobs_mode(violation: Problem, request: dict[str, Any], spec: JobSpec) -> bool:
     """Return whether a wrong mode of a channel is the job's, which is reported there."""
     match violation.path:
         case ("InputDataConfig", int(index), "InputMode") if "InputDataConfig" not in (spec.request or {}):

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from launcher.errors import SpecPath
-from launcher.spec.aws_model import Violation
+from launcher.errors import Problem, SpecPath
 
 
-def remedy(violation: Violation, request: Any, key: str) -> str:
+def remedy(violation: Problem, request: Any, key: str) -> str:
     """Return `; write ...`, to be added to the message of a broken limit of the service model; empty if there is none.
 
     `key` is the name by which the spec calls the member.

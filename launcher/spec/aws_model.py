@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from launcher.errors import SpecPath, did_you_mean, dotted
+from launcher.errors import Problem, SpecPath, did_you_mean, dotted
 from launcher.spec.values import BOOLEANS, INTEGER, Plain
 
 REQUEST = "CreateTrainingJobRequest"
@@ -36,14 +36,6 @@ _JAVA_CLASSES = {
 }
 
 
-class Violation(NamedTuple):
-    """One limit of the model that a request breaks."""
-
-    path: SpecPath  # in the request: ("InputDataConfig", 0, "ChannelName")
-    message: str
-    code: str
-
-
 @cache
 def shapes() -> Mapping[str, Any]:
     """Return the service model's shapes by name. Raises ImportError if botocore is missing."""
@@ -55,13 +47,13 @@ def shapes() -> Mapping[str, Any]:
     return found
 
 
-def violations(value: Any, shape_name: str = REQUEST, path: SpecPath = ()) -> Iterator[Violation]:
-    """Yield every limit that `value` breaks, in the order of its members."""
+def violations(value: Any, shape_name: str = REQUEST, path: SpecPath = ()) -> Iterator[Problem]:
+    """Yield a problem for every limit that `value` breaks, in the order of its members; its path is in the request."""
     shape = shapes()[shape_name]
     expected = _JSON_TYPES[shape["type"]]
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
         what = "has no value" if value is None else f"is {shown(value)}"
-        yield Violation(path, f"{what}, but {_TYPE_NAMES[expected]} belongs here", "aws-type")
+        yield Problem(path, f"{what}, but {_TYPE_NAMES[expected]} belongs here", "aws-type")
     elif expected is dict and "members" in shape:
         yield from _members(value, shape, path)
     elif expected is dict:
@@ -97,16 +89,16 @@ def typed(value: Any, shape_name: str) -> Any:
     return str(value)
 
 
-def _members(value: dict[str, Any], shape: dict[str, Any], path: SpecPath) -> Iterator[Violation]:
+def _members(value: dict[str, Any], shape: dict[str, Any], path: SpecPath) -> Iterator[Problem]:
     for name in shape.get("required", ()):
         if name not in value:
-            yield Violation((*path, name), "is missing, and AWS requires it", "aws-required")
+            yield Problem((*path, name), "is missing, and AWS requires it", "aws-required")
     for name, item in value.items():
         if name in shape["members"]:
             yield from violations(item, shape["members"][name]["shape"], (*path, name))
         else:
             hint = _suggestion(name, shape["members"], path)
-            yield Violation((*path, name), f"is not a member of the request{hint}", "aws-unknown-member")
+            yield Problem((*path, name), f"is not a member of the request{hint}", "aws-unknown-member")
 
 
 def _suggestion(name: str, known: dict[str, Any], path: SpecPath) -> str:
@@ -133,12 +125,12 @@ def _places() -> dict[str, list[SpecPath]]:
     return found
 
 
-def _text(value: str, shape: dict[str, Any], path: SpecPath) -> Iterator[Violation]:
+def _text(value: str, shape: dict[str, Any], path: SpecPath) -> Iterator[Problem]:
     if "enum" in shape:
         if value not in shape["enum"]:
             known = shape["enum"]
             what = f"one of {', '.join(known)}" if len(known) <= 8 else "known to the installed botocore"
-            yield Violation(path, f"{shown(value)} is not {what}{did_you_mean(value, known)}", "aws-enum")
+            yield Problem(path, f"{shown(value)} is not {what}{did_you_mean(value, known)}", "aws-enum")
         return
     too_long = list(_bounds(len(value), shape, path, "character", "characters"))
     yield from too_long
@@ -146,16 +138,16 @@ def _text(value: str, shape: dict[str, Any], path: SpecPath) -> Iterator[Violati
     if not too_long and "pattern" in shape and not _pattern(shape["pattern"]).fullmatch(value):
         newline = "; it has a line break" if "\n" in value and "." in shape["pattern"] else ""
         message = f"{shown(value)} does not match the pattern of AWS, {shape['pattern']}{newline}"
-        yield Violation(path, message, "aws-pattern")
+        yield Problem(path, message, "aws-pattern")
 
 
-def _bounds(size: int, shape: dict[str, Any], path: SpecPath, one: str = "", many: str = "") -> Iterator[Violation]:
+def _bounds(size: int, shape: dict[str, Any], path: SpecPath, one: str = "", many: str = "") -> Iterator[Problem]:
     for limit, word in (("min", "least"), ("max", "most")):
         bound = shape.get(limit, LARGEST if limit == "max" else None)
         if bound is not None and (size < bound if limit == "min" else size > bound):
             unit = f" {one if bound == 1 else many}" if one else ""
             has = f"has {size:,} {one if size == 1 else many}" if one else f"is {size}"
-            yield Violation(path, f"{has}, but AWS takes at {word} {bound:,}{unit}", f"aws-{limit}")
+            yield Problem(path, f"{has}, but AWS takes at {word} {bound:,}{unit}", f"aws-{limit}")
 
 
 @cache
