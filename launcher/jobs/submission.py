@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
@@ -26,6 +26,7 @@ from launcher.jobs.lookup import name_taken
 from launcher.jobs.queue import as_requested, find_service_job, submission_request
 from launcher.masking import is_secret_name
 from launcher.planning import Plan
+from launcher.request.view import leaves
 from launcher.rules.team import not_allowed
 from launcher.spec.aws_model import shapes
 from launcher.spec.job import Queue
@@ -243,13 +244,15 @@ def _refused_member(message: str, code: str, request: Mapping[str, Any]) -> Spec
     if code == "ResourceLimitExceeded":
         hardware = request.get("ResourceConfig", {})
         return ("ResourceConfig", "InstanceType") if "InstanceType" in hardware else ("ResourceConfig",)
-    repeated = [(len(value), path) for path, value in _texts(request) if _repeats(message, value)]
+    others = ((path, value) for path, value in leaves(request) if path != ("TrainingJobName",))
+    repeated = [(len(value), path) for path, value in others if _repeats(message, value)]
     return max(repeated, key=lambda each: each[0])[1] if repeated else ()
 
 
-def _repeats(message: str, value: str) -> bool:
-    """Return whether a message has the value as whole words: `train` is not in `training-job`."""
-    return re.search(rf"(?<![\w-]){re.escape(value)}(?![\w-])", message) is not None
+def _repeats(message: str, value: Any) -> bool:
+    """Return whether a message has the value, if it is a text, as whole words: `train` is not in `training-job`."""
+    is_text = isinstance(value, str) and len(value) >= _SHORTEST_VALUE
+    return is_text and re.search(rf"(?<![\w-]){re.escape(value)}(?![\w-])", message) is not None
 
 
 def _member_path(words: list[str], request: Mapping[str, Any]) -> SpecPath:
@@ -269,15 +272,3 @@ def _member_path(words: list[str], request: Mapping[str, Any]) -> SpecPath:
             path.append(member)
             value = known.get(member)
     return tuple(path)
-
-
-def _texts(value: Any, path: SpecPath = ()) -> Iterator[tuple[SpecPath, str]]:
-    if isinstance(value, str):
-        if len(value) >= _SHORTEST_VALUE and path != ("TrainingJobName",):
-            yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _texts(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _texts(item, (*path, index))

@@ -7,6 +7,7 @@ from typing import Any
 
 from launcher.errors import SpecPath
 from launcher.request.origin import Origin
+from launcher.request.view import leaves
 from launcher.spec.variables import Variables
 
 MaskedMembers = Mapping[SpecPath, str]  # member of the request -> the text to show in its place
@@ -14,16 +15,9 @@ MaskedMembers = Mapping[SpecPath, str]  # member of the request -> the text to s
 
 def masked_members(request: dict[str, Any], origin: Origin, variables: Variables) -> MaskedMembers:
     """Return the members that have values of environment variables, each with the text to show instead."""
-    found: dict[SpecPath, str] = {}
-    todo: list[tuple[SpecPath, Any]] = [((), request)] if variables.values else []
-    for path, value in todo:
-        if isinstance(value, dict):
-            todo += [((*path, name), item) for name, item in value.items()]
-        elif isinstance(value, list):
-            todo += [((*path, index), item) for index, item in enumerate(value)]
-        elif (shown := _shown(path, value, origin.place(path), variables)) != value:
-            found[path] = str(shown)
-    return found
+    texts = leaves(request) if variables.values else ()
+    shown = ((path, value, _shown(path, value, origin.place(path), variables)) for path, value in texts)
+    return {path: str(text) for path, value, text in shown if text != value}
 
 
 def _shown(path: SpecPath, value: Any, place: SpecPath, variables: Variables) -> Any:

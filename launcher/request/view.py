@@ -40,6 +40,15 @@ def file_system_source(entry: Mapping[str, Any]) -> dict[str, Any]:
     return source
 
 
+def leaves(value: Any, path: SpecPath = ()) -> Iterator[tuple[SpecPath, Any]]:
+    """Yield the values of a request that are neither mappings nor lists, each with its path."""
+    if isinstance(value, Mapping | list):
+        for name, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from leaves(item, (*path, name))
+    else:
+        yield path, value
+
+
 def with_source(entry: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """Return an InputDataConfig entry with other members in its data source."""
     ((kind, source),) = entry["DataSource"].items()
