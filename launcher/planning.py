@@ -25,7 +25,8 @@ from launcher.rules import find_problems
 from launcher.rules.codes import without_ignored
 from launcher.rules.job.code import goes_by_toolkit
 from launcher.spec.aws_model import REQUEST, shapes, shown, violations
-from launcher.spec.job import Code, JobSpec
+from launcher.spec.job import JobSpec
+from launcher.spec.own_keys import Code
 from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import FORMS
 from sagemaker_channels.start.command import command_files

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from launcher.account.check import Subject
 from launcher.errors import Problem, SpecPath, did_you_mean
 from launcher.jobs.queue import KIND
-from launcher.spec.job import Queue
+from launcher.spec.own_keys import Queue
 
 
 def queues(subject: Subject) -> list[tuple[SpecPath, Queue]]:

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from launcher.aws.account import Account, AwsError
-from launcher.spec.job import Queue
+from launcher.spec.own_keys import Queue
 
 KIND = "SAGEMAKER_TRAINING"  # serviceJobType, and the type of a queue for such jobs
 _WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")  # without a training job, or with that of an earlier attempt

@@ -29,8 +29,8 @@ from launcher.planning import Plan
 from launcher.request.view import leaves
 from launcher.rules.team import not_allowed
 from launcher.spec.aws_model import shapes
-from launcher.spec.job import Queue
 from launcher.spec.names import place_of_name
+from launcher.spec.own_keys import Queue
 from sagemaker_channels.mask import HIDDEN, Mask
 
 _ATTEMPTS = 4

@@ -16,20 +16,21 @@ from launcher.reference.problem_codes import ignorable
 from launcher.reference.shape_schema import descriptions, map_limits, of_shape, text_limits
 from launcher.spec.aws_model import REQUEST, shapes, violations
 from launcher.spec.channels import KINDS
-from launcher.spec.job import Code, Image, JobSpec, OwnKeys, Queue
+from launcher.spec.job import Image, JobKeys, JobSpec
 from launcher.spec.model import Section, spec_name
+from launcher.spec.own_keys import Code, Queue
 from launcher.spec.structures import OF_NO_MEMBERS, members
 
 
 def schema() -> dict[str, Any]:
     """Return the schema, JSON Schema 2020-12."""
-    made = OwnKeys.model_json_schema()
+    made = JobKeys.model_json_schema()
     made["description"] = JobSpec.__doc__
     properties, found = made["properties"], made.pop("$defs")
     # `of_shape` makes the others, with their limits.
     ours: list[type[Section]] = [Code, Image, Queue, *KINDS.values()]
     definitions = {each.__name__: found[each.__name__] for each in ours}
-    _describe(made, OwnKeys)
+    _describe(made, JobKeys)
     for each in ours:
         _describe(definitions[each.__name__], each)
     for definition in definitions.values():

@@ -1,7 +1,7 @@
 """A spec's keys that are AWS's own, made from botocore's service model: a member that AWS adds is a key with the next botocore.
 
-A key is the member's name in snake_case, and the member's shape decides its type. What is ours beside that is in `job` and in
-`channels`; what a key means, for the JSON schema, is in launcher/reference/descriptions.yaml.
+A key is the member's name in snake_case, and the member's shape decides its type. What is ours beside that is in `own_keys`, `job`
+and `channels`; what a key means, for the JSON schema, is in launcher/reference/descriptions.yaml.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from pydantic import create_model
 
 from launcher.spec.aws_model import ALGORITHM, READ_ONLY, REQUEST, shapes
 from launcher.spec.model import Section, spec_name
+from launcher.spec.own_keys import OwnKeys
 from launcher.spec.values import Boolean, Gigabytes, Integer, Seconds, Setting, Text
 
 # Members whose keys have names of their own.
 _NAMED = {"HyperParameters": "hyperparameters", "InputDataConfig": "channels", "TrainingImage": "image"}
 OF_NO_MEMBERS = ("image", "channels", "tags")  # keys whose own keys are not members of their member
-# Keys of ours. If AWS adds a member of such a name, it is written under `request:`.
-_OURS = ("base_name", "queue", "region", "profile", "code", "request", "extends", "ignore", "bucket_owners", "max_cost")
 _SCALARS: dict[str, Any] = {"string": Text, "integer": Integer, "long": Integer, "boolean": Boolean}
 _BY_UNIT: dict[str, Any] = {"InSeconds": Seconds, "InGB": Gigabytes}  # the end of a member's name -> its type
 _JSON_VALUES = ("ProfilingParameters",)  # maps whose values may be JSON
@@ -59,7 +58,7 @@ def members() -> dict[str, tuple[str, ...]]:
     for member in shapes()[REQUEST]["members"]:
         if member == ALGORITHM:
             found.update({_key(each): (ALGORITHM, each) for each in shapes()[ALGORITHM]["members"]})
-        elif _key(member) not in _OURS:
+        elif _key(member) not in OwnKeys.model_fields:
             found[_key(member)] = (member,)
     return found
 

@@ -12,7 +12,7 @@ from launcher.request.view import Draft
 from launcher.rules.channels.entries import MAX_CHANNELS
 from launcher.rules.rule import Mistake, error, warning
 from launcher.spec.aws_model import ALGORITHM, shown
-from launcher.spec.job import Code
+from launcher.spec.own_keys import Code
 from sagemaker_channels import contract
 from sagemaker_channels.job.hyperparameters import argument, decoded
 from sagemaker_channels.start.command import has_arguments, program_of
