@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from launcher.request.view import Draft, Entry
 from launcher.rules.channels.uris import bucket, object_key, uris
 from launcher.rules.rule import Mistake, error, warning
+from launcher.spec.channels import KINDS, source_of_entry
 from sagemaker_channels import contract
 
 _SHOWS_MOUNT_NAME = "(`aws fsx describe-file-systems` shows it as MountName)"
@@ -108,14 +109,18 @@ def file_systems_use_file_mode(draft: Draft) -> Iterator[Mistake]:
             yield entry.path("InputMode"), f"is {entry.mode!r}, but a file system is always File; delete the key"
 
 
+def _has_mount_name(entry: Entry) -> bool:
+    kind = KINDS.get(str(source_of_entry(entry.request)))
+    return kind is not None and kind.HAS_MOUNT_NAME
+
+
 @error("directory-path-absolute")
 def directory_path_is_absolute(draft: Draft) -> Iterator[Mistake]:
     """A directory on a file system is named by its full path; the model's pattern allows any text."""
     for entry in draft.entries:
         path = entry.get("DirectoryPath")
         if path is not None and not path.startswith("/"):
-            on_fsx = entry.get("FileSystemType") == "FSxLustre"
-            full = f"'/MOUNTNAME/{path}' {_SHOWS_MOUNT_NAME}" if on_fsx else repr(f"/{path}")
+            full = f"'/MOUNTNAME/{path}' {_SHOWS_MOUNT_NAME}" if _has_mount_name(entry) else repr(f"/{path}")
             yield entry.path("DirectoryPath"), f"{path!r} is not a full path; write {full}"
 
 
@@ -124,7 +129,7 @@ def fsx_mount_name(draft: Draft) -> Iterator[Mistake]:
     """FSx paths begin with the file system's mount name, which is `fsx` on Scratch_1 file systems only."""
     for entry in draft.entries:
         path = entry.get("DirectoryPath") or ""
-        if entry.get("FileSystemType") != "FSxLustre" or not path.startswith("/"):
+        if not _has_mount_name(entry) or not path.startswith("/"):
             continue
         if re.match(r"/fsx(/|$)", path):
             remedy = f"on others write their own mount name {_SHOWS_MOUNT_NAME}"
