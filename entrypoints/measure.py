@@ -31,7 +31,8 @@ from sagemaker_channels.contract import WAITS_VARIABLE
 from sagemaker_channels.errors import ChannelError, ConfigError
 from sagemaker_channels.formats import SHORT_NAMES, format_of
 from sagemaker_channels.job.environment import Environment, load_environment
-from sagemaker_channels.sources import mounted, s3
+from sagemaker_channels.sources import mounted
+from sagemaker_channels.sources.readers import reader_of
 from sagemaker_channels.tools.results import FILE, Results, mark_different, table
 from sagemaker_channels.tools.ways import ARRIVALS, WAYS, Source, Way, ways_of
 
@@ -102,14 +103,12 @@ def _check_format(environment: Environment) -> None:
 
     All channels have the same objects, so one that shows their names, a folder if there is one, speaks for a Pipe, too.
     """
-    named = [each for name, each in environment.channels.items() if name in ARRIVALS and each.mode != "Pipe"]
-    if not named:
+    named = [each for name, each in environment.channels.items() if name in ARRIVALS]
+    readers = [(each, reader) for each in named if (reader := reader_of(each)) is not None]
+    if not readers:
         return
-    channel = min(named, key=lambda each: each.mode == "S3Connector")
-    if channel.mode == "S3Connector":
-        name = s3.key_of(channel, next(iter(s3.objects(channel))))
-    else:
-        name = next(iter(mounted.objects(channel)), "")
+    channel, reader = min(readers, key=lambda each: each[1] is not mounted)
+    name = next((reader.key_of(channel, each) for each in reader.objects(channel, 0)), "")
     for form in SHORT_NAMES.values():
         if form.ending is not None and form != format_of("objects") and name.endswith(form.ending):
             raise ChannelError(f"the objects have names like {name}", remedy=f"pass --format {form.name}")

@@ -180,7 +180,7 @@ def _warnings(plan: Plan, made: EstimatorInputs) -> Iterator[str]:
     yield from (str(problem) for problem in plan.warnings if problem.path[:1] == ("channels",))
     if connectors := [name for name in made.environment if name.startswith(contract.CONNECTOR_VARIABLE)]:
         yield (
-            f"{len(connectors)} channel(s) of source S3Connector are environment variables: "
+            f"{len(connectors)} channel(s) that the script itself reads from S3 are environment variables: "
             "pass the trainer environment={**inputs.environment}"
         )
     if len(made.environment) > len(connectors):

@@ -65,6 +65,7 @@ BUCKET_OWNERS_VARIABLE = "LAUNCHER_BUCKET_OWNERS_"
 CONNECTOR_VARIABLE = "LAUNCHER_CONNECTOR_"
 CONNECTOR_CHANNEL = "channel"
 CONNECTOR_S3_URI = "s3_uri"
+CONNECTOR_READER = "reader"  # name in sources/readers.py; S3Connector if it is absent
 CONNECTOR_STYLE = "style"  # map | iterable
 CONNECTOR_CONTENT_TYPE = "content_type"  # absent if the spec has none
 CONNECTOR_MAX_OBJECTS = "max_objects"  # set by `--local --sample N` only: read N of the objects, evenly spaced

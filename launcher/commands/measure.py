@@ -22,7 +22,9 @@ from launcher.console import print_line, say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.parsing.layers import Assignment, Sets
 from launcher.parsing.team import values_below
+from launcher.rules.channels.content_types import MIME_TYPES
 from launcher.s3.uri import S3Location, parse_s3_uri
+from launcher.spec.channels import KINDS
 from launcher.spec.channels.base import BaseChannel
 from launcher.survey.observed import read_results
 from sagemaker_channels.errors import ConfigError
@@ -151,9 +153,9 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sets)
     needed = {next(name for name in way.arrivals if name in arrivals) for way in ways}
     if form == "objects" and "pipe" in arrivals:
         arrivals["pipe"]["record_wrapper_type"] = "RecordIO"  # without it, objects lose their boundaries
-    elif form in SHORT_NAMES:
+    elif form in MIME_TYPES:
         for channel in arrivals.values():
-            channel["content_type"] = next(iter(SHORT_NAMES[form].content_types), form)
+            channel["content_type"] = MIME_TYPES[form]
     locked = {each.path[0] for each in team.locked}
     values: dict[str, Any] = {
         **{key: None for key in _DROPPED.split() if key not in locked},
@@ -202,10 +204,11 @@ def _print_json(results: Results) -> None:
 
 def _of_prefix(uri: str) -> dict[str, dict[str, Any]]:
     """Return the channels by which a prefix can arrive, by their names in sagemaker_channels.tools.ways.ARRIVALS."""
-    modes = {"file": "File", "fast_file": "FastFile", "pipe": "Pipe"}
     return {
-        **{name: {"s3_uri": uri, "input_mode": mode} for name, mode in modes.items()},
-        "s3": {"source": "S3Connector", "s3_uri": uri},
+        name: {"source": source, "s3_uri": uri, **keys}
+        for source, kind in KINDS.items()
+        if "s3_uri" in kind.model_fields
+        for name, keys in kind.MEASURED_AS.items()
     }
 
 
@@ -231,7 +234,7 @@ def _arrivals(channels: Mapping[str, BaseChannel]) -> dict[str, dict[str, Any]]:
         if values.get("s3_uri") and values.get("s3_data_type", "S3Prefix") == "S3Prefix":
             more = _of_prefix(values["s3_uri"])
         elif "s3_uri" not in type(channel).model_fields and channel.MEASURED_AS:
-            more = {each: {**values, "source": channel.source} for each in channel.MEASURED_AS}
+            more = {each: {**values, "source": channel.source, **keys} for each, keys in channel.MEASURED_AS.items()}
         else:
             what = f"channel {name!r} is neither a prefix in S3 nor a file system"
             raise InputError(f"{what}; measure the prefix of its objects")

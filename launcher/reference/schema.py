@@ -54,7 +54,7 @@ def schema() -> dict[str, Any]:
             {"type": "object", "additionalProperties": channel, "propertyNames": text_limits(shapes()["ChannelName"])},
             {"type": "null"},
         ],
-        "description": "The input channels by name; at most 20, not counting those of source S3Connector.",
+        "description": "The input channels by name; at most 20, not counting those that the script itself reads.",
     }
     # The beginning of a TrainingJobName, cut to the characters left for it.
     made["properties"]["base_name"]["anyOf"][0].update(

@@ -13,9 +13,10 @@ from launcher.advice.facts import Observed
 from launcher.advice.ways import WAYS
 from launcher.errors import InputError
 from sagemaker_channels.tools.results import FILE, Results, summary, table
+from sagemaker_channels.tools.ways import FILE_SYSTEMS
 
 _LARGE = 1 << 20  # bytes; a request for less takes longer than its bytes
-_NOT_S3 = ("file", "plain-file", "efs", "fsx")  # ways that read a disk or a file system
+_NOT_S3 = ("file", "plain-file", *FILE_SYSTEMS)  # ways that read a disk or a file system
 
 
 def read_results(file: Path) -> Results:

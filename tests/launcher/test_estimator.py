@@ -90,7 +90,7 @@ def version_3(install: Any) -> None:
 def test_entries_equal_the_requests_without_the_code(tmp_path: Path) -> None:
     code = "code: {directory: nowhere, entry_point: train.py}\nenvironment: {A: b}\n"
     file = write(tmp_path, f"{code}channels: {{b: s3://bucket/b/, {CONNECTOR}, a: s3://bucket/a/}}\n")
-    with pytest.warns(UserWarning, match="1 channel.* of source S3Connector .* pass the trainer environment="):
+    with pytest.warns(UserWarning, match="1 channel.* that the script itself reads .* pass the trainer environment="):
         made = estimator_inputs(file)
     entries = made.entries
     assert [entry["ChannelName"] for entry in entries] == ["b", "a"]
@@ -127,7 +127,7 @@ def test_wrong_spec_raises_spec_error(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("version_3")
 def test_unknown_channel_name_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path, f"channels: {{train: s3://bucket/a/, {CONNECTOR}}}\n")
-    with pytest.warns(UserWarning, match="S3Connector"):
+    with pytest.warns(UserWarning, match="environment="):
         made = estimator_inputs(file)
     for name, hint in (("trian", "; did you mean train?"), ("images", "")):
         with pytest.raises(KeyError, match=re.escape(f"'{name}' is not a channel that SageMaker delivers{hint}")):

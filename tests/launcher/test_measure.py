@@ -61,6 +61,7 @@ def test_channel_of_a_spec_keeps_the_job_and_reads_its_file_system(launch: Launc
     [efs, _] = request["InputDataConfig"]
     assert efs["ChannelName"] == "efs"
     assert "FileSystemDataSource" in efs["DataSource"]
+    assert efs["ContentType"] == "application/octet-stream"  # a warning could only be about what we wrote
     assert request["HyperParameters"]["ways"].startswith("efs,plain-file")
     assert request["HyperParameters"]["step"] == "20ms"
     assert request["ResourceConfig"]["InstanceType"] == "ml.g5.xlarge"

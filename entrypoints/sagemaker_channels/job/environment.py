@@ -231,13 +231,13 @@ def _connector_channel(root: Path, variable: str, text: str) -> Channel:
         most = entry.get(contract.CONNECTOR_MAX_OBJECTS)
         return Channel(
             name=name,
-            mode=S3_CONNECTOR,
+            mode=entry.get(contract.CONNECTOR_READER, S3_CONNECTOR),
             content_type=entry.get(contract.CONNECTOR_CONTENT_TYPE),
             distribution="FullyReplicated",
             record_wrapper="None",
             path=root / contract.DATA_DIR / name,
             s3_uri=s3_uri,
-            style=entry[contract.CONNECTOR_STYLE],
+            style=entry.get(contract.CONNECTOR_STYLE),
             max_objects=None if most is None else int(most),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:

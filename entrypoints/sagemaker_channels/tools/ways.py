@@ -28,8 +28,10 @@ from sagemaker_channels.sources.connector_client import place
 Opener = Callable[[str], Any]  # from a path or URL to a file object
 
 # The channels by which the same objects arrive, as `launch measure` names them in the request. `s3` is an S3Connector channel,
-# which copies nothing: it passes the prefix to ways that read S3 themselves. `efs` and `fsx` are channels of a user's spec.
-FOLDERS = ("fast_file", "file", "efs", "fsx")
+# which copies nothing: it passes the prefix to ways that read S3 themselves.
+# The file systems are channels of a user's spec: name -> title, and row of the systems in docs/benchmarks.md.
+FILE_SYSTEMS = {"efs": ("Amazon EFS", 4), "fsx": ("Amazon FSx for Lustre", 5)}
+FOLDERS = ("fast_file", "file", *FILE_SYSTEMS)
 ARRIVALS = (*FOLDERS, "pipe", "s3")
 
 
@@ -191,8 +193,10 @@ WAYS: dict[str, Way] = {
         Way(name="file", title="File mode", row=1, arrivals=("file",), open=_iterable),
         Way(name="fast-file", title="FastFile mode", row=2, arrivals=("fast_file",), open=_iterable),
         Way(name="pipe", title="Pipe mode", row=3, arrivals=("pipe",), open=_iterable),
-        Way(name="efs", title="Amazon EFS", row=4, arrivals=("efs",), open=_iterable),
-        Way(name="fsx", title="Amazon FSx for Lustre", row=5, arrivals=("fsx",), open=_iterable),
+        *(
+            Way(name=name, title=title, row=row, arrivals=(name,), open=_iterable)
+            for name, (title, row) in FILE_SYSTEMS.items()
+        ),
         _connector(name="connector-map", title="S3 Connector, map style", row=7, formats=_OBJECTS, open=_map),
         _connector(name="connector-iterable", title="S3 Connector, iterable style", row=8, formats=_OBJECTS),
         _connector(name="connector-tar", title="S3 Connector + shards", row=10, formats=_SHARDS),

@@ -116,7 +116,7 @@ def connector_reads_over_the_network(draft: Draft) -> Iterator[Mistake]:
     if draft.get("EnableNetworkIsolation"):
         for name, channel in draft.spec.all_channels.items():
             if channel.connector(name) is not None:
-                what = "'S3Connector' reads S3 from inside the container, which enable_network_isolation forbids"
+                what = f"{channel.source!r} reads S3 from inside the container, which enable_network_isolation forbids"
                 yield ("channels", name, "source"), f"{what}; use source: S3"
 
 

@@ -35,8 +35,8 @@ class BaseChannel(Section, ABC):
     """Names of the account checks that look at the data."""
     WAYS: ClassVar[tuple[str, ...]] = ()
     """Ways in which the data can arrive, as `launch advise` compares them (`launcher.advice.ways`)."""
-    MEASURED_AS: ClassVar[tuple[str, ...]] = ()
-    """Channels of `launch measure` that read the data (`ARRIVALS` of `sagemaker_channels.tools.ways`)."""
+    MEASURED_AS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """Channel of `launch measure` that reads the data (`ARRIVALS` of `sagemaker_channels.tools.ways`) -> its own keys."""
     EXAMPLE: ClassVar[str] = ""
     """The bundled spec that shows this kind: `launch --example NAME`."""
     WITHOUT: ClassVar[Mapping[str, str]] = {}

@@ -33,7 +33,7 @@ class EFSChannel(FileSystemChannel):
     DATA = "efs/<fs-id>/"
     ACCOUNT_CHECKS = ("EFS",)
     WAYS = ("EFS",)
-    MEASURED_AS = ("efs",)
+    MEASURED_AS: ClassVar = {"efs": {}}
     EXAMPLE = "efs"
 
     source: Literal["EFS"]

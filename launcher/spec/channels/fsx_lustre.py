@@ -1,6 +1,6 @@
 """Channels on Amazon FSx for Lustre: the path begins with the file system's mount name, `/<MountName>/...`."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from launcher.spec.channels.efs import FileSystemChannel
 
@@ -11,7 +11,7 @@ class FSxLustreChannel(FileSystemChannel):
     DATA = "fsx/<fs-id>/"
     ACCOUNT_CHECKS = ("FSx",)
     WAYS = ("FSxLustre",)
-    MEASURED_AS = ("fsx",)
+    MEASURED_AS: ClassVar = {"fsx": {}}
     EXAMPLE = "fsx-lustre"
     HAS_MOUNT_NAME = True
 

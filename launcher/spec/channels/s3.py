@@ -17,7 +17,11 @@ class S3Channel(BaseChannel):
     PROVIDERS: ClassVar = {"File": "copied", "FastFile": "mounted", "Pipe": "fifo"}
     ACCOUNT_CHECKS = ("buckets", "prefixes", "manifests")
     WAYS = tuple(PROVIDERS)
-    MEASURED_AS = ("file", "fast_file", "pipe")
+    MEASURED_AS: ClassVar = {
+        "file": {"input_mode": "File"},
+        "fast_file": {"input_mode": "FastFile"},
+        "pipe": {"input_mode": "Pipe"},
+    }
     EXAMPLE = "s3-file"
 
     source: Literal["S3"] = "S3"

@@ -17,7 +17,7 @@ class S3ConnectorChannel(BaseChannel):
     DATA = "s3/<bucket>/..."
     ACCOUNT_CHECKS = ("buckets", "prefixes")
     WAYS = ("S3Connector",)
-    MEASURED_AS = ("s3",)
+    MEASURED_AS: ClassVar = {"s3": {}}
     EXAMPLE = "s3-connector"
     WITHOUT: ClassVar = {
         "MEMBER": "the request names the channel in an environment variable",

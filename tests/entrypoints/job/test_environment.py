@@ -165,13 +165,14 @@ def test_code_channel_is_left_out(tmp_path: Path) -> None:
 def test_connector_channels_come_from_variables(tmp_path: Path) -> None:
     write(tmp_path, inputdataconfig={"train": {}})
     first = {"channel": "images", "s3_uri": "s3://b/p/", "style": "iterable", "content_type": "application/x-tar"}
-    second = {"channel": "more", "s3_uri": "s3://b/q", "style": "map", "max_objects": 3}
+    second = {"channel": "more", "s3_uri": "s3://b/q", "reader": "Mine", "max_objects": 3}
     environ = {"LAUNCHER_CONNECTOR_10": json.dumps(second), "LAUNCHER_CONNECTOR_2": json.dumps(first)}
     channels = load_environment(tmp_path, environ).channels
     assert list(channels) == ["train", "images", "more"]
     images, more = channels["images"], channels["more"]
     assert (images.mode, images.s3_uri, images.style) == ("S3Connector", "s3://b/p/", "iterable")
     assert (images.content_type, images.max_objects) == ("application/x-tar", None)
+    assert (more.mode, more.style) == ("Mine", None)
     assert (more.content_type, more.max_objects, more.distribution) == (None, 3, "FullyReplicated")
 
 

@@ -23,15 +23,18 @@ def test_denied_questions_block_nothing(aws: aws_stand_in.StandIn) -> None:
     report = checked(f"checkpoint_config: {{s3_uri: s3://out/checkpoints}}\n{CHANNEL}")
     assert report.problems == []
     said = {result.check: result.status for result in report.results}
-    assert said.items() >= {
-        "buckets": "not-asked",
-        "prefixes": "not-asked",
-        "archives": "not-asked",
-        "manifests": "not-needed",
-        "shares": "not-needed",
-        "disk": "not-asked",
-        "checkpoints": "passed",
-    }.items()
+    assert (
+        said.items()
+        >= {
+            "buckets": "not-asked",
+            "prefixes": "not-asked",
+            "archives": "not-asked",
+            "manifests": "not-needed",
+            "shares": "not-needed",
+            "disk": "not-asked",
+            "checkpoints": "passed",
+        }.items()
+    )
     assert all("you may not ask: s3:" in why and "channels.train.s3_uri" in why for _, why in report.not_asked)
     assert report.as_data()["checks"][0]["not_asked"][0]["path"] == TRAIN
 

@@ -29,6 +29,7 @@ from launcher.spec.channels.base import BaseChannel
 from launcher.survey.channels import channels_of
 from launching import launch
 from sagemaker_channels import contract
+from sagemaker_channels.sources.readers import READERS
 from sagemaker_channels.tools.ways import ARRIVALS
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -125,6 +126,17 @@ def test_provider_of_the_kind_exists(source: str) -> None:
 
 
 @every_kind
+def test_reader_of_a_kind_without_entry_exists(source: str) -> None:
+    for _, name, channel in examples(source):
+        if (settings := channel.connector(name)) is not None:
+            reader = settings.get(contract.CONNECTOR_READER, "S3Connector")
+            assert reader == source, (
+                f"{source}: connector() of its card must set CONNECTOR_READER, or S3Connector reads it"
+            )
+            assert reader in READERS, f"add {reader!r} to READERS in entrypoints/sagemaker_channels/sources/readers.py"
+
+
+@every_kind
 def test_every_named_account_check_asks_about_the_channel(source: str) -> None:
     checks = {check.name: check for check in CHECKS}
 
@@ -168,7 +180,10 @@ def test_advise_knows_the_kind(source: str) -> None:
 @every_kind
 def test_measure_takes_the_kind(source: str) -> None:
     kind = KINDS[source]
-    assert set(kind.MEASURED_AS) <= set(ARRIVALS), "launch measure reads the channels in ARRIVALS only"
+    sharing = [other for other, each in KINDS.items() if other != source and each.MEASURED_AS.keys() & kind.MEASURED_AS]
+    assert not sharing, f"{kind.__name__}: MEASURED_AS names channels of {sharing}; name its own"
+    missing = set(kind.MEASURED_AS) - set(ARRIVALS)
+    assert not missing, f"add {missing} to entrypoints/sagemaker_channels/tools/ways.py, to FILE_SYSTEMS if it is one"
     name = next(name for spec, name, _ in examples(source) if spec == kind.EXAMPLE)
     measured = launch("measure", str(bundled.spec_path(kind.EXAMPLE)), name, "--dry-run", "--json")
     if kind.MEASURED_AS:
