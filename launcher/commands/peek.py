@@ -54,6 +54,7 @@ def peek(asked: SimpleNamespace, reading: options.SpecOptions, where: options.Ac
     than that needs, at most 256 MB. Damaged samples are named, and the exit code is 3 then.
     """
     from launcher.survey.channels import objects_of
+    from launcher.survey.inventory import format_of_name
     from launcher.survey.samples import check_sheet, contact_sheet, first_samples
 
     if asked.sheet:
@@ -74,8 +75,10 @@ def peek(asked: SimpleNamespace, reading: options.SpecOptions, where: options.Ac
         samples += read.samples
         data = _as_data(read, account.mask)
         found[channel.name] = {"data": channel.shown, "way": channel.present, **data}
-        kind = next((each["type"] for sample in data["samples"] for each in sample["fields"]), "")
-        if read.format == "objects" and kind in MIME_TYPES:
+        kinds = [each["type"] for sample in data["samples"] for each in sample["fields"]][:1]
+        kinds += [format_of_name(sample["key"] or "") for sample in data["samples"][:1]]
+        kind = next((each for each in kinds if each in MIME_TYPES), None)
+        if read.format == "objects" and kind:
             say(
                 f"{channel.name}: the objects are {kind}; --format {kind}, or content_type in the spec, reads their samples"
             )

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from launcher.advice.facts import Inventory
 
 READS_ALL = "entrypoints/read_channels.py"  # the bundled script that reports what it has read
-# Formats of an inventory -> the channel's content type; an object of another format is one sample.
-_TYPES = {name: MIME_TYPES[name] for name in ("tar", "recordio", "recordio-protobuf", "tfrecord", "parquet", "csv")}
-_TYPES |= {"jsonlines": MIME_TYPES["jsonl"]}
+# Formats of an inventory -> the channel's content type; an object of another format, such as .npz, which is a zip, is one sample.
+_TYPES = {name: content_type for name, content_type in MIME_TYPES.items() if name != "zip"}
 Places = Mapping[str, tuple[str | None, "Inventory | None"]]
 
 

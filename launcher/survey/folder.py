@@ -18,7 +18,7 @@ from launcher.aws.account import Account
 from launcher.errors import InputError, did_you_mean_path
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.survey.channels import Channel, objects_of
-from launcher.survey.inventory import take_inventory
+from launcher.survey.inventory import format_of_name, take_inventory
 
 _MOST_FOLDERS = 20_000  # that are looked at
 _MOST_OBJECTS = 10_000  # of a channel
@@ -29,10 +29,8 @@ _SPLITS = {
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-_DATA = re.compile(  # by kind
-    r".*\.(?:(?P<image>jpe?g|png|gif|bmp|webp|tiff?)|(?P<array>npy|npz)|(?P<audio>wav|flac)|(?P<archive>tar|tgz|zip)"
-    r"|(?P<record>rec|tfrecords?)|(?P<parquet>parquet)|(?P<table>csv)|(?P<lines>jsonl|ndjson))(?:\.gz)?",
-    re.I,
+_OBJECTS = re.compile(  # by kind
+    r".*\.(?:(?P<image>jpe?g|png|gif|bmp|webp|tiff?)|(?P<array>npy|npz)|(?P<audio>wav|flac))(?:\.gz)?", re.I
 )
 _BESIDE_IMAGES = ("masks", "labels", "annotations")  # folders whose files, of any kind, belong to images
 _NO_SCRIPT = re.compile(r"(test_.*|.*_test|setup|conftest|__init__)\.py")
@@ -62,7 +60,7 @@ def look_at_folder(root: Path) -> Folder:
     for folder, names, found in islice(os.walk(root, followlinks=True), _MOST_FOLDERS):
         here, below = Path(folder), PurePosixPath(Path(folder).relative_to(root))
         folders = [each for each in sorted(names) if each[0] != "." and each not in _LEFT_OUT]
-        for each in (*folders, *(each for each in found if not _DATA.fullmatch(each))):
+        for each in (*folders, *(each for each in found if not _kind(each))):
             if (here / each).is_symlink() and not (here / each).resolve().is_relative_to(top):
                 links.append(below / each)
         names.clear()
@@ -153,8 +151,13 @@ def _places(data: Mapping[PurePosixPath, dict[str, str]], with_code: set[PurePos
 def _data_in(folder: PurePosixPath, names: Iterable[str]) -> dict[str, str]:
     """Return the files of data of a folder, each with its kind: that of masks or labels by a folder's name, else by the ending."""
     beside = next((part.lower() for part in folder.parts if part.lower() in _BESIDE_IMAGES), None)
-    kinds = {each: beside or ((found := _DATA.fullmatch(each)) and found.lastgroup) for each in names}
+    kinds = {each: beside or _kind(each) for each in names}
     return {each: kind for each, kind in kinds.items() if kind and not _is_python(each)}
+
+
+def _kind(name: str) -> str | None:
+    found = _OBJECTS.fullmatch(name)
+    return found.lastgroup if found else format_of_name(re.sub(r"\.gz$", "", name, flags=re.I))
 
 
 def _up(folder: PurePosixPath) -> tuple[PurePosixPath, ...]:

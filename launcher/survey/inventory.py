@@ -20,7 +20,7 @@ from launcher.lists.files import ending_of
 from launcher.local.channels.objects import Objects
 from launcher.s3.uri import S3Location, is_clutter
 from sagemaker_channels import contract
-from sagemaker_channels.formats import gunzip, recordio
+from sagemaker_channels.formats import FORMATS, gunzip, recordio
 from sagemaker_channels.formats.tfrecord import masked
 
 MAX_KEYS = 200_000  # 200 requests
@@ -38,6 +38,10 @@ _BEGINNINGS = {
     b"\x93NUMPY": "npy",
     b"\x89HDF": "hdf5",
 }
+
+# Of formats with the same ending, the first counts. A .txt can be anything.
+_ENDINGS = {form.ending: form.name for form in reversed(FORMATS) if form.ending not in (None, ".txt")}
+_ENDINGS |= {".ndjson": "jsonl", ".tfrecords": "tfrecord", ".tgz": "tar"}
 
 
 def take_inventory(
@@ -134,8 +138,12 @@ def format_of(head: bytes, key: str) -> str:
         return "recordio-protobuf" if head[8:9] == b"\n" and b"\n" in head[10:14] else "recordio"
     if len(head) >= 12 and masked(_crc32c(head[:8])) == int.from_bytes(head[8:12], "little"):
         return "tfrecord"
-    ending = ending_of(key).removeprefix(".")
-    return {"jsonl": "jsonlines", "ndjson": "jsonlines", "rec": "recordio"}.get(ending, ending) or "unknown"
+    return format_of_name(key) or ending_of(key).removeprefix(".") or "unknown"
+
+
+def format_of_name(key: str) -> str | None:
+    """Return the short name of the format that the ending of a key stands for; None for another ending."""
+    return _ENDINGS.get(ending_of(key))
 
 
 def _crc32c(data: bytes) -> int:

@@ -54,7 +54,10 @@ def test_content_types_are_called_by_their_formats_short_name(text: str | None, 
 def test_launcher_knows_what_a_pipe_can_carry(name: str) -> None:
     """The launcher's own table of formats, in `launcher.rules.channels.content_types`, is this package's."""
     form = format_of(name)
-    assert name in (MIME_TYPES if name in SHORT_NAMES else MIME_TYPES.values())
+    known = MIME_TYPES if name in SHORT_NAMES else MIME_TYPES.values()
+    assert name in known, (
+        "add it to MIME_TYPES in launcher/rules/channels/content_types.py, which has one type of each format"
+    )
     assert (name in BOUNDED, name in READ_FROM_END) == (
         form.boundaries,
         not form.boundaries and form is not objects.FORMAT,

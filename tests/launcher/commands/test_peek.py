@@ -165,6 +165,9 @@ def test_shards_read_as_whole_objects_are_pointed_out(here: Path) -> None:
     (here / "data/0.tar").write_bytes(tar(2))
     assert "--format tar" in launch("peek", "data").stderr
     assert "'data/0.tar' is a file, but not a spec; name its folder, data\n" in launch("peek", "data/0.tar").stderr
+    (here / "data/0.tar").rename(here / "data/0.jsonl")  # whose bytes do not show it
+    (here / "data/0.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    assert "--format jsonl" in launch("peek", "data").stderr
 
 
 def test_missing_prefix_is_one_error(account: StandIn) -> None:

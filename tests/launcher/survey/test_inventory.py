@@ -13,7 +13,8 @@ from launcher.errors import InputError, RefusedError
 from launcher.local.channels.objects import RemoteObjects
 from launcher.s3.uri import S3Location
 from launcher.survey.channels import Channel, objects_of
-from launcher.survey.inventory import format_of, take_inventory
+from launcher.survey.inventory import format_of, format_of_name, take_inventory
+from sagemaker_channels.formats import FORMATS, Format
 from sagemaker_channels.formats import format_of as form
 
 TRAIN = S3Location("mine", "train/")
@@ -40,12 +41,17 @@ def written(name: str) -> bytes:
         (written("zip"), "a", "zip"),
         (written("parquet"), "a", "parquet"),
         (b"a,b\n1,2\n", "a/b.csv", "csv"),
-        (b'{"a": 1}\n', "a/b.jsonl", "jsonlines"),
+        (b'{"a": 1}\n', "a/b.jsonl", "jsonl"),
         (b"abc", "v1.2/README", "unknown"),
     ],
 )
 def test_format_is_known_by_content(content: bytes, key: str, expected: str) -> None:
     assert format_of(content[:512], key) == expected
+
+
+@pytest.mark.parametrize("card", [card for card in FORMATS if card.ending not in (None, ".txt")], ids=str)
+def test_ending_of_each_format_is_known(card: Format) -> None:
+    assert form(format_of_name(f"a/1{card.ending}")).ending == card.ending
 
 
 def test_inventory_of_a_prefix_counts_sizes_classes_and_formats(aws: StandIn) -> None:
