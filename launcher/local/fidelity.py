@@ -18,11 +18,13 @@ from launcher.request.instance_types import instance_type
 from launcher.request.view import file_system_source
 from sagemaker_channels import contract
 
-# What SageMaker does beside or after the training, by members of the request.
-_LEFT_OUT = (
-    *("DebugHookConfig", "DebugRuleConfigurations", "ProfilerConfig", "ProfilerRuleConfigurations"),
-    *("ExperimentConfig", "InfraCheckConfig", "MlflowConfig", "ModelPackageConfig", "RemoteDebugConfig"),
-    "SessionChainingConfig",
+# The members of a request that a local run carries out, or that only say where and as whom a job runs. A member that AWS adds is
+# left out.
+_CARRIED_OUT = (
+    *("TrainingJobName", "AlgorithmSpecification", "HyperParameters", "Environment", "InputDataConfig"),
+    *("OutputDataConfig", "CheckpointConfig", "TensorBoardOutputConfig", "ResourceConfig", "StoppingCondition"),
+    *("RetryStrategy", "VpcConfig", "EnableNetworkIsolation", "EnableInterContainerTrafficEncryption"),
+    *("EnableManagedSpotTraining", "RoleArn", "Tags"),
 )
 _TOOLKIT = "sagemaker-training"
 
@@ -45,8 +47,8 @@ def note_facts(run: LocalRun, store: Store, host: HostProcess) -> None:
     run.note("hosts", str(len(run.hosts)), str(count), same=len(run.hosts) == count)
     if run.options.sample is not None:
         run.note("objects", f"{run.options.sample} of each channel", "all", same=False)
-    for member in _LEFT_OUT:
-        if member in request:
+    for member in request:
+        if member not in _CARRIED_OUT:
             run.note(dotted(run.plan.origin.place((member,))), "left out", "carried out by SageMaker", same=False)
     asked = instance_type(run.hosts[0].instance_type)
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))

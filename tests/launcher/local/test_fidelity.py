@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import launcher
+from launcher import LocalOptions
 from launcher.local.fidelity import as_data, in_rows
 from launcher.local.state import Fact
 from launcher.request.image_uris import versions_of
@@ -79,6 +81,15 @@ def test_members_without_a_part_in_a_local_run_are_named(here: Path) -> None:
         r"differs    in \d+ ways: .*debug_hook_config, experiment_config, request.RemoteDebugConfig",
         output,
     )
+
+
+def test_member_that_aws_adds_is_left_out(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(here)
+    write_job(here, "print('trained')", "channels: null\n")
+    plan = launcher.plan(str(here / "job.yaml"), name="job")
+    plan.request["CarbonBudget"] = {"Grams": 5}
+    launcher.run_local(plan, options=LocalOptions(no_namespaces=True))
+    assert result(here)["Fidelity"]["carbon_budget"]["Here"] == "left out"
 
 
 def test_facts_are_grouped_in_rows() -> None:
