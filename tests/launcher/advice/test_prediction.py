@@ -182,3 +182,10 @@ def test_every_constant_has_a_unit_and_a_source():
     for name, (value, unit, source) in table.items():
         assert value > 0 and unit and (source == "bench" or ", 202" in source), name
     assert sum(source == "bench" for _, _, source in table.values()) <= 10
+
+
+def test_ways_state_numbers_as_yaml_reads_them() -> None:
+    texts = [
+        f"{way.name}.{key}" for way in ways.WAYS.values() for key, value in vars(way).items() if isinstance(value, str)
+    ]
+    assert texts == [f"{name}.name" for name in ways.WAYS], "in ways.yaml, write 9.0e-10: 9e-10 is a text to YAML"
