@@ -150,7 +150,7 @@ class Recipe:
     def about(self, shard: Shard) -> State:
         """Return what a state must agree with."""
         reading = self.reading
-        about: State = {"channel": self.channel.name, "format": str(self.form)}
+        about: State = {"channel": self.channel.identity, "format": str(self.form)}
         if shard.host is not None:
             about["hosts"] = shard.host[1]
         if reading.seed is not None:

@@ -121,7 +121,7 @@ class ObjectSource(Source):
         self, opener: ObjectReader, cache: ObjectCache | None, listed: dict[int, Items[Any]], *of: Any
     ) -> None:
         super().__init__(*of)
-        self._opener, self._cache, self._listed, name = opener, cache, listed, self.channel.name
+        self._opener, self._cache, self._listed, name = opener, cache, listed, self.channel.identity
         self._name = name if self.host is None else f"{name} of host {self.host[0]}"  # of its list in states
         self._expected: Listing = {}
         self._objects: Items[Any] | None = None

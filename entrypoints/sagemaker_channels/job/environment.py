@@ -49,6 +49,11 @@ class Channel:
     hosts: int | None = None  # hosts that receive the channel; None if that is unknown
     shuffled: bool = False  # a Pipe that is in another order after each start of the job
 
+    @property
+    def identity(self) -> str:
+        """Its name in states, which for a folder outside of a job is its path: scripts and notebooks write that differently."""
+        return os.path.realpath(self.path) if "/" in self.name and self.s3_uri is None else self.name
+
 
 @dataclass(frozen=True)
 class InstanceGroup:

@@ -106,7 +106,8 @@ def check_lightning(ranks: int) -> None:
     loader: Any = None  # the innermost
     for caller, module, _ in _callers():
         package, _, name = module.rpartition(".loops.")
-        if type(caller).__name__ == "LightningLoader" or name in _EVALUATES:
+        kinds = {kind.__name__ for kind in type(caller).__mro__}  # its module imports this one
+        if "LightningLoader" in kinds or name in _EVALUATES:
             return
         loader = caller if loader is None and isinstance(caller, DataLoader) else loader
         if package in ("lightning.pytorch", "pytorch_lightning") and name in _FITS:

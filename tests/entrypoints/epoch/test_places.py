@@ -46,12 +46,13 @@ def test_relative_path_is_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert dataset.channel.name == "./objects"
 
 
-def test_folder_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["./objects", "./objects/", "../data/objects", "{}"])
+def test_folder_is_resumed_by_any_of_its_names(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     whole = list(ThreadLoader(ChannelDataset("./objects", transform=text_of, seed=3), 4, collate_fn=list))
     first = ThreadLoader(ChannelDataset("./objects", transform=text_of, seed=3), 4, collate_fn=list)
     before = list(islice(first, 5))
-    again = ThreadLoader(ChannelDataset("./objects", transform=text_of, seed=3), 4, collate_fn=list)
+    again = ThreadLoader(ChannelDataset(name.format(folder), transform=text_of, seed=3), 4, collate_fn=list)
     again.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert before + list(again) == whole
 
