@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
@@ -34,8 +35,8 @@ def test_dir_lists_the_public_names() -> None:
 
 
 def test_every_option_of_a_local_run_is_documented() -> None:
-    text = launcher.LocalOptions.__doc__ or ""
-    assert [each.name for each in fields(launcher.LocalOptions) if f"\n        {each.name}: " not in text] == []
+    text = inspect.getdoc(launcher.LocalOptions) or ""
+    assert [each.name for each in fields(launcher.LocalOptions) if f"\n    {each.name}: " not in text] == []
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -20,12 +20,13 @@ CHANNELS = """channels:
 """
 # Each script is __main__ in a process of its own, forked after the imports that take seconds; to take them apart takes a second.
 FORK_EACH = """
-import os, pathlib, runpy, sys
+import multiprocessing, os, pathlib, runpy, sys
 from contextlib import suppress
 import boto3, torch, webdataset
 with suppress(ImportError):
     import s3fs
 
+multiprocessing.set_start_method("fork")  # as the images' Python, before 3.14
 children = []
 for script in sorted(pathlib.Path(__file__).parent.glob("scripts/*.py")):
     children.append(os.fork())
