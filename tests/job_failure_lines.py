@@ -50,6 +50,12 @@ LINES: list[tuple[str, str, str]] = [
     ("missing-module", "ModuleNotFoundError: No module named 'webdataset'", "webdataset"),
     ("import-failed", "ImportError: cannot import name 'triu' from 'scipy.linalg'", "triu"),
     (
+        "unguarded-script",
+        "        An attempt has been made to start a new process before the\n        current process has finished its"
+        " bootstrapping phase.\nConnectionResetError: [Errno 104] Connection reset by peer",
+        "import the script",
+    ),
+    (
         "entry-point-missing",
         "python3: can't open file '/opt/ml/code/trian.py': [Errno 2] No such file or directory",
         "trian.py",

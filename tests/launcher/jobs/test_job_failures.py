@@ -132,6 +132,12 @@ def test_first_error_precedes_its_echo_on_other_hosts() -> None:
     assert found.code == "out-of-memory-gpu"
 
 
+def test_error_of_a_package_that_is_too_old_is_the_cause_itself() -> None:
+    error = "ImportError: torch 2.3.0 is too old: ChannelDataset needs torch>=2.5; use a later image"
+    found = likely_cause({**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}, (error,))
+    assert found is not None and found.code == "script-failed" and "use a later image" in found.cause, found
+
+
 def test_benign_line_alone_gives_no_specific_cause() -> None:
     benign = "algo-1:48 [0] NCCL WARN NET/OFI Error opening file: /sys/devices/virtual/dmi/id/product_name"
     found = likely_cause({**JOB, "FailureReason": "AlgorithmError: , exit code: 1"}, (benign, "epoch 1"))
