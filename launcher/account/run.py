@@ -153,9 +153,10 @@ def check_account(
 
     Checks that have not finished after `deadline` seconds are reported as not asked. Without one, each prefix is listed to its
     end, and progress is printed. Raises RefusedError if no question can be answered: there are no credentials that AWS
-    accepts, or no region.
+    accepts, no region, or a wrong endpoint.
     """
     account.require_credentials()  # before the deadline counts, which a busy machine may need for that
+    account.client("s3")  # every job stores its outputs there, so settings of S3 that boto3 refuses are one error
     expect_owners(plan, account)
     began = time.monotonic()
     subject = subject_of(plan, account, full=deadline is None)
@@ -202,8 +203,7 @@ def _refuse_if_none_answered(account: Account, runs: Sequence[_Run]) -> None:
     asked = [run for run in runs if run.subject.has_asked]
     if asked and not account.answered:
         reasons = [*map(str, refused), *(why for run in asked for _, why in run.subject.not_asked), "no answer"]
-        reason, _, _ = reasons[0].partition("; check ")
-        raise RefusedError(f"AWS cannot be reached: {reason}; check the network, proxies and AWS_ENDPOINT_URL")
+        raise RefusedError(f"AWS cannot be reached: {reasons[0]}; check the network, proxies and AWS_ENDPOINT_URL")
 
 
 def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) -> CheckResult:
