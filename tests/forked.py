@@ -119,7 +119,9 @@ class Forked:
     def __enter__(self) -> Forked:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is not None:
+            self.kill()  # a thread may still read what it prints, and closing would wait for that
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 with suppress(BrokenPipeError):

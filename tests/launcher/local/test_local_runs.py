@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import launcher
 from aws_stand_in import StandIn
-from forked import LAUNCHER, run
+from forked import LAUNCHER, Forked, run
 from launching import launch as called
 from local_jobs import command, launch, write_job
 from patience import PATIENCE, wait_for
@@ -215,3 +216,10 @@ def test_job_in_aws_of_the_name_of_a_local_run_is_shown_with_a_hint(ended: Path,
     shown = called("status", "job")
     assert "job: InProgress" in shown.stdout
     assert shown.stderr == "./.launch/job is a local run of this name; --local shows it\n"
+
+
+def test_process_that_hangs_ends_with_the_test_that_forked_it() -> None:
+    hanging = ["-c", f"import time; time.sleep({PATIENCE})"]
+    with pytest.raises(subprocess.TimeoutExpired), Forked(LAUNCHER, hanging) as process:
+        process.communicate(timeout=0.1)
+    assert process.returncode == -signal.SIGKILL
