@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from numbers import Real
 from typing import Any
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
 from sagemaker_channels.epoch.reader import Positioned
+from sagemaker_channels.epoch.samples import place_of
 from sagemaker_channels.epoch.states import Listing
 from sagemaker_channels.errors import expect
 from sagemaker_channels.meter import turn_to
@@ -24,10 +26,13 @@ class MixedSource:
         sources: Each channel's.
         weights: The relative frequency of each.
         seed: Seed of the draws.
+        keeps: For each channel, what returns whether a sample of a source is left, at a place in words; None if all are.
     """
 
-    def __init__(self, sources: Sequence[Any], weights: Sequence[float], seed: int) -> None:
-        self.sources, self.weights, self.draws = list(sources), weights, seed
+    def __init__(
+        self, sources: Sequence[Any], weights: Sequence[float], seed: int, keeps: Sequence[Callable[..., bool] | None]
+    ) -> None:
+        self.sources, self.weights, self.draws, self.keeps = list(sources), weights, seed, keeps
         self.epoch = self.sources[0].epoch
         self.who = "mixture of " + ", ".join(each.who for each in self.sources)
 
@@ -70,11 +75,21 @@ class MixedReader(Positioned):
         ]
         self.last = 0  # the source of the last sample
 
+    @staticmethod
+    def _kept(reader: Any, keeps: Callable[..., bool]) -> Generator[Any, None, None]:
+        with closing(iter(reader)) as samples:
+            for sample in samples:
+                if keeps(sample, reader.source, lambda: f"it ends at {place_of(reader.at)}"):
+                    yield sample
+
     def _position(self) -> dict[str, Any]:
         return {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
 
     def __iter__(self) -> Generator[Any, None, None]:
-        iterators = [iter(reader) for reader in self.readers]
+        iterators = [
+            iter(reader) if keeps is None else self._kept(reader, keeps)
+            for reader, keeps in zip(self.readers, self.source.keeps, strict=True)
+        ]
         left = [number for number, reader in enumerate(self.readers) if not reader.ended]
         try:
             while left and not self.ended:

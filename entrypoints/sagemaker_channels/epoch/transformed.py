@@ -77,18 +77,19 @@ class Steps:
 
         return make
 
-    def _keeps(self, sample: Sample, samples: Samples) -> bool:
+    def keeps(self, sample: Sample, source: Any, place: Place) -> bool:
+        """Return whether the filters leave a sample of a source; they do not if it is damaged and skipped."""
         try:
             return all(keeps(sample) for keeps in self.filters)
         except Exception as error:
-            if is_skipped(error, sample, samples.source, samples.place):
+            if is_skipped(error, sample, source, place):
                 return False
             raise
 
     def _kept(self, samples: Samples) -> Generator[Sample, None, None]:
         with closing(samples):
             for sample in samples:
-                if self._keeps(sample, samples):
+                if self.keeps(sample, samples.source, samples.place):
                     yield sample
                 elif samples.is_left:
                     return
@@ -97,7 +98,7 @@ class Steps:
         transform: Any = self.transform
 
         def parts(sample: Sample) -> Iterator[Any]:
-            if not self._keeps(sample, samples):
+            if not self.keeps(sample, samples.source, samples.place):
                 return
             try:
                 yield from transform(sample)

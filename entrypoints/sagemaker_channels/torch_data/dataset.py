@@ -128,12 +128,12 @@ class MixedDataset(StreamDataset):
     """A rank's samples of several channels, drawn by weight; each once per epoch.
 
     Args:
-        parts: The datasets; samples get their own dataset's transform.
+        parts: The datasets. Each gives what its filters leave, with its own transform.
         weights: The relative frequency of each; of equal ones if not given.
         seed: Seed of the draws.
 
     Raises:
-        TypeError: `parts` are not ChannelDatasets, or have filters or generator functions as transforms.
+        TypeError: `parts` are not ChannelDatasets, or have generator functions as transforms.
         ValueError: The weights are not one finite number above 0 for each, or the parts' `ranks` differ.
     """
 
@@ -153,8 +153,8 @@ class MixedDataset(StreamDataset):
             raise TypeError(f"a mixture needs ChannelDatasets, got {kinds}")
         if len(self._weights) != len(self._parts):
             raise ValueError(f"{len(self._parts)} datasets have the weights {weights}; each needs one")
-        if any(part.steps.are_several or part.steps.filters for part in self._parts):
-            raise TypeError("the datasets of a mixture have neither filters nor generator functions as transforms")
+        if any(part.steps.are_several for part in self._parts):
+            raise TypeError("the datasets of a mixture have no generator functions as transforms")
         if len({part.ranks for part in self._parts}) > 1:
             raise ValueError("the datasets of a mixture have different ranks=; give all the same")
         super().__init__([part.recipes[0] for part in self._parts], self._parts[0].ranks)
@@ -186,7 +186,10 @@ class MixedDataset(StreamDataset):
             "seed": self._seed,
         }
         sources = [recipe.source(epoch, shard) for recipe, shard in zip(self.recipes, shards, strict=True)]
-        return Samples(MixedSource(sources, self._weights, self._seed), about, *readers[number])
+        keeps = [part.steps.keeps if part.steps.filters else None for part in self._parts]
+        samples = Samples(MixedSource(sources, self._weights, self._seed, keeps), about, *readers[number])
+        samples.is_countable = not any(keeps)
+        return samples
 
     def read(self, samples: Samples) -> Iterator[Any]:
         return ((samples.last.last, sample) for sample in samples)

@@ -110,6 +110,48 @@ def test_state_at_every_sample_resumes_exactly(environment: Environment) -> None
         assert before + list(again) == whole, count
 
 
+def is_even(sample: dict[str, Any]) -> bool:
+    return int(sample["data"][1:]) % 2 == 0
+
+
+def test_weights_are_those_of_what_filters_leave(environment: Environment) -> None:
+    """Also on more readers, after a state at any sample."""
+
+    def made(**how: Any) -> MixedDataset:
+        a, b, c = (ChannelDataset(name, transform=text_of, environment=environment, **how) for name in SIZES)
+        return MixedDataset(
+            [a.filter(is_even), b, c.filter(is_even).filter(lambda sample: sample["data"] != b"c4")], seed=2
+        )
+
+    whole = list(made())
+    left = [text for text in every(*SIZES) if text[0] == "b" or (int(text[1:]) % 2 == 0 and text != "c4")]
+    assert sorted(whole) == left
+    assert len({text[0] for text in whole[:6]}) == len(SIZES)
+    for count in range(len(whole) + 1):
+        dataset = made()
+        samples = iter(dataset)
+        before = [next(samples) for _ in range(count)]
+        state = json.loads(json.dumps(dataset.state_dict()))
+        again, loader = made(), ThreadLoader(made(), 4, readers=2, collate_fn=list)
+        again.load_state_dict(state)
+        assert before + list(again) == whole, count
+        if count < len(whole):
+            loader.load_state_dict(state)
+            assert sorted([*before, *(text for batch in loader for text in batch)]) == left
+    with pytest.raises(TypeError, match="a filter or the transform changes it"):
+        len(dataset)
+
+
+def test_filter_of_a_mixture_fails_with_the_place_of_its_sample(environment: Environment) -> None:
+    broken = ChannelDataset("a", environment=environment).filter(lambda sample: sample["label"])
+    with pytest.raises(KeyError) as raised:
+        list(MixedDataset([broken]))
+    [note] = raised.value.__notes__
+    assert (
+        "sample of channel 'a' with the key '0.txt'; it ends at position 3 of object 0; its fields are __key__" in note
+    )
+
+
 @pytest.mark.parametrize("size", [4, 9])
 def test_loader_resumes_exactly_after_a_channel_has_ended(environment: Environment, size: int) -> None:
     def made(seed: int) -> ThreadLoader:
