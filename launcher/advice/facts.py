@@ -30,7 +30,7 @@ class Inventory:
     formats: Mapping[str, int] = field(default_factory=dict)
     """Objects by content, that of most bytes first: `jpeg`, `tar`, `tfrecord`, ...; of a sample, if `unknown` says so."""
     storage_classes: Mapping[str, int] = field(default_factory=dict)  # objects by class: STANDARD, GLACIER, ...
-    place: str = "S3"  # where the data is now: S3, S3Express, EFS or FSxLustre
+    place: str = "S3"  # where the data is now: S3Express, or the source of a storage kind
     is_complete: bool = True  # False: the listing ended early, and the numbers are the least there is
     unknown: tuple[str, ...] = ()
     """Facts that could not be found, each a sentence that says how to find out."""
@@ -56,7 +56,7 @@ class Use:
     start_within_s: float | None = None  # from the request to the first step
     has_vpc: bool | None = None  # the job has subnets and security groups, as EFS and FSx need
     is_built_in: bool = False  # an algorithm of AWS reads the data, not the user's script
-    present: str | None = None  # the way of the spec: File, FastFile, Pipe, EFS, FSxLustre, S3Connector
+    present: str | None = None  # the way of the spec, out of ways.yaml
 
 
 # What `--use` states: name and type.
@@ -87,7 +87,7 @@ class Shards:
 class Estimate:
     """What one way would take. Seconds are those of a job on its instances; always an estimate."""
 
-    way: str  # File, FastFile, Pipe, EFS, FSxLustre, S3Connector
+    way: str  # out of ways.yaml
     shards: Shards | None  # None: the data as they are
     download_s: float  # of the data before the script starts: copying, mounting, listing; AWS's stage Downloading
     start_s: float  # from the request to the start of the script, including the image and, for File, the copy

@@ -100,7 +100,7 @@ def _reasons(
         (
             use.random_access,
             "samples are read by index, so ways that read in sequence, and shards, are out"
-            + "; S3Connector needs style: map" * (best.way == "S3Connector"),
+            + f"; {best.way} needs {WAYS[best.way].by_index}" * bool(WAYS[best.way].by_index),
         ),
     ]
 
@@ -173,8 +173,5 @@ def _unknown(inventory: Inventory, use: Use, best: Estimate) -> _Rows:
             any(name in _COLD for name in inventory.storage_classes),
             "when archived objects (GLACIER, DEEP_ARCHIVE) will be readable: restore them first, no way reads them",
         ),
-        (
-            inventory.place == "EFS",
-            "the throughput mode of the file system: with Bursting, an epoch can take longer; look at BurstCreditBalance",
-        ),
+        (WAYS[best.way].unknown, WAYS[best.way].unknown),
     ]

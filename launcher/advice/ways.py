@@ -35,6 +35,8 @@ class Way:
     least_bytes: int = 0  # of the storage that is paid for
     read_usd: float = 0  # per byte read
     index_per_s: float = 0  # objects that the storage indexes first; 0: a job copies the data there
+    by_index: str = ""  # the key that it needs to read samples by index
+    unknown: str = ""  # what estimates cannot know of it, and how to find out
     effort: int = 0  # what it asks of people: 0 for a script that opens files in S3, and nothing else to set up
 
     @property

@@ -27,7 +27,7 @@ class Channel:
 
     name: str
     place: S3Location  # on a file system: its ID, and the directory
-    storage: str = "S3"  # S3, EFS or FSxLustre
+    storage: str = "S3"  # the source of a storage kind, S3 for all that read it
     present: str | None = None  # the way of the spec
     manifest: str | None = None  # the URI of its manifest
     instances: int = 1

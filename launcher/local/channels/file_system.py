@@ -39,13 +39,16 @@ def _find_directory(delivery: Delivery) -> Path:
     source = file_system_source(delivery.channel)
     identity, asked = source["FileSystemId"], source["DirectoryPath"]
     place = f"channel {delivery.name!r}: {source['FileSystemType']} {identity}"
-    remedy = f"name it with --mount {identity}=PATH, or put it into the --data folder"
+    kind = KINDS[str(source_of_entry(delivery.channel))]
+    remedy = (
+        f"name it with --mount {identity}=PATH, or put it into {kind.data_folder()}/{identity} of the --data folder"
+    )
     root = delivery.file_systems.get(identity)
     if root is None:
         raise RefusedError(f"{place}: this file system has no directory on this machine; {remedy}")
     if ".." in PurePosixPath(asked).parts:
         raise RefusedError(f"{place}: DirectoryPath {asked!r} leaves the file system; write it without '..'")
-    tried = KINDS[str(source_of_entry(delivery.channel))].folders(root, asked)
+    tried = kind.folders(root, asked)
     for directory in tried:
         if directory.is_dir():
             if directory is not tried[0]:
