@@ -94,14 +94,16 @@ class PendingFifo:
         poll.register(self.descriptor, select.POLLIN)
         return bool(poll.poll(1000 * seconds))
 
-    def timeout_error(self, seconds: float) -> ChannelError:
-        """Return the error for a FIFO that no feeder made, or wrote to, within so many seconds."""
+    def lacking(self, seconds: float) -> str:
+        """Return, in words, that no feeder made the FIFO, or wrote to it, within so many seconds."""
         if self.descriptor < 0:
-            what = f"the FIFO {self.path} did not appear within {seconds:g} s"
-        else:
-            what = f"nothing was written to the FIFO {self.path} within {seconds:g} s; check that its feeder runs"
+            return f"the FIFO {self.path} did not appear within {seconds:g} s"
+        return f"nothing was written to the FIFO {self.path} within {seconds:g} s; check that its feeder runs"
+
+    def timeout_error(self, seconds: float) -> ChannelError:
+        """Return the error for a FIFO that is given up after so many seconds."""
         return ChannelError(
-            what,
+            self.lacking(seconds),
             channel=self._channel.name,
             remedy="an epoch's FIFO can be read once, so count epochs up (set_epoch, or open_channel's epoch), or wait longer"
             f" ({contract.FIFO_WAIT_VARIABLE})",

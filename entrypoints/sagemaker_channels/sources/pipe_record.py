@@ -243,9 +243,16 @@ def are_behind(table: Table, own: Request) -> bool:
     return any(each.is_reading(each.epoch) for each in table.values() if each.epoch < own.epoch)
 
 
+def lacking(table: Table, own: Request, most: int, seconds: float) -> str:
+    """Return, in words, how many readers have asked for an epoch, `most` at a time, and which."""
+    names = sorted({each.rank for each in table.values() if each.epoch >= own.epoch})
+    readers = f"{most} of this host's {own.readers} readers"
+    return f"only {readers} connected within {seconds:g} s ({', '.join(names)})"
+
+
 def why_given_up(table: Table, own: Request, most: int, waited: float) -> str:
     """Return why the missing readers of an epoch are not waited for any more; empty if they are. `most` have asked at a time."""
-    names = sorted({each.rank for each in table.values() if each.epoch >= own.epoch})
+    names = {each.rank for each in table.values() if each.epoch >= own.epoch}
     ended = {each.rank for each in table.values() if each.rank not in names and not is_running(*each.owner)}
     if ended and waited > CENSUS_SECONDS:
         return (
@@ -254,8 +261,7 @@ def why_given_up(table: Table, own: Request, most: int, waited: float) -> str:
         )
     if waited > wait_seconds():
         return (
-            f"only {most} of this host's {own.readers} readers connected within {wait_seconds():g} s "
-            f"({', '.join(names)}); all ranks and workers must read the channel at the same time"
+            f"{lacking(table, own, most, wait_seconds())}; all ranks and workers must read the channel at the same time"
         )
     return ""
 

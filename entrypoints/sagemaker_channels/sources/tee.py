@@ -28,7 +28,7 @@ from sagemaker_channels.sample import ByteStream
 from sagemaker_channels.sources import fifo, pipe_record, ring
 from sagemaker_channels.sources.background import in_background
 from sagemaker_channels.sources.pipe_record import Request, Table, wait_seconds
-from sagemaker_channels.sources.silence import Silence, check_exit
+from sagemaker_channels.sources.silence import WARN_SECONDS, Silence, check_exit, warn
 
 _PAUSE_SECONDS = 0.02  # between two checks for other readers or the FIFO, at most
 _WATCH_SECONDS = 1.0  # between two checks of whether another process reads the next epoch in this one's place
@@ -104,7 +104,7 @@ def _watch(reference: Callable[[], Stream | None], channel: Channel, own: Reques
 def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> Stream:
     """Wait until all readers have asked and the FIFO has a writer, and open the FIFO, or the ring, or make that."""
     pending: fifo.PendingFifo | None = None
-    since, pause, most = time.monotonic(), 0.001, 0
+    since, pause, most, warn_at = time.monotonic(), 0.001, 0, WARN_SECONDS
     try:
         while True:
             check_exit()
@@ -128,6 +128,10 @@ def _opened(channel: Channel, own: Request, may_grow: Callable[[], bool]) -> Str
                 since = time.monotonic()
             elif reason := pipe_record.why_given_up(table, own, most, seconds):
                 raise ChannelError(f"channel {channel.name!r}, epoch {own.epoch}: {reason}")
+            if time.monotonic() - since > warn_at:
+                what = pending.lacking(warn_at) if pending else pipe_record.lacking(table, own, most, warn_at)
+                warn_at *= 2
+                warn(f"channel {channel.name!r}, epoch {own.epoch}: {what}")
             if pending is None:
                 time.sleep(pause)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -294,14 +295,17 @@ def test_second_request_for_an_epoch_is_refused(channel: Channel, feeder: Feeder
         assert f"epoch 0 was read already (this host's reader {number} has asked for epoch 0)" in error
 
 
-def test_missing_readers_are_reported_after_the_wait(
-    channel: Channel, feeder: Feeder, monkeypatch: pytest.MonkeyPatch
+def test_missing_readers_are_reported_during_and_after_the_wait(
+    channel: Channel, feeder: Feeder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(contract.FIFO_WAIT_VARIABLE, "0.5")
+    monkeypatch.setattr(tee, "WARN_SECONDS", 0.2)
     with pytest.raises(
         ChannelError, match=r"'lines', epoch 0: only 1 of this host's 3 readers connected within 0\.5 s"
     ):
         tee.open_stream(channel, 0, 3, reader=0)
+    said = r"channel 'lines', epoch 0: only 1 of this host's 3 readers connected within 0\.2 s \(process \d+\)\n"
+    assert re.match(said, capfd.readouterr().err)
     assert feeder.started == []  # Nothing is lost,
     assert side_by_side(channel, 0, 3) == [whole(0)] * 3
 
