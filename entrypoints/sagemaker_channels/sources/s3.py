@@ -122,12 +122,12 @@ def open_objects(channel: Channel, chosen: Iterable[Listed]) -> Generator[tuple[
             yield stream.key, stream
 
 
-def open_object(bucket: str, key: str, limits: Limits = _LIMITS) -> Generator[ByteStream, None, None]:
+def open_object(bucket: str, key: str) -> Generator[ByteStream, None, None]:
     """Yield the seekable stream of an object of the job; closing the generator ends its reading. Raises ChannelError."""
     check_owner(bucket, is_own=True)
     size, etag = s3_client.head_in_thread(bucket, key)
     source = S3Object(bucket, place(os.environ), key, Listed(key, size, version_of(etag)))
-    with closing(read_ahead(iter([source]), limits, f"s3://{bucket}/{key}")) as streams:
+    with closing(read_ahead(iter([source]), _LIMITS, f"s3://{bucket}/{key}")) as streams:
         yield from streams
 
 
