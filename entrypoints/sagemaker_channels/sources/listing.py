@@ -40,7 +40,7 @@ FAR = 5000  # Shorter listings are not kept, nor requested many pages at a time,
 _PREFIX = "launcher-listing-"  # of the files' names
 # A file begins with the number of its objects and of the bytes of their keys. Then come the objects' sizes and versions, the ends
 # of their keys (all as uint64, the latter with a 0 in front) and the keys, each with a NUL after it. If listing has failed, it has
-# a 0, when that was, and the error's text.
+# a 0, when that was by the clock that all processes share, and the error's text.
 _HEAD = struct.Struct("=QQ")
 
 _job: str | None = None  # of this process and its children
@@ -97,14 +97,15 @@ class Listing(KeyedItems[Listed]):
         """
         super().__init__()
         self._path, self._name, self._pages = path, name, pages
-        since = time.time_ns()
+        since = time.monotonic_ns()
         with _locked(path) as file:
             if not _is_complete(file):
                 _check_failure(file, since)
                 try:
                     content = _columns(pages(), name)
                 except ChannelError as error:
-                    _write(file, [_HEAD.pack(0, time.time_ns()), str(error).encode("utf-8", "replace")], path.parent)
+                    reason = str(error).encode("utf-8", "replace")
+                    _write(file, [_HEAD.pack(0, time.monotonic_ns()), reason], path.parent)
                     raise
                 _write(file, content, path.parent)
             whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
