@@ -34,6 +34,8 @@ class MixedSource:
     ) -> None:
         self.sources, self.weights, self.draws, self.keeps = list(sources), weights, seed, keeps
         self.epoch = self.sources[0].epoch
+        for number, source in enumerate(self.sources):
+            source.number = number
         self.who = "mixture of " + ", ".join(each.who for each in self.sources)
 
     def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> MixedReader:

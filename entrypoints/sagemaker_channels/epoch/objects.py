@@ -30,6 +30,7 @@ from sagemaker_channels.sources.readers import Reader as ObjectReader
 class Source:
     """A channel in an epoch. `host` is this host's number and the number of hosts, if what is read is of this host alone."""
 
+    number = 0  # among the sources of a mixture
     begun = 0  # how far its list of objects must be the same when reading resumes
     key: str | None = None  # of the object that is being read
     owed: Any = None  # the reader whose next sample was yielded in part
@@ -121,8 +122,7 @@ class ObjectSource(Source):
         self, opener: ObjectReader, cache: ObjectCache | None, listed: dict[int, Items[Any]], *of: Any
     ) -> None:
         super().__init__(*of)
-        self._opener, self._cache, self._listed, name = opener, cache, listed, self.channel.identity
-        self._name = name if self.host is None else f"{name} of host {self.host[0]}"  # of its list in states
+        self._opener, self._cache, self._listed = opener, cache, listed
         self._expected: Listing = {}
         self._objects: Items[Any] | None = None
         self._order: Sequence[int] | None = None
@@ -146,8 +146,8 @@ class ObjectSource(Source):
         """Return the place in the listing of the object with this number in the epoch's order. Raises IndexError."""
         return number if self._order is None else self._order[number]
 
-    def _pin_of(self, number: int) -> int:
-        return self._opener.pin_of(self.channel, self.objects[self._number(number)])
+    def _pin_of(self, number: int) -> list[int]:
+        return [*self._opener.pin_of(self.channel, self.objects[self._number(number)])]
 
     def _chosen(self, numbers: Iterator[int]) -> Iterator[Any]:
         """Yield objects by their numbers, up to the first beyond the last."""
@@ -184,6 +184,11 @@ class ObjectSource(Source):
             yield from self.form.split(stream, key, cursor)
         except CorruptError as error:
             self.damage.skip(error)  # The next object follows.
+
+    @property
+    def _name(self) -> str:
+        """The name of its list in states, which is the same in every input mode."""
+        return f"{self.number}" if self.host is None else f"{self.number} of host {self.host[0]}"
 
     def listing_of(self, begun: int) -> Listing:
         return {self._name: [begun, self.objects.digest(begun)]} if begun else self._expected

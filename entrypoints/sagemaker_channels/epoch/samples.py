@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
-from sagemaker_channels.epoch.states import VERSION, Listing, State, checked, compared, dealt
+from sagemaker_channels.epoch.states import VERSION, Listing, State, at_home, checked, compared, dealt
 from sagemaker_channels.errors import RESTART, ChannelError
 from sagemaker_channels.sample import Sample
 
@@ -164,7 +164,7 @@ class Samples:
                 "a state must be loaded before the first sample is read", remedy="open the channel again"
             )
         state = checked(state)
-        here, there = {**self.about, "epoch": self.epoch}, {**state["of"], "epoch": state["epoch"]}
+        here, there = {**self.about, "epoch": self.epoch}, {**at_home(state["of"], self.about), "epoch": state["epoch"]}
         if differ := compared(here, there):
             raise ChannelError(
                 f"the state does not match this reading: it has {differ[1]}, but this reader has {differ[0]}",

@@ -1,6 +1,6 @@
 """The state of an epoch: a record of JSON's values, the same for one reader, a rank's readers, and all readers of a job.
 
-    {"version": 4, "epoch": 3, "of": {...}, "history": [deal, ...], "count": 4, "at": {"0": position, ...}, "listing": {...}}
+    {"version": 5, "epoch": 3, "of": {...}, "history": [deal, ...], "count": 4, "at": {"0": position, ...}, "listing": {...}}
 
 `at` has the positions of those readers of the present deal that the state knows. Merging unites them. As many readers as before
 continue at their own; any other number deals again, which needs all positions: they become the last deal of the history.
@@ -19,7 +19,7 @@ from sagemaker_channels.errors import RESTART, ChannelError, expect, is_count
 
 State: TypeAlias = dict[str, Any]
 Listing: TypeAlias = "dict[str, list[int]]"
-VERSION = 4
+VERSION = 5
 _SAME = ("version", "of", "history", "count")
 
 
@@ -164,6 +164,19 @@ def compared(here: State, there: State) -> tuple[str, str] | None:
     differ = [key for key in dict.fromkeys([*here, *there]) if here.get(key) != there.get(key)]
     here_has, there_has = (", ".join(f"{key} {each.get(key)!r}" for key in differ) for each in (here, there))
     return (here_has, there_has) if differ else None
+
+
+def at_home(of: State, here: State) -> State:
+    """Return what a state is of, with the channel that is read here where that may be the same data by another name.
+
+    A channel of a job, a prefix and a folder can hold the same objects, which are compared when they are listed. Two of one kind
+    do not.
+    """
+    if "mixture" in of and "mixture" in here:
+        return {**of, "mixture": [at_home(*pair) for pair in zip(of["mixture"], here["mixture"], strict=False)]}
+    names = str(of.get("channel")), str(here.get("channel"))
+    kinds = {"prefix" if name.startswith("s3://") else "folder" if "/" in name else "job's" for name in names}
+    return {**of, "channel": here.get("channel")} if len(kinds) > 1 else of
 
 
 def _unmergeable(reason: str, remedy: str = "") -> ChannelError:

@@ -38,7 +38,10 @@ class Items(Sequence[T]):
 
     @abstractmethod
     def digest(self, count: int) -> int:
-        """Return the CRC-32 of the first `count` keys, each with a NUL after it. Raises IndexError if there are fewer."""
+        """Return the CRC-32 of the first `count` keys, each with a NUL after it. Raises IndexError if there are fewer.
+
+        The keys are as in the channel's folder, so that they are the same in every input mode.
+        """
 
 
 class KeyedItems(Items[T]):
@@ -46,6 +49,7 @@ class KeyedItems(Items[T]):
 
     _text: bytearray | memoryview
     _ends: Sequence[int]  # of the keys, with a 0 in front
+    _above = b""  # with which the keys begin that are in the channel's folder
 
     def __init__(self) -> None:
         self._digested = (0, 0)  # the last `digest`: the count and the sum
@@ -58,7 +62,10 @@ class KeyedItems(Items[T]):
         if count:
             self[count - 1]
         before, known = self._digested if self._digested[0] <= count else (0, 0)
-        self._digested = (count, crc32(self._text[self._ends[before] : self._ends[count]], known))
+        text: Any = self._text[self._ends[before] : self._ends[count]]
+        if self._above:
+            text = b"".join((b"\0", text)).replace(b"\0" + self._above, b"\0")[1:]
+        self._digested = (count, crc32(text, known))
         return self._digested[1]
 
 

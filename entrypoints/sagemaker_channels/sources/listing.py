@@ -83,20 +83,21 @@ def version_of(etag: str) -> int:
 class Listing(KeyedItems[Listed]):
     """The objects of a file in the order of their keys, listed if it has none. It pickles as the file's path."""
 
-    def __init__(self, path: Path, name: str, pages: Callable[[], Iterable[Page]]) -> None:
+    def __init__(self, path: Path, name: str, pages: Callable[[], Iterable[Page]], above: bytes = b"") -> None:
         """Read the file, or list.
 
         Args:
             path: The file.
             name: What is listed, for messages.
             pages: Lists all pages, in any order; an object may be listed twice.
+            above: With which the keys begin that are in the channel's folder.
 
         Raises:
             ChannelError: The file is another user's, its folder has no room, or the hosts list different objects; and what
                 `pages` raises.
         """
         super().__init__()
-        self._path, self._name, self._pages = path, name, pages
+        self._path, self._name, self._pages, self._above = path, name, pages, above
         since = time.monotonic_ns()
         with _locked(path) as file:
             if not _is_complete(file):
@@ -117,7 +118,7 @@ class Listing(KeyedItems[Listed]):
         Agreement(name).check(self, count, is_complete=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Listing, (self._path, self._name, self._pages)
+        return Listing, (self._path, self._name, self._pages, self._above)
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -221,23 +222,23 @@ def join_job(name: str) -> None:
     _job = name
 
 
-def shared_listing(identity: Sequence[str | None], name: str, pages: Callable[[], Iterable[Page]]) -> Listing:
+def shared_listing(identity: Sequence[str | None], name: str, *of: Any) -> Listing:
     """Return this job's listing of a prefix, and list it if no process has.
 
     Args:
         identity: What distinguishes the listing from others: endpoint, prefix and so on.
         name: As for Listing.
-        pages: As for Listing.
+        of: The other arguments of Listing.
     """
     number = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"{_PREFIX}{job()}-{number}")
     if _kept is None:
-        return Listing(path, name, pages)
+        return Listing(path, name, *of)
     kept = _kept.with_name(_kept.name + number)
     with suppress(FileNotFoundError), FileIO(kept) as file:
         if _is_complete(file):
-            return Listing(kept, name, pages)
-    listing = Listing(path, name, pages)
+            return Listing(kept, name, *of)
+    listing = Listing(path, name, *of)
     if len(listing) >= FAR:
         part = kept.with_name(f"{kept.name}.{os.getpid()}")
         try:

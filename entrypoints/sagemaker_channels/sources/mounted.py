@@ -55,9 +55,9 @@ def open_objects(channel: Channel, paths: Iterable[str]) -> Generator[tuple[str 
             yield stream.key, stream
 
 
-def pin_of(channel: Channel, path: str) -> int:
+def pin_of(channel: Channel, path: str) -> tuple[int, int]:
     """Return the file's size; its times differ between copies."""
-    return (channel.path / path).stat().st_size
+    return (channel.path / path).stat().st_size, 0
 
 
 def key_of(channel: Channel, path: str) -> str:

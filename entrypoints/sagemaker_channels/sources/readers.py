@@ -35,8 +35,8 @@ class Reader(Protocol):
     def key_of(self, channel: Channel, item: Any, /) -> str:
         """Return the key of the samples of one of these objects."""
 
-    def pin_of(self, channel: Channel, item: Any, /) -> int:
-        """Return a number that another content of one of these objects would probably not have; 0 if it is unknown."""
+    def pin_of(self, channel: Channel, item: Any, /) -> tuple[int, int]:
+        """Return an object's size, and a number that another content would probably not have; 0 if it is unknown."""
 
 
 # None: the mode sends a host all objects as one stream, which cannot be listed and is sharded by samples (see fifo.py).

@@ -139,7 +139,9 @@ def objects(channel: Channel, epoch: int = 0) -> Listing:
     """
     connector_client.require()
     identity = [*_place(channel), channel.s3_uri, str(channel.max_objects), str(channel.named)]
-    return shared_listing(identity, f"channel {channel.name!r}: {channel.s3_uri}", partial(_pages, channel))
+    _, prefix = _bucket_and_prefix(channel)
+    above = os.fsencode(prefix if not prefix or prefix.endswith("/") else f"{prefix}/")
+    return shared_listing(identity, f"channel {channel.name!r}: {channel.s3_uri}", partial(_pages, channel), above)
 
 
 def _pages(channel: Channel) -> Iterator[Page]:
@@ -189,9 +191,9 @@ def _bucket_and_prefix(channel: Channel) -> tuple[str, str]:
     return bucket, prefix
 
 
-def pin_of(channel: Channel, listed: Listed) -> int:
-    """Return a number of the object's ETag."""
-    return listed.version
+def pin_of(channel: Channel, listed: Listed) -> tuple[int, int]:
+    """Return size and a number of the object's ETag."""
+    return listed.size, listed.version
 
 
 def key_of(channel: Channel, listed: Listed) -> str:

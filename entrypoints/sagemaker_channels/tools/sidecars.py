@@ -93,9 +93,9 @@ class Sidecars:
                         fields[split(str(key))[1]] = stream.read()
                 yield stem, fields
 
-    def pin_of(self, channel: Channel, group: list[Any]) -> int:
+    def pin_of(self, channel: Channel, group: list[Any]) -> tuple[int, int]:
         """See Reader."""
-        pin: int = self.objects_by.pin_of(channel, group[0])
+        pin: tuple[int, int] = self.objects_by.pin_of(channel, group[0])
         return pin
 
     def key_of(self, channel: Channel, group: list[Any]) -> str:

@@ -45,13 +45,13 @@ def test_states_that_do_not_belong_together_are_not_merged(environment: Environm
         ([one, state_of(environment, "lines", 1, 2)], "one has channel 'lines', format 'lines', another has channel"),
         ([one, state_of(environment, "tar", 1, 2, **SHUFFLED)], "one has seed 7"),
         ([one, state_of(environment, "tar", 1, 4)], "one has readers 4, another has readers 2"),
-        ([{**one, "version": 3}, other], "no state of ours, of version 4, but of version 3"),
+        ([{**one, "version": 3}, other], "no state of ours, of version 5, but of version 3"),
         ([one, {**other, "history": [[None]]}], "they were resumed differently"),
         ([one, {**other, "listing": {"tar": [1, 2]}}, {**one, "listing": {"tar": [1, 3]}}], "objects differ"),
         ([one, {**other, "at": {"1": {"at": "x"}}}], "the state is damaged; restart the epoch"),
-        ([{"model": 1}], "no state of ours, of version 4, but 'model'"),
-        ([{"epoch": 1}], "no state of ours, of version 4, but 'epoch'"),
-        ([None], "no state of ours, of version 4, but None"),
+        ([{"model": 1}], "no state of ours, of version 5, but 'model'"),
+        ([{"epoch": 1}], "no state of ours, of version 5, but 'epoch'"),
+        ([None], "no state of ours, of version 5, but None"),
     ]
     for states, reason in refused:
         with pytest.raises(ChannelError, match=reason):
@@ -126,7 +126,7 @@ def test_old_state_is_refused(environment: Environment) -> None:
     old = {"version": 2, "epoch": 0, "finished": False, "of": {}, "object": 1, "position": 0}
     with (
         closing(open_channel("tar", environment=environment)) as samples,
-        pytest.raises(ChannelError, match=r"no state of ours, of version 4, but of version 2; .*restart the epoch"),
+        pytest.raises(ChannelError, match=r"no state of ours, of version 5, but of version 2; .*restart the epoch"),
     ):
         samples.load_state_dict(old)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from shutil import copytree
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -15,12 +18,17 @@ from sagemaker_channels import (
     ChannelError,
     ChannelMapDataset,
     Checkpoints,
+    MixedDataset,
     ThreadLoader,
     open_channel,
 )
 from sagemaker_channels.epoch.placement import Shard
 from served_bucket import serve
 from shuffled_channels import EVERY, SHUFFLED, make_environment, text_of, texts
+
+Place: TypeAlias = Callable[
+    [str], tuple[str, dict[str, Any]]
+]  # of a channel's name; returns the arguments of a dataset
 
 
 @pytest.fixture
@@ -89,6 +97,67 @@ def test_each_dataset_outside_of_a_job_lists_its_prefix_again(
         assert len(list(ChannelDataset("s3://bucket/objects/", **store))) == 2
         (objects / "0").write_bytes(b"another")
         assert {text_of(sample) for sample in open_channel("s3://bucket/objects/", **store)} == {"another", "second"}
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Place]]:
+    """The same objects as a job's channel, two spellings of a prefix, and a folder: what yields a channel's arguments."""
+    environment = make_environment(tmp_path / "job")
+    data = environment.channels["tar"].path.parent
+    (tmp_path / "s3").mkdir()
+    (tmp_path / "s3/bucket").symlink_to(data)
+    with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
+        for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(variable, "any")
+        store = {"endpoint": endpoint, "region": "us-east-1"}
+        yield {
+            "job": lambda name: (name, {"environment": environment}),
+            "prefix": lambda name: (f"s3://bucket/{name}/", store),
+            "prefix without a slash": lambda name: (f"s3://bucket/{name}", store),
+            "folder": lambda name: (str(data / name), {}),
+        }
+
+
+def part(place: Place, name: str, **how: Any) -> ChannelDataset:
+    channel, where = place(name)
+    return ChannelDataset(channel, transform=text_of, format=name, **where, **how)
+
+
+@pytest.mark.parametrize("there", ["job", "prefix", "folder"])
+@pytest.mark.parametrize("here", ["job", "prefix without a slash", "folder"])
+def test_state_continues_wherever_the_same_objects_are(here: str, there: str, places: dict[str, Place]) -> None:
+    makers: list[Callable[[Place], Any]] = [
+        lambda place: part(place, "lines"),
+        lambda place: part(place, "tar", seed=3, block=4),
+        lambda place: MixedDataset([part(place, "tar"), part(place, "lines", seed=3)], weights=[2, 1]),
+    ]
+    for made in makers:
+        whole, first, again = list(made(places[here])), made(places[here]), made(places[there])
+        before = list(islice(first, 25))  # ends in the middle of an object
+        again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert before + list(again) == whole
+
+
+def test_state_is_refused_where_other_objects_are(places: dict[str, Place], tmp_path: Path) -> None:
+    first = part(places["job"], "lines")
+    next(loop := iter(first))
+    state, other = first.state_dict(), first.channel.path
+    (other / "0.txt").rename(other / "00.txt")
+    for name in ("prefix", "folder"):
+        again = part(places[name], "lines")
+        again.load_state_dict(state)
+        with pytest.raises(ChannelError, match="the data has changed; restart the epoch"):
+            list(again)
+    del loop
+    twin = ChannelDataset(copytree(other, tmp_path / "twin"), format="lines")
+    twin.load_state_dict(part(places["folder"], "lines").state_dict())
+    list(twin)  # nothing was read before
+    begun = part(places["folder"], "lines")
+    assert next(iter(begun))
+    twin = ChannelDataset(copytree(other, tmp_path / "another"), format="lines")
+    twin.load_state_dict(begun.state_dict())
+    with pytest.raises(ChannelError, match="does not match this reading: it has channel '/"):
+        list(twin)
 
 
 @pytest.mark.parametrize("uri", ["s3:/bucket/objects", "S3://bucket/objects", "gs://bucket/objects"])

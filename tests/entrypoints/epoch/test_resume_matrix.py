@@ -34,7 +34,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
 # How many cases of each the suite runs. A Pipe of several readers starts a process in each life.
-MODES = {"File": 5, "FastFile": 5, "EFS or FSx": 5, "S3Connector iterable": 5, "S3Connector map": 5, "Pipe": 2}
+MODES = {
+    "File": 5,
+    "FastFile": 5,
+    "EFS or FSx": 5,
+    "S3Connector iterable": 5,
+    "S3Connector map": 5,
+    "any": 5,
+    "Pipe": 2,
+}
 CASES, FIRST = (int(os.environ.get(name, "0")) for name in ("RESUME_CASES", "RESUME_SEED"))
 
 
@@ -82,7 +90,7 @@ def container(root: Path, mode: str, form: str, folder: Path) -> Environment:
 def test_job_interrupted_anywhere_reads_each_sample_once_per_epoch(
     mode: str, bucket: Path, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the restarts have other numbers of ranks, threads or workers."""
+    """Half of the restarts have other numbers of ranks, threads or workers; with the mode `any`, lives have different ones."""
     if mode == "FastFile":
         request.getfixturevalue("fuse")
     monkeypatch.setenv(contract.WAITS_VARIABLE, "0")
@@ -100,7 +108,8 @@ def test_job_interrupted_anywhere_reads_each_sample_once_per_epoch(
                 layout = any_layout(chance, processes=bool(CASES) and mode != "Pipe")
             root = tmp_path / f"{seed}-{life}"
             objects = folder / form.partition(";")[0]
-            environment = container(root, mode, form, objects)
+            source = chance.choice(["File", "S3Connector iterable"]) if mode == "any" else mode
+            environment = container(root, source, form, objects)
             with ExitStack() as stack:
                 if mode == "Pipe":
                     contents = [file.read_bytes() for file in sorted(objects.iterdir())]

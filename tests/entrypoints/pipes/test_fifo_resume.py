@@ -12,6 +12,8 @@ import pytest
 from pipe_feeder import Feed, Feeder, make_root
 from pipe_jobs import end_of, epoch_of, job, job_of_ranks, lines_of, words
 from sagemaker_channels import contract
+from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
@@ -122,3 +124,16 @@ def test_ranks_with_workers_resume_a_later_epoch(tmp_path: Path, root: Path) -> 
     rest = [sample for part in parts for sample in part if sample[0] == 0]
     assert sorted([*first[0], *first[1], *rest]) == epoch_of(0)
     assert sorted(sample for part in parts for sample in part if sample[0] == 1) == epoch_of(1)
+
+
+def test_state_of_a_pipe_is_refused_by_a_reader_of_objects(root: Path, feeder: Feeder, tmp_path: Path) -> None:
+    """Its positions count samples, so that a position in objects would leave samples out."""
+    with open_channel("lines", environment=load_environment(root, {})) as samples:
+        next(samples)
+        state = samples.state_dict()
+    (tmp_path / "folder").mkdir()
+    again = open_channel(tmp_path / "folder", format="lines")
+    with pytest.raises(
+        ChannelError, match="it has input 'Pipe', but this reader has input 'objects'; restart the epoch"
+    ):
+        again.load_state_dict(state)
