@@ -100,7 +100,7 @@ class OfShuffledPipe:
     # Rank 0 has ended its shard of the epoch, and the others have not, so all begin it again.
     def state_dict(self):
         rank, count = distributed.get_rank(), distributed.get_world_size()
-        state = {"version": 4, "epoch": 0, "of": {"restart": True}, "history": [], "count": count}
+        state = {"version": 5, "epoch": 0, "of": {"restart": True}, "history": [], "count": count}
         return {**state, "at": {str(rank): {"at": [0, 0]} if rank else None}, "listing": {}, "turn": {}}
 
     def load_state_dict(self, state):
