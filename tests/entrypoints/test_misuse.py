@@ -154,6 +154,7 @@ def test_values_that_are_not_states_are_refused(environment: Environment, state:
         {"count": None},
         {"history": None},
         {"history": [[{"at": "x"}]]},
+        {"at": {"0": {"at": [0, [3, 15]]}}},
         {"listing": None},
         {"listing": {"lines": [1]}},
         {"turn": [0]},

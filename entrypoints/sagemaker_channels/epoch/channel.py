@@ -151,6 +151,8 @@ class Recipe:
         """Return what a state must agree with."""
         reading = self.reading
         about: State = {"channel": self.channel.identity, "format": str(self.form)}
+        if self.channel.s3_uri is not None:
+            about["s3_uri"] = self.channel.s3_uri
         about["input"] = "Pipe" if self.channel.mode == "Pipe" else "objects"  # A Pipe's positions count samples.
         if shard.host is not None:
             about["hosts"] = shard.host[1]

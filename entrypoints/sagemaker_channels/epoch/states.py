@@ -141,7 +141,7 @@ def checked(state: Any) -> State:
             and all(len(pair) == 2 and all(map(is_count, pair)) for pair in pairs)
             and all(map(_is_position, positions))
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError):
         is_good = False
     if not is_good:
         raise ChannelError("the state is damaged", remedy=RESTART)
@@ -156,7 +156,9 @@ def _is_position(position: Any) -> bool:
     if "sources" in position:
         return all(map(is_count, numbers)) and all(map(_is_position, position["sources"]))
     places = [position["at"], *([position["end"]] if "end" in position else [])]
-    return all(len(place) == 2 for place in places) and all(map(is_count, [*numbers, *(place[0] for place in places)]))
+    pins = [number for place in places if isinstance(place[1], list) for number in place[1][1]]
+    counts = [*numbers, *(place[0] for place in places), *pins]
+    return all(len(place) == 2 for place in places) and all(map(is_count, counts))
 
 
 def compared(here: State, there: State) -> tuple[str, str] | None:
@@ -167,16 +169,20 @@ def compared(here: State, there: State) -> tuple[str, str] | None:
 
 
 def at_home(of: State, here: State) -> State:
-    """Return what a state is of, with the channel that is read here where that may be the same data by another name.
+    """Return what a state is of, as it is named here where that may be the same data in another place.
 
-    A channel of a job, a prefix and a folder can hold the same objects, which are compared when they are listed. Two of one kind
-    do not.
+    A channel of a job, a prefix and a folder can hold the same objects, which are compared when they are listed. Two of one kind,
+    and two URIs, do not.
     """
-    if "mixture" in of and "mixture" in here:
+    if all(isinstance(each.get("mixture"), list) for each in (of, here)):
         return {**of, "mixture": [at_home(*pair) for pair in zip(of["mixture"], here["mixture"], strict=False)]}
-    names = str(of.get("channel")), str(here.get("channel"))
+    names = [each["channel"] for each in (of, here) if isinstance(each.get("channel"), str)]
     kinds = {"prefix" if name.startswith("s3://") else "folder" if "/" in name else "job's" for name in names}
-    return {**of, "channel": here.get("channel")} if len(kinds) > 1 else of
+    unknown = [] if len(kinds) == 1 else ["channel"]
+    unknown += ["s3_uri"] if ("s3_uri" in of) != ("s3_uri" in here) else []
+    return {name: value for name, value in of.items() if name not in unknown} | {
+        name: here[name] for name in unknown if name in here
+    }
 
 
 def _unmergeable(reason: str, remedy: str = "") -> ChannelError:

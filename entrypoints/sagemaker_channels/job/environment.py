@@ -51,9 +51,8 @@ class Channel:
 
     @property
     def identity(self) -> str:
-        """Its name in states; outside of a job the place, however scripts and notebooks write it."""
-        is_folder = "/" in self.name and self.s3_uri is None
-        return os.path.realpath(self.path) if is_folder else self.name.rstrip("/")
+        """Its name in states, which for a folder outside of a job is its path: scripts and notebooks write that differently."""
+        return os.path.realpath(self.path) if "/" in self.name and self.s3_uri is None else self.name
 
 
 @dataclass(frozen=True)

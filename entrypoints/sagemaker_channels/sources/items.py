@@ -12,6 +12,8 @@ from zlib import crc32
 
 T = TypeVar("T")
 
+_AT_ONCE = 1 << 16  # keys of a digest
+
 
 def evenly_spaced(items: Sequence[T], count: int | None) -> Sequence[T]:
     """Return `count` of the items, evenly spaced from the first on; all if there are not more, or `count` is None."""
@@ -62,11 +64,13 @@ class KeyedItems(Items[T]):
         if count:
             self[count - 1]
         before, known = self._digested if self._digested[0] <= count else (0, 0)
-        text: Any = self._text[self._ends[before] : self._ends[count]]
-        if self._above:
-            text = b"".join((b"\0", text)).replace(b"\0" + self._above, b"\0")[1:]
-        self._digested = (count, crc32(text, known))
-        return self._digested[1]
+        for start in range(before, count, _AT_ONCE):
+            text: Any = self._text[self._ends[start] : self._ends[min(start + _AT_ONCE, count)]]
+            if self._above:
+                text = b"".join((b"\0", text)).replace(b"\0" + self._above, b"\0")[1:]
+            known = crc32(text, known)
+        self._digested = (count, known)
+        return known
 
 
 class Keys(KeyedItems[str]):

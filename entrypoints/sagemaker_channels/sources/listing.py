@@ -83,21 +83,21 @@ def version_of(etag: str) -> int:
 class Listing(KeyedItems[Listed]):
     """The objects of a file in the order of their keys, listed if it has none. It pickles as the file's path."""
 
-    def __init__(self, path: Path, name: str, pages: Callable[[], Iterable[Page]], above: bytes = b"") -> None:
+    def __init__(self, path: Path, name: str, pages: Callable[[], Iterable[Page]], above: Sequence[bytes] = ()) -> None:
         """Read the file, or list.
 
         Args:
             path: The file.
             name: What is listed, for messages.
             pages: Lists all pages, in any order; an object may be listed twice.
-            above: With which the keys begin that are in the channel's folder.
+            above: What may precede the paths in the channel's folder: the first with which all keys begin.
 
         Raises:
             ChannelError: The file is another user's, its folder has no room, or the hosts list different objects; and what
                 `pages` raises.
         """
         super().__init__()
-        self._path, self._name, self._pages, self._above = path, name, pages, above
+        self._path, self._name, self._pages, self._folders = path, name, pages, above
         since = time.monotonic_ns()
         with _locked(path) as file:
             if not _is_complete(file):
@@ -115,10 +115,12 @@ class Listing(KeyedItems[Listed]):
         self._text = whole[_HEAD.size + len(numbers) :]
         columns = numbers.cast("Q")
         self._sizes, self._versions, self._ends = columns[:count], columns[count : 2 * count], columns[2 * count :]
+        ends = [os.fsencode(self._key(number)) for number in ((0, count - 1) if count else ())]  # The keys are sorted.
+        self._above = next((each for each in above if all(key.startswith(each) for key in ends)), b"")
         Agreement(name).check(self, count, is_complete=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Listing, (self._path, self._name, self._pages, self._above)
+        return Listing, (self._path, self._name, self._pages, self._folders)
 
     def __len__(self) -> int:
         return len(self._sizes)

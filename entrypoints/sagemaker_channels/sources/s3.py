@@ -140,7 +140,8 @@ def objects(channel: Channel, epoch: int = 0) -> Listing:
     connector_client.require()
     identity = [*_place(channel), channel.s3_uri, str(channel.max_objects), str(channel.named)]
     _, prefix = _bucket_and_prefix(channel)
-    above = os.fsencode(prefix if not prefix or prefix.endswith("/") else f"{prefix}/")
+    folders = [prefix] if prefix.endswith("/") else [f"{prefix}/", prefix[: prefix.rfind("/") + 1]]
+    above = [os.fsencode(each) for each in folders]
     return shared_listing(identity, f"channel {channel.name!r}: {channel.s3_uri}", partial(_pages, channel), above)
 
 

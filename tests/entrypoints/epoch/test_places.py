@@ -22,7 +22,9 @@ from sagemaker_channels import (
     ThreadLoader,
     open_channel,
 )
+from sagemaker_channels.contract import CONNECTOR_VARIABLE
 from sagemaker_channels.epoch.placement import Shard
+from sagemaker_channels.job.environment import Environment, load_environment
 from served_bucket import serve
 from shuffled_channels import EVERY, SHUFFLED, make_environment, text_of, texts
 
@@ -101,7 +103,7 @@ def test_each_dataset_outside_of_a_job_lists_its_prefix_again(
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Place]]:
-    """The same objects as a job's channel, two spellings of a prefix, and a folder: what yields a channel's arguments."""
+    """The same objects as a job's channels, a prefix and a folder: what returns a channel's arguments."""
     environment = make_environment(tmp_path / "job")
     data = environment.channels["tar"].path.parent
     (tmp_path / "s3").mkdir()
@@ -109,13 +111,22 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
         for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(variable, "any")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         store = {"endpoint": endpoint, "region": "us-east-1"}
         yield {
             "job": lambda name: (name, {"environment": environment}),
+            "connector": lambda name: (name, {"environment": connected(f"s3://bucket/{name}/")}),
             "prefix": lambda name: (f"s3://bucket/{name}/", store),
-            "prefix without a slash": lambda name: (f"s3://bucket/{name}", store),
             "folder": lambda name: (str(data / name), {}),
         }
+
+
+def connected(uri: str) -> Environment:
+    """A job whose channels tar and lines are read by the connector, both from a URI."""
+    entries = [{"channel": name, "s3_uri": uri, "style": "iterable"} for name in ("tar", "lines")]
+    return load_environment(
+        Path("/none"), {f"{CONNECTOR_VARIABLE}{n}": json.dumps(each) for n, each in enumerate(entries)}
+    )
 
 
 def part(place: Place, name: str, **how: Any) -> ChannelDataset:
@@ -123,8 +134,8 @@ def part(place: Place, name: str, **how: Any) -> ChannelDataset:
     return ChannelDataset(channel, transform=text_of, format=name, **where, **how)
 
 
-@pytest.mark.parametrize("there", ["job", "prefix", "folder"])
-@pytest.mark.parametrize("here", ["job", "prefix without a slash", "folder"])
+@pytest.mark.parametrize("there", ["job", "connector", "prefix", "folder"])
+@pytest.mark.parametrize("here", ["job", "connector", "prefix", "folder"])
 def test_state_continues_wherever_the_same_objects_are(here: str, there: str, places: dict[str, Place]) -> None:
     makers: list[Callable[[Place], Any]] = [
         lambda place: part(place, "lines"),
@@ -138,26 +149,56 @@ def test_state_continues_wherever_the_same_objects_are(here: str, there: str, pl
         assert before + list(again) == whole
 
 
-def test_state_is_refused_where_other_objects_are(places: dict[str, Place], tmp_path: Path) -> None:
+def test_state_is_refused_where_other_objects_are(places: dict[str, Place]) -> None:
     first = part(places["job"], "lines")
     next(loop := iter(first))
-    state, other = first.state_dict(), first.channel.path
-    (other / "0.txt").rename(other / "00.txt")
-    for name in ("prefix", "folder"):
+    state, folder = first.state_dict(), first.channel.path
+    loop.close()
+    (folder / "0.txt").rename(folder / "00.txt")
+    for name in ("connector", "prefix", "folder"):
         again = part(places[name], "lines")
         again.load_state_dict(state)
         with pytest.raises(ChannelError, match="the data has changed; restart the epoch"):
             list(again)
-    del loop
-    twin = ChannelDataset(copytree(other, tmp_path / "twin"), format="lines")
-    twin.load_state_dict(part(places["folder"], "lines").state_dict())
-    list(twin)  # nothing was read before
-    begun = part(places["folder"], "lines")
-    assert next(iter(begun))
-    twin = ChannelDataset(copytree(other, tmp_path / "another"), format="lines")
-    twin.load_state_dict(begun.state_dict())
-    with pytest.raises(ChannelError, match="does not match this reading: it has channel '/"):
-        list(twin)
+
+
+@pytest.mark.parametrize(
+    ("here", "member"), [("folder", "channel '/"), ("prefix", "s3_uri 's3:"), ("connector", "s3_uri 's3:")]
+)
+def test_state_is_refused_in_another_place_of_the_same_kind(
+    here: str, member: str, places: dict[str, Place], tmp_path: Path
+) -> None:
+    """Its objects may have the same names: shards of another split or version."""
+    first = part(places[here], "lines")
+    next(loop := iter(first))
+    state = first.state_dict()
+    loop.close()
+    lines = part(places["folder"], "lines").channel.path
+    copytree(lines, lines.with_name("more"))
+    others: dict[str, Place] = {
+        "folder": lambda name: (str(lines.with_name("more")), {}),
+        "prefix": lambda name: ("s3://bucket/more/", places["prefix"](name)[1]),
+        "connector": lambda name: (name, {"environment": connected("s3://bucket/more/")}),
+    }
+    again = part(others[here], "lines")
+    again.load_state_dict(state)
+    with pytest.raises(ChannelError, match=f"does not match this reading: it has .*{member}"):
+        list(again)
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/lines/0.txt", "s3://bucket/lines/0"])
+def test_state_of_an_object_or_a_part_of_a_name_continues_in_a_job(
+    uri: str, places: dict[str, Place], tmp_path: Path
+) -> None:
+    environment = connected(uri)
+    whole = list(part(lambda name: (name, {"environment": environment}), "lines"))
+    first = part(lambda name: (name, {"environment": environment}), "lines")
+    before = list(islice(first, 3))
+    (tmp_path / "only").mkdir()
+    (part(places["folder"], "lines").channel.path / "0.txt").rename(tmp_path / "only/0.txt")
+    again = part(lambda name: (str(tmp_path / "only"), {}), "lines")
+    again.load_state_dict(first.state_dict())
+    assert before + list(again) == whole
 
 
 @pytest.mark.parametrize("uri", ["s3:/bucket/objects", "S3://bucket/objects", "gs://bucket/objects"])

@@ -173,7 +173,7 @@ def test_state_beyond_the_last_object_is_refused(environment: Environment, objec
         return open_channel("files", environment=environment, shard=Shard())
 
     with closing(opened()) as samples:
-        at = [object_number, [position, 0] if position else 0]
+        at = [object_number, [position, [9, 0]] if position else 0]
         state = {**samples.state_dict(), "at": {"0": {"at": at}}, "listing": {"0": [object_number, 1]}}
     with closing(opened()) as samples:
         samples.load_state_dict(state)
