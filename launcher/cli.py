@@ -22,7 +22,7 @@ from launcher import __version__, bundled
 from launcher.commands import COMMANDS
 from launcher.commands.options import one_of
 from launcher.console import print_line, say, show_error, show_problems
-from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path, nearest
+from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path, dotted, nearest
 from launcher.parsing.spec_text import is_spec
 
 _A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
@@ -125,10 +125,14 @@ def _no_such_option(error: click.NoSuchOption) -> str:
         return f"{option} works only with --local; add --local or leave it out"
     name, near = option.lstrip("-"), (each.lstrip("-") for each in error.possibilities or ())
     if here in ("submit", "local") and option.startswith("--") and not nearest(name, near):
+        from launcher.parsing.validation import suggestion
         from launcher.spec.job import JobSpec
 
-        key = name.replace("-", "_")
-        path = key if key in JobSpec.model_fields else f"hyperparameters.{name}"
+        key, dot, rest = name.partition(".")
+        hint, place = suggestion((key,), [*JobSpec.model_fields])
+        if not hint.startswith("write "):  # only similar, as max_cost is to --max-steps
+            return f"No such option {option!r}; in the spec, {hint} (a setting of the script: --set hyperparameters.{name}=VALUE)"
+        path = f"{dotted(place)}{dot}{rest}" if place else f"hyperparameters.{name}"
         return f"No such option {option!r}. A key of the spec is set by --set {path}=VALUE"
     return error.format_message()
 

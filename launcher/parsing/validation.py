@@ -60,7 +60,7 @@ def problem_of(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
     path = _spec_path(details["loc"])
     match details["type"]:
         case "extra_forbidden":
-            hint, meant = _suggestion(path, _known_keys(path[:-1], value))
+            hint, meant = suggestion(path, _known_keys(path[:-1], value))
             meant = meant[:1] if meant[:1] and value.get(str(meant[0])) is None else meant
             return Problem(path, f"is not a key of {_section_name(path[:-1])}; {hint}", "unknown-key", meant=meant)
         case "string_type":
@@ -87,7 +87,7 @@ def problem_of(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem(path, details["msg"], kind if kind == WRONG_TYPE else "invalid-value")
 
 
-def _suggestion(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
+def suggestion(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
     """Return what to write instead of an unknown key, and the place that was probably meant."""
     if (elsewhere := place_of(path, known)) is not None:
         return elsewhere

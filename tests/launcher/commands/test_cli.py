@@ -116,6 +116,23 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
             ["--local", "--epochs=5"],  # click means --yes
             "No such option '--epochs'. A key of the spec is set by --set hyperparameters.epochs=VALUE",
         ),
+        (
+            "submit",
+            ["--dry-run", "--instance-type", "ml.g5.xlarge"],
+            "No such option '--instance-type'. A key of the spec is set by --set resource_config.instance_type=VALUE",
+        ),
+        (
+            "submit",
+            ["--resource_config.instance_count=2"],
+            "No such option '--resource_config.instance_count'."
+            " A key of the spec is set by --set resource_config.instance_count=VALUE",
+        ),
+        (
+            "submit",
+            ["--max-steps", "9"],
+            "No such option '--max-steps'; in the spec, did you mean max_cost?"
+            " (a setting of the script: --set hyperparameters.max-steps=VALUE)",
+        ),
         ("submit", ["--no-check", "--full"], "--full and --no-check exclude each other; pass one of them"),
         (
             "submit",
