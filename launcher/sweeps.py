@@ -135,6 +135,10 @@ def assignments(values: Mapping[str, str]) -> list[Assignment]:
         paths[key] = key if is_path else f"hyperparameters.{key}"
         if (other := keys.setdefault(steps_of(paths[key]) or (key,), key)) != key:
             raise InputError(f"--matrix: {other} and {key} are the same key; write one of them")
+        if steps_of(key) in (("base_name",), ("training_job_name",)):
+            raise InputError(
+                f"--matrix: {key} cannot vary: a job is named by the sweep and its values; name the sweep by --name"
+            )
     return [Assignment(f"{paths[key]}={value}", f"--matrix {key}") for key, value in values.items()]
 
 

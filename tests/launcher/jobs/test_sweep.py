@@ -47,9 +47,9 @@ def test_names_are_valid_stable_and_differ_by_value(value: str) -> None:
 
 
 def test_keys_are_hyperparameters_unless_they_are_keys_of_the_spec() -> None:
-    values = {"lr": "1e-3", "resource_config.instance_type": "ml.g5.xlarge", "base_name": "b", '"a.b=c"': "1"}
+    values = {"lr": "1e-3", "resource_config.instance_type": "ml.g5.xlarge", "region": "b", '"a.b=c"': "1"}
     paths = [
-        *("hyperparameters.lr=1e-3", "resource_config.instance_type=ml.g5.xlarge", "base_name=b"),
+        *("hyperparameters.lr=1e-3", "resource_config.instance_type=ml.g5.xlarge", "region=b"),
         'hyperparameters."a.b=c"=1',
     ]
     assert combinations([f"{key}={value}" for key, value in values.items()]) == [values]
@@ -58,6 +58,9 @@ def test_keys_are_hyperparameters_unless_they_are_keys_of_the_spec() -> None:
         launcher.parse_spec({"base_name": "b"}, sets=assignments({"epochs[]": "1"}))
     with pytest.raises(InputError, match=r"^--matrix: lr and hyperparameters\.lr are the same key; write one of them"):
         assignments({"lr": "1", "epochs": "2", "hyperparameters.lr": "3"})
+    for key in ("base_name", "training_job_name"):
+        with pytest.raises(InputError, match=f"^--matrix: {key} cannot vary: .*; name the sweep by --name"):
+            assignments({"lr": "1", key: "a"})
 
 
 def test_spec_is_read_once_for_each_job() -> None:
