@@ -31,7 +31,7 @@ _MEMBERS = (
 
 
 class _Status(click.Choice[str]):
-    """A status in any case; `case_sensitive=False` would show the choices in lower case."""
+    """A status in any case, shown as AWS writes it; click alone would show the choices in lower case."""
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         return next((each for each in self.choices if each.lower() == str(choice).lower()), str(choice))
@@ -113,7 +113,7 @@ def _show_local(name: str, *, as_json: bool) -> Any:
 @click.argument("contains", required=False, metavar="[TEXT]")
 @click.option(
     "--status",
-    type=_Status(("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting")),
+    type=_Status(("InProgress", "Completed", "Failed", "Stopping", "Stopped", "Deleting"), case_sensitive=False),
     help="Only jobs with this status.",
 )
 @click.option(

@@ -151,9 +151,10 @@ class SpecOrUri(click.types.StringParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a file of data, which would be read as a spec, and an empty folder."""
-        if (path := Path(value)).suffix and path.is_file() and not is_spec(value):
-            self.fail(f"{value!r} is a file, but not a spec; name its folder, {shown_path(path.parent)}", param, ctx)
-        if is_folder(value) and next((each for each in Path(value).rglob("*") if each.is_file()), None) is None:
+        if (path := Path(value)).suffix and os.path.isfile(path) and not is_spec(value):  # noqa: PTH113 - as in is_folder
+            remedy = f"name its folder, {shown_path(path.parent)}, or give a spec the ending .yaml, .yml or .json"
+            self.fail(f"{value!r} is a file, but not a spec; {remedy}", param, ctx)
+        if is_folder(value) and not any(files for _, _, files in os.walk(value)):
             self.fail(f"{value!r} holds no files; name the folder that holds the data", param, ctx)
         return super().convert(value, param, ctx)
 

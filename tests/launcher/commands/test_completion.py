@@ -62,6 +62,7 @@ def test_launch_offers_commands_and_specs() -> None:
         ("--explain disk-too", ["plain,disk-too-small"]),
         ("job.yaml --ignore max-runtime-s", ["plain,max-runtime-short"]),
         ("submit --dry", ["plain,--dry-run"]),
+        ("list --status comp", ["plain,Completed"]),
         ("job.yaml --local --instance", ["plain,--instance-count"]),
         ("job.yaml --lo", ["plain,--local"]),
         ("job.yaml --dry", ["plain,--dry-run"]),

@@ -164,7 +164,15 @@ def test_shards_read_as_whole_objects_are_pointed_out(here: Path) -> None:
     (here / "data").mkdir()
     (here / "data/0.tar").write_bytes(tar(2))
     assert "--format tar" in launch("peek", "data").stderr
-    assert "'data/0.tar' is a file, but not a spec; name its folder, data\n" in launch("peek", "data/0.tar").stderr
+    for name, remedy in (
+        (
+            "data/0.tar",
+            "is a file, but not a spec; name its folder, data, or give a spec the ending .yaml, .yml or .json\n",
+        ),
+        (f"{'x' * 300}.tar", "File name too long"),
+    ):
+        done = launch("peek", name)
+        assert (done.returncode, remedy in done.stderr) == (2, True), done.stderr
     (here / "data/0.tar").rename(here / "data/0.jsonl")  # whose bytes do not show it
     (here / "data/0.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
     assert "--format jsonl" in launch("peek", "data").stderr
