@@ -55,6 +55,20 @@ LINES: list[tuple[str, str, str]] = [
         " bootstrapping phase.\nConnectionResetError: [Errno 104] Connection reset by peer",
         "import the script",
     ),
+    *(
+        (
+            "unguarded-script",
+            "Traceback (most recent call last):\nRuntimeError: \n        An attempt has been made to start"
+            f" a new process before the\nTraceback (most recent call last):\n{shown}",
+            "import the script",
+        )
+        for shown in (  # by spawned workers of a DataLoader, those of a fork server, and an executor
+            "RuntimeError: DataLoader worker (pid 64) exited unexpectedly with exit code 1. Details are lost due to\n"
+            "RuntimeError: DataLoader worker (pid(s) 64) exited unexpectedly",
+            "_queue.Empty\nRuntimeError: DataLoader worker (pid(s) 64) exited unexpectedly",
+            "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
+        )
+    ),
     (
         "entry-point-missing",
         "python3: can't open file '/opt/ml/code/trian.py': [Errno 2] No such file or directory",

@@ -44,7 +44,8 @@ _IN_REASON = re.compile(
 _ECHO = re.compile(
     r"DistBackendError|DistNetworkError|DistStoreError|NCCL error|nccl\w+Error|gloo/|Connection (closed|reset) by peer"
     r"|BrokenPipeError|ConnectionResetError|ConnectionRefusedError|EOFError$|collective operation timeout"
-    r"|Rendezvous\w+Error|client socket has|KeyboardInterrupt|CancelledError|DataLoader worker .*exited unexpectedly\s*$"
+    r"|Rendezvous\w+Error|client socket has|KeyboardInterrupt|CancelledError|BrokenProcessPool|^_queue\.Empty$"
+    r"|DataLoader worker .*exited unexpectedly(?:\s*$| with exit code 1\b)"
 )
 _WARNING = re.compile(
     r"\b(WARN(ING)?|INFO|DEBUG)\b|Warning\b|^\s*[WI]\d{4} \d\d:|(?i:\bretry(ing)?\b|\bretried\b|\battempt \d)"
