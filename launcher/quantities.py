@@ -20,5 +20,5 @@ def bytes_of(text: str) -> int | None:
     """Return the bytes of `4096`, `256MB`, `1.5 GiB` or `2tb`; None for any other text."""
     if not (found := re.fullmatch(SIZE, text.strip())):
         return None
-    step = 1024 if found[3] else 1000
-    return int(float(found[1]) * step ** (" kmgt".index((found[2] or " ").lower())))
+    step = 1024.0 if found[3] else 1000.0
+    return round(float(found[1]) * step ** (" kmgt".index((found[2] or " ").lower())))

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from launcher.quantities import DURATION, SECONDS, SIZE, bytes_of, seconds_of
+from launcher.quantities import DURATION, SECONDS, bytes_of, seconds_of
 
 WRONG_TYPE = "wrong-type"
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18}(_[0-9]{1,18}){0,6})")  # limited, since Python refuses very long ones
@@ -69,7 +69,7 @@ def _text(value: object) -> object:
     return None if value is None else as_text(value)
 
 
-def _integer(value: object, example: str = "2") -> object:
+def _integer(value: object, example: str = "2", kind: str = "a whole number") -> object:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if isinstance(value, Plain) and re.fullmatch(r"[-+]?[1-9][0-9_]*", value) and len(value) > _MAX_DIGITS:
@@ -77,7 +77,7 @@ def _integer(value: object, example: str = "2") -> object:
     if isinstance(value, Plain) and INTEGER.fullmatch(value):
         return int(value)
     what, advice = _described(value, example)
-    raise _wrong(f"{what}, but a whole number belongs here{advice}")
+    raise _wrong(f"{what}, but {kind} belongs here{advice}")
 
 
 def _seconds(value: object) -> object:
@@ -112,7 +112,7 @@ def _gigabytes(value: object) -> object:
     size = bytes_of(value) if isinstance(value, str) and value.lower().endswith("b") else None
     if size is not None and size % 10**9 == 0:
         return size // 10**9
-    return _integer(value, "50, 100GB or 2TB")
+    return _integer(value, "50, 100GB or 2TB", "a whole number of GB")
 
 
 def _dollars(value: object) -> object:
@@ -186,7 +186,7 @@ Integer = Annotated[int, _Leaf(_integer, core_schema.int_schema(), {"type": "int
 Boolean = Annotated[bool, _Leaf(_boolean, core_schema.bool_schema(), {"type": "boolean"})]
 DURATIONS = {"type": ["integer", "string"], "pattern": f"^{DURATION}$"}
 Seconds = Annotated[int, _Leaf(_seconds, core_schema.int_schema(), DURATIONS)]
-SIZES = {"type": ["integer", "string"], "pattern": f"^{SIZE}$"}
+SIZES = {"type": ["integer", "string"], "pattern": r"^[0-9]{1,15}(?:\.[0-9]{1,6})? ?[kKmMgGtT][bB]$"}
 Gigabytes = Annotated[int, _Leaf(_gigabytes, core_schema.int_schema(), SIZES)]
 Dollars = Annotated[Decimal, _Leaf(_dollars, core_schema.decimal_schema(), {"type": "number", "minimum": 0})]
 _TWELVE_DIGITS = {"type": ["string", "integer"], "pattern": "^[0-9]{12}$"}

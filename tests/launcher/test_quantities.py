@@ -43,7 +43,9 @@ def test_sizes_are_decimal_unless_the_unit_is_binary(written: str, size: int) ->
     assert bytes_of(written) == size
 
 
-@pytest.mark.parametrize(("written", "size"), [("100GB", 100), ("1.5 tb", 1500), ("500000MB", 500), ("7", 7)])
+@pytest.mark.parametrize(
+    ("written", "size"), [("100GB", 100), ("1.5 tb", 1500), ("4.1TB", 4100), ("500000MB", 500), ("7", 7)]
+)
 def test_sizes_are_one_grammar_in_specs_and_options(written: str, size: int) -> None:
     spec = JobSpec.model_validate({"base_name": "a", "resource_config": {"volume_size_in_gb": Plain(written)}})
     assert spec.resource_config is not None
@@ -53,7 +55,7 @@ def test_sizes_are_one_grammar_in_specs_and_options(written: str, size: int) -> 
 @pytest.mark.parametrize("written", ["0.1GB", "50GiB", "2000000000.0", "GB"])
 def test_sizes_that_are_no_whole_gigabytes_are_refused_in_specs(written: str) -> None:
     with pytest.raises(
-        ValidationError, match=r"a whole number belongs here(, such as 50, 100GB or 2TB|; write 2000000000)"
+        ValidationError, match=r"a whole number of GB belongs here(, such as 50, 100GB or 2TB|; write 2000000000)"
     ):
         JobSpec.model_validate({"base_name": "a", "resource_config": {"volume_size_in_gb": Plain(written)}})
 
