@@ -100,9 +100,18 @@ class Way:
 
 
 def plain(item: Any) -> Sample:
-    """Return an item as fields of bytes: a mapping without names like `__key__`, or the bytes of a whole object."""
+    """Return an item as fields, buffers as bytes: a mapping without names like `__key__`, or the bytes of a whole object."""
     fields = item if isinstance(item, Mapping) else {DATA: item}
-    return {name: bytes(value) for name, value in fields.items() if not name.startswith("__")}
+    return {name: _raw(value) for name, value in fields.items() if not name.startswith("__")}
+
+
+def _raw(value: Any) -> Any:
+    """Return the bytes of a buffer, such as an array of numbers; any other value as it is, for the digest."""
+    try:
+        view = memoryview(value)
+    except (TypeError, ValueError):  # no buffer, or one of times
+        return value
+    return value if "O" in view.format else view.tobytes()
 
 
 CONNECTOR = Need("s3torchconnector", "pip install s3torchconnector")

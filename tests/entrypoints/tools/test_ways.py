@@ -12,14 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import further_ways
+import numpy
 import pytest
 
 from delivered_channels import CHANNELS, PAIRS, feed, recordio_of, tally, tar_of
 from delivered_channels import config as write_config
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import load_environment
+from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.tools.measuring import batches_of, digest
-from sagemaker_channels.tools.ways import ARRIVALS, REMOVED, WAYS, Source, Way
+from sagemaker_channels.tools.ways import ARRIVALS, REMOVED, WAYS, Source, Way, plain
 from served_bucket import served_bucket
 
 EVERY = {**WAYS, **further_ways.FURTHER}
@@ -120,6 +122,16 @@ def test_mount_is_removed_when_a_run_is_interrupted(
         raise KeyboardInterrupt
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
     assert not list(tmp_path.glob("rclone-*"))
+
+
+def test_fields_of_any_type_have_a_digest() -> None:
+    times = numpy.array(["2026-11-27"], "datetime64[D]")
+    found = plain(
+        {"text": "a", "count": 5, "list": [1, "b"], "part": memoryview(b"cd"), "times": times, "__key__": "k"}
+    )
+    assert found == {"text": "a", "count": 5, "list": [1, "b"], "part": b"cd", "times": times}
+    assert plain({"row": numpy.array([1, 2], "<i2")}) == {"row": b"\1\0\2\0"}
+    Tally().add(found)
 
 
 def test_cards_name_known_arrivals_and_removed_ways_their_replacement() -> None:
