@@ -34,7 +34,7 @@ def _refused(place: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{place}: cannot be read: {error.strerror}; correct the path") from None
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise InputError(
             f"{place}: was not written by this version of `launch measure`; {FILE} is among the outputs of its job"
         ) from None

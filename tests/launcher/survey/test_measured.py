@@ -60,6 +60,7 @@ def test_step_shows_how_fast_the_model_is(file: Path) -> None:
         ("[]", OTHER),
         ("{}", OTHER),
         ("time,speed\n", OTHER),
+        ("[" * 100_000, OTHER),
         (json.dumps({"ways": [way("fast-file", 1)]}), OTHER),
         (json.dumps(results(way("fast-file", 0))), OTHER),
         (json.dumps(results(way("file", 1))), "no way that reads S3 was measured; measure fast-file"),
