@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_channels import contract
+from sagemaker_channels.mask import URL_PASSWORD
 
 _SECRET_WORDS = (
     *("token", "key", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "pwd"),
@@ -30,7 +31,6 @@ _PASSWORDS = ("secret", "password", "passwd", "passphrase", "pwd", "pass")  # wo
 _KEYS = ("token", "key", "jwt", "bearer", "pat")  # and those of a key, whose value looks random
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])(?!arn:)[A-Za-z0-9+/=_.~-]{16,}")
 _REFERENCE = re.compile(contract.SECRET_REFERENCE)
-_URL_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]*:[^/?#\s]+@", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of snake_case, kebab-case and camelCase
 
 
@@ -44,7 +44,7 @@ def is_secret(name: str, value: str) -> bool:
     """Return whether a setting probably is a secret, by its name, or as a URL with a password: `postgres://me:hush@host/db`."""
     if _REFERENCE.fullmatch(value):
         return False  # it names a secret
-    return is_secret_name(name) or _URL_WITH_PASSWORD.search(value) is not None
+    return is_secret_name(name) or URL_PASSWORD.search(value) is not None
 
 
 def holds_secret(name: str, value: str) -> bool:
@@ -54,7 +54,7 @@ def holds_secret(name: str, value: str) -> bool:
     """
     if not value or _REFERENCE.search(value):
         return False
-    if _TOKEN.search(value) or _URL_WITH_PASSWORD.search(value):
+    if _TOKEN.search(value) or URL_PASSWORD.search(value):
         return True
     last = [word.lower() for word in _WORD.findall(name)][-1:] or [""]
     is_place = value.startswith(("/", "arn:", "s3://", "./"))

@@ -15,6 +15,7 @@ from operator import itemgetter
 from urllib.parse import unquote
 
 HIDDEN = "***"
+URL_PASSWORD = re.compile(r"(?<=://)[^/?#\s\"<>:]*:[^/?#\s\"<>]+(?=@)")
 _CHARACTER = re.compile(r"\S")
 _UNIT = re.compile(
     r"\\u[0-9a-f]{4}|\\[nrt\"'\\/]|&#?\w+;|(?:%[0-9a-f]{2})+|\S", re.IGNORECASE
@@ -36,6 +37,10 @@ class Mask:
             self._known.setdefault(value, shown)
 
     def apply(self, text: str) -> str:
+        """Return the text with its secrets masked, and users with passwords in URLs, which may be of no known setting."""
+        return URL_PASSWORD.sub(HIDDEN, self._apply(text))
+
+    def _apply(self, text: str) -> str:
         if not text or not self._known:
             return text
         views = [_view(text, _CHARACTER), _view(text, _UNIT)]

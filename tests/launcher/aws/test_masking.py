@@ -76,6 +76,13 @@ def test_short_values_are_masked_only_as_words() -> None:
     assert Mask().apply("nothing is known") == "nothing is known"
 
 
+def test_password_of_a_url_is_masked_even_if_it_is_no_setting(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://user:Pa55@localhost:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(AwsError, match=r'endpoint URL: "http://\*\*\*@localhost:1/b"'):
+        Account().call("s3", "head_bucket", Bucket="b")
+
+
 def test_names_of_secrets_are_recognised() -> None:
     secret = ["api-key", "HF_TOKEN", "token", "dbPassword", "AWS_SECRET_ACCESS_KEY", "wandb_apikey", "Credentials"]
     secret += [
