@@ -151,9 +151,9 @@ def _spec(target: str, chosen: Sequence[str], loop: SimpleNamespace, sets: Sets)
         arrivals = _arrivals(found)
     ways = _ways(loop.ways, arrivals, form)
     needed = {next(name for name in way.arrivals if name in arrivals) for way in ways}
-    if form == "objects" and "pipe" in arrivals:
+    if "pipe" in arrivals and not SHORT_NAMES[form].boundaries:
         arrivals["pipe"]["record_wrapper_type"] = "RecordIO"  # without it, objects lose their boundaries
-    elif form in MIME_TYPES:
+    if form in MIME_TYPES:
         for channel in arrivals.values():
             channel["content_type"] = MIME_TYPES[form]
     locked = {each.path[0] for each in team.locked}

@@ -52,6 +52,8 @@ def test_objects_of_a_pipe_are_wrapped_and_all_ways_that_read_them_are_measured(
     ways = request["HyperParameters"]["ways"].split(",")
     assert {"file", "fast-file", "pipe", "connector-map", "s3-map-dataset", "plain-file"} <= {*ways}
     assert not {"efs", "fsx", "connector-tar"} & {*ways}
+    request = planned(launch, "s3://mine/tables", "--format", "parquet")  # nor has this boundaries in a stream
+    assert "RecordIO" in {entry.get("RecordWrapperType") for entry in request["InputDataConfig"]}
 
 
 def test_channel_of_a_spec_keeps_the_job_and_reads_its_file_system(launch: Launch, tmp_path: Path) -> None:
