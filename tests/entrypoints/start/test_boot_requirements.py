@@ -125,8 +125,9 @@ def test_missing_requirement_is_the_failure(tmp_path: Path) -> None:
 def test_pip_caches_in_the_warm_pool_for_the_next_job(tmp_path: Path) -> None:
     source = tmp_path / "brought-0.4"
     source.mkdir()
-    (source / "setup.py").write_text(
-        "from setuptools import setup\nsetup(name='brought', version='0.4', py_modules=['brought'])\n"
+    (source / "pyproject.toml").write_text(
+        "[build-system]\nrequires = ['hatchling']\nbuild-backend = 'hatchling.build'\n"
+        "[project]\nname = 'brought'\nversion = '0.4'\n"
     )
     (source / "brought.py").write_text("NAME = 'brought'\n")
     (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: brought\nVersion: 0.4\n")
