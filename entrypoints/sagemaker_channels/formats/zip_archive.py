@@ -157,8 +157,7 @@ class _Archive:
         is_small = 0 < entry.file_size < CHUNK > entry.compress_size
         if not is_small or entry.compress_type not in _BOUNDED or entry.flag_bits & _REFUSED:
             return None
-        self._file.seek(entry.header_offset)
-        signature, flags, _, name_size, extra_size = _HEADER.unpack(self._file.read(_HEADER.size))
+        signature, flags, _, name_size, extra_size = self._own_header(entry)
         name = self._file.read(name_size + extra_size)[:name_size]
         text = name.decode("utf-8" if flags & _UTF8 else "cp437", "surrogateescape")
         if (signature, text) != (b"PK\3\4", entry.orig_filename):
@@ -167,6 +166,11 @@ class _Archive:
         if entry.compress_type == zipfile.ZIP_DEFLATED:
             data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, CHUNK)
         return data if (len(data), zlib.crc32(data)) == (entry.file_size, entry.CRC) else None
+
+    def _own_header(self, entry: zipfile.ZipInfo) -> tuple[bytes, int, int, int, int]:
+        """Return signature, flags, CRC, and the lengths of name and extra fields, before which the file is left."""
+        self._file.seek(entry.header_offset)
+        return _HEADER.unpack(self._file.read(_HEADER.size))
 
     @contextmanager
     def _reported(self, entry: zipfile.ZipInfo) -> Iterator[None]:
@@ -182,8 +186,7 @@ class _Archive:
 
     def _check_empty(self, entry: zipfile.ZipInfo) -> None:
         """Raise BadZipFile if a member is not empty by its own header. Of any other member, the content proves the table's CRC."""
-        self._file.seek(entry.header_offset)
-        _, flags, crc, name_size, extra_size = _HEADER.unpack(self._file.read(_HEADER.size))
+        _, flags, crc, name_size, extra_size = self._own_header(entry)
         if flags & _SIZES_FOLLOW:
             self._file.seek(name_size + extra_size + entry.compress_size, io.SEEK_CUR)
             stated = self._file.read(16).removeprefix(b"PK\7\x08")
