@@ -150,9 +150,7 @@ class Recipe:
     def about(self, shard: Shard) -> State:
         """Return what a state must agree with."""
         reading = self.reading
-        about: State = {"channel": self.channel.identity, "format": str(self.form)}
-        if self.channel.s3_uri is not None:
-            about["s3_uri"] = self.channel.s3_uri
+        about: State = {"channel": self.channel.identity, "s3_uri": self.channel.s3_uri, "format": str(self.form)}
         about["input"] = "Pipe" if self.channel.mode == "Pipe" else "objects"  # A Pipe's positions count samples.
         if shard.host is not None:
             about["hosts"] = shard.host[1]

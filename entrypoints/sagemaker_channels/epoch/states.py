@@ -169,7 +169,7 @@ def compared(here: State, there: State) -> tuple[str, str] | None:
 
 
 def at_home(of: State, here: State) -> State:
-    """Return what a state is of, as it is named here where that may be the same data in another place.
+    """Return what a state is of, by the names of `here` as far as it may be the same data in another place.
 
     A channel of a job, a prefix and a folder can hold the same objects, which are compared when they are listed. Two of one kind,
     and two URIs, do not.
@@ -178,11 +178,10 @@ def at_home(of: State, here: State) -> State:
         return {**of, "mixture": [at_home(*pair) for pair in zip(of["mixture"], here["mixture"], strict=False)]}
     names = [each["channel"] for each in (of, here) if isinstance(each.get("channel"), str)]
     kinds = {"prefix" if name.startswith("s3://") else "folder" if "/" in name else "job's" for name in names}
-    unknown = [] if len(kinds) == 1 else ["channel"]
-    unknown += ["s3_uri"] if ("s3_uri" in of) != ("s3_uri" in here) else []
-    return {name: value for name, value in of.items() if name not in unknown} | {
-        name: here[name] for name in unknown if name in here
-    }
+    same = {"channel": here["channel"]} if len(kinds) > 1 else {}
+    if None in (of.get("s3_uri"), here.get("s3_uri")):  # One of them is unknown.
+        same["s3_uri"] = here.get("s3_uri")
+    return {**of, **same}
 
 
 def _unmergeable(reason: str, remedy: str = "") -> ChannelError:

@@ -115,8 +115,8 @@ class Listing(KeyedItems[Listed]):
         self._text = whole[_HEAD.size + len(numbers) :]
         columns = numbers.cast("Q")
         self._sizes, self._versions, self._ends = columns[:count], columns[count : 2 * count], columns[2 * count :]
-        ends = [os.fsencode(self._key(number)) for number in ((0, count - 1) if count else ())]  # The keys are sorted.
-        self._above = next((each for each in above if all(key.startswith(each) for key in ends)), b"")
+        outer = [os.fsencode(self._key(number)) for number in ((0, count - 1) if count else ())]  # The keys are sorted.
+        self._above = next((each for each in above if all(key.startswith(each) for key in outer)), b"")
         Agreement(name).check(self, count, is_complete=True)
 
     def __reduce__(self) -> tuple[Any, ...]:

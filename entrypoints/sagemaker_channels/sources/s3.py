@@ -139,9 +139,7 @@ def objects(channel: Channel, epoch: int = 0) -> Listing:
     """
     connector_client.require()
     identity = [*_place(channel), channel.s3_uri, str(channel.max_objects), str(channel.named)]
-    _, prefix = _bucket_and_prefix(channel)
-    folders = [prefix] if prefix.endswith("/") else [f"{prefix}/", prefix[: prefix.rfind("/") + 1]]
-    above = [os.fsencode(each) for each in folders]
+    above = [os.fsencode(each) for each in _folders(str(channel.s3_uri))]
     return shared_listing(identity, f"channel {channel.name!r}: {channel.s3_uri}", partial(_pages, channel), above)
 
 
@@ -199,9 +197,13 @@ def pin_of(channel: Channel, listed: Listed) -> tuple[int, int]:
 
 def key_of(channel: Channel, listed: Listed) -> str:
     """Return the key as File mode names the file: without the prefix, or without its folders if the prefix is not a folder."""
-    key = listed.key
-    prefix = str(channel.s3_uri).removeprefix("s3://").partition("/")[2]
-    rest = key.removeprefix(prefix)
-    if not prefix or prefix.endswith("/"):
-        return rest
-    return rest[1:] if rest.startswith("/") else key[prefix.rfind("/") + 1 :]
+    above = next((each for each in _folders(str(channel.s3_uri)) if listed.key.startswith(each)), "")
+    return listed.key[len(above) :]
+
+
+@cache
+def _folders(uri: str) -> tuple[str, ...]:
+    """Return what may precede an object's path in the folder of a channel; the first with which its key begins does."""
+    prefix = uri.removeprefix("s3://").partition("/")[2]
+    is_folder = not prefix or prefix.endswith("/")
+    return (prefix,) if is_folder else (f"{prefix}/", prefix[: prefix.rfind("/") + 1])
