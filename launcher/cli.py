@@ -22,10 +22,10 @@ from launcher import __version__, bundled
 from launcher.commands import COMMANDS
 from launcher.commands.options import one_of
 from launcher.console import print_line, say, show_error, show_problems
-from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path, dotted, nearest
+from launcher.errors import LaunchError, ProblemsError, did_you_mean, did_you_mean_path
 from launcher.parsing.spec_text import is_spec
+from launcher.unknown_words import A_SPEC, no_such_option, options_of, remedy
 
-_A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _INTERRUPTED = 130
 _BROKEN_PIPE = 128 + 13  # as a shell reports a process ended by SIGPIPE
@@ -38,27 +38,6 @@ launch job.yaml --local --data DIR  run the job on this machine
 launch job.yaml                     submit the job, and follow it on a terminal
 launch --example s3-file            print a commented spec to start from
 """
-_SCRIPTS = (".py", ".sh", ".ipynb")
-# What to write -> what other tools call it; {0} is the spec among the words.
-_MEANT = {
-    "launch {0}": "run start train fit create apply up",
-    "launch {0} --check": "check preflight doctor",
-    "launch {0} --local --channel NAME=PATH": "test debug",
-    "launch {0} --dry-run": "plan show render validate lint dry-run preview",
-    "launch init": "new example wizard",
-    "launch peek {0}": "inspect data head",
-    "launch logs NAME --follow": "follow tail watch attach log",
-    "launch status NAME": "describe get info",
-    "launch list": "ls ps jobs",
-    "launch stop NAME": "kill cancel delete rm down",
-    "launch exec NAME": "shell ssh sh",
-    "launch cost {0}": "estimate price",
-    "launch import FILE": "convert",
-    "launch --explain CODE": "explain",
-    "launch --schema": "schema",
-    "launch --version": "version",
-}
-MEANT = {word: text for text, words in _MEANT.items() for word in words.split()}
 
 
 class _SpecOrCommand(click.Group):
@@ -72,7 +51,7 @@ class _SpecOrCommand(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = _options_of(self) | {*ctx.help_option_names}
+        own = options_of(self) | {*ctx.help_option_names}
         first = args[0] if args else ""
         first = first.partition("=")[0] if first.startswith("-") else first
         if is_spec(first) or (first.startswith("-") and first not in own and any(map(is_spec, args))):
@@ -84,8 +63,8 @@ class _SpecOrCommand(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in COMMANDS:
-            near = _remedy(args) or did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], COMMANDS)
-            raise click.UsageError(f"{args[0]!r} is neither a command nor {_A_SPEC}{near}", ctx)
+            near = remedy(args) or did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], COMMANDS)
+            raise click.UsageError(f"{args[0]!r} is neither a command nor {A_SPEC}{near}", ctx)
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
@@ -98,47 +77,6 @@ class _SpecOrCommand(click.Group):
             shown = (name for name in names if name.startswith(incomplete) and (incomplete or name[0] != "."))
             found += map(CompletionItem, shown)
         return found or [CompletionItem(incomplete, type="file")]
-
-
-def _remedy(args: Sequence[str]) -> str:
-    """Return what to write in place of a first word that is neither a command nor a spec; empty if that is unknown."""
-    word, spec = args[0], " ".join(each for each in args[1:] if is_spec(each)) or "job.yaml"
-    if word in MEANT:
-        return f"; write {MEANT[word].format(spec)}"
-    if word.endswith(_SCRIPTS):
-        folder, _, name = word.rpartition("/")
-        key = f"code: {{directory: {folder or '.'}, entry_point: {name}}}"
-        return f"; name a script in the spec, by {key}, and write launch {spec}"
-    return ""
-
-
-def _no_such_option(error: click.NoSuchOption) -> str:
-    """Return the message, with what to write if `launch submit` or `launch local` has the option, or their spec the key."""
-    option, here = error.option_name, error.ctx.info_name if error.ctx else ""
-    having = [name for name in ("submit", "local") if option in _options_of(resolve_name(COMMANDS[name]))]
-    if having and here == "launch":
-        start = "`launch --example s3-file` prints a spec to start from"
-        return f"{option} needs {_A_SPEC}: write launch job.yaml {option}; {start}"
-    if having == ["submit"] and here == "local":
-        return f"{option} and --local exclude each other; pass one of them"
-    if having == ["local"] and here == "submit":
-        return f"{option} works only with --local; add --local or leave it out"
-    name, near = option.lstrip("-"), (each.lstrip("-") for each in error.possibilities or ())
-    if here in ("submit", "local") and option.startswith("--") and not nearest(name, near):
-        from launcher.parsing.validation import suggestion
-        from launcher.spec.job import JobSpec
-
-        key, dot, rest = name.partition(".")
-        hint, place = suggestion((key,), [*JobSpec.model_fields])
-        if not hint.startswith("write "):  # only similar, as max_cost is to --max-steps
-            return f"No such option {option!r}; in the spec, {hint} (a setting of the script: --set hyperparameters.{name}=VALUE)"
-        path = f"{dotted(place)}{dot}{rest}" if place else f"hyperparameters.{name}"
-        return f"No such option {option!r}. A key of the spec is set by --set {path}=VALUE"
-    return error.format_message()
-
-
-def _options_of(command: click.Command) -> set[str]:
-    return {option for each in command.params for option in each.opts}
 
 
 def _prints(text_of: Callable[[Any], str]) -> dict[str, Any]:
@@ -247,7 +185,7 @@ def _run(args: list[str]) -> int:
         error.show()
         return 2
     except click.ClickException as error:
-        message = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
+        message = no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
         _report(args, message, 2)
         if isinstance(error, click.UsageError) and error.ctx:
             say(f"`{error.ctx.command_path} --help` lists the arguments and options")

@@ -9,10 +9,11 @@ import pytest
 
 import launcher
 from launcher import bundled
-from launcher.cli import MEANT, cli
+from launcher.cli import cli
 from launcher.commands import COMMANDS
 from launcher.reference.problem_codes import all_codes, explanation
 from launcher.rules.examples import BASE, laid_over_base
+from launcher.unknown_words import MEANT
 from launching import launch
 
 

@@ -1,0 +1,77 @@
+"""What is said of a first word, or an option, that `launch` does not have: what to write in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pkgutil import resolve_name
+
+import click
+
+from launcher.commands import COMMANDS
+from launcher.errors import dotted, nearest
+from launcher.parsing.spec_text import is_spec
+
+A_SPEC = "a spec (*.yaml, *.yml, *.json, or - for stdin)"
+_SCRIPTS = (".py", ".sh", ".ipynb")
+# What to write -> what other tools call it; {0} is the spec among the words.
+_MEANT = {
+    "launch {0}": "run start train fit create apply up",
+    "launch {0} --check": "check preflight doctor",
+    "launch {0} --local --channel NAME=PATH": "test debug",
+    "launch {0} --dry-run": "plan show render validate lint dry-run preview",
+    "launch init": "new example wizard",
+    "launch peek {0}": "inspect data head",
+    "launch logs NAME --follow": "follow tail watch attach log",
+    "launch status NAME": "describe get info",
+    "launch list": "ls ps jobs",
+    "launch stop NAME": "kill cancel delete rm down",
+    "launch exec NAME": "shell ssh sh",
+    "launch cost {0}": "estimate price",
+    "launch import FILE": "convert",
+    "launch --explain CODE": "explain",
+    "launch --schema": "schema",
+    "launch --version": "version",
+}
+MEANT = {word: text for text, words in _MEANT.items() for word in words.split()}
+
+
+def remedy(args: Sequence[str]) -> str:
+    """Return what to write in place of a first word that is neither a command nor a spec; empty if that is unknown."""
+    word, spec = args[0], " ".join(each for each in args[1:] if is_spec(each)) or "job.yaml"
+    if word in MEANT:
+        return f"; write {MEANT[word].format(spec)}"
+    if word.endswith(_SCRIPTS):
+        folder, _, name = word.rpartition("/")
+        key = f"code: {{directory: {folder or '.'}, entry_point: {name}}}"
+        return f"; name a script in the spec, by {key}, and write launch {spec}"
+    return ""
+
+
+def no_such_option(error: click.NoSuchOption) -> str:
+    """Return the message, with what to write if `launch submit` or `launch local` has the option, or their spec the key."""
+    option, here = error.option_name, error.ctx.info_name if error.ctx else ""
+    having = [name for name in ("submit", "local") if option in options_of(resolve_name(COMMANDS[name]))]
+    if having and here == "launch":
+        start = "`launch --example s3-file` prints a spec to start from"
+        return f"{option} needs {A_SPEC}: write launch job.yaml {option}; {start}"
+    if having == ["submit"] and here == "local":
+        return f"{option} and --local exclude each other; pass one of them"
+    if having == ["local"] and here == "submit":
+        return f"{option} works only with --local; add --local or leave it out"
+    name, near = option.lstrip("-"), (each.lstrip("-") for each in error.possibilities or ())
+    if here in ("submit", "local") and option.startswith("--") and not nearest(name, near):
+        from launcher.parsing.validation import suggestion
+        from launcher.spec.job import JobSpec
+
+        key, dot, rest = name.partition(".")
+        hint, place = suggestion((key,), [*JobSpec.model_fields])
+        if not hint.startswith("write "):  # only similar, as max_cost is to --max-steps
+            return f"No such option {option!r}; in the spec, {hint} (a setting of the script: --set hyperparameters.{name}=VALUE)"
+        path = f"{dotted(place)}{dot}{rest}" if place else f"hyperparameters.{name}"
+        return f"No such option {option!r}. A key of the spec is set by --set {path}=VALUE"
+    return error.format_message()
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Return the options of a command, as a user writes them."""
+    return {option for each in command.params for option in each.opts}
