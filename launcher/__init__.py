@@ -19,7 +19,7 @@ TYPE_CHECKING = False  # known to mypy; importing typing takes 10 ms, during whi
 if TYPE_CHECKING:
     from typing import Any
 
-    from launcher.account.run import Report
+    from launcher.account.results import Report
     from launcher.api import check, follow, plan, run_local, status, submit, upload_code
     from launcher.errors import (
         AccountError,
@@ -47,7 +47,7 @@ _MODULE_OF = {
     "JobSpec": "launcher.spec.job",
     "LocalOptions": "launcher.local.workspace",
     "Outcome": "launcher.jobs.outcome",
-    "Report": "launcher.account.run",
+    "Report": "launcher.account.results",
     "Submitted": "launcher.jobs.submission",
     "sweep": "launcher.sweeps",
 }

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher.code.archive import CodeArchive, read_code
-from launcher.code.files import CodeError
+from launcher.code.file_rules import CodeError
 from launcher.code.git import git_tags
 from launcher.console import Console
 from launcher.errors import RefusedError, SpecError, limit_problems
 from launcher.parsing.parser import load, parse_spec
-from launcher.parsing.team import read_team
+from launcher.parsing.team_files import read_team
 from launcher.planning import Plan, make_plan
 from launcher.reference.problem_codes import unknown_codes
 from launcher.spec.job import JobSpec
 from launcher.spec.names import job_name
 
 if TYPE_CHECKING:
-    from launcher.account.run import Report
+    from launcher.account.results import Report
     from launcher.aws.account import Account
     from launcher.jobs.follow import View
     from launcher.jobs.outcome import Outcome
@@ -114,7 +114,7 @@ def check(
     Raises:
         RefusedError: AWS could not be asked: no credentials, no region or no connection.
     """
-    from launcher.account.run import DEADLINE, check_account
+    from launcher.account.results import DEADLINE, check_account
 
     deadline = None if full else DEADLINE
     return check_account(plan, _opened(plan, account), ignore=ignore, deadline=deadline, console=console or Console())

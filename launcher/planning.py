@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from launcher.code.archive import CodeArchive
-from launcher.code.files import CodeError
+from launcher.code.file_rules import CodeError
 from launcher.errors import Problem, SpecError, SpecPath, did_you_mean, first_names, in_file_order, limit_problems
 from launcher.request.build import build_request
 from launcher.request.masked_members import MaskedMembers, masked_members, with_members

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import aws_stand_in
 import launcher
 from launcher.account import CHECKS as ALL_CHECKS
-from launcher.account import data, disk, manifests, places
+from launcher.account import data, disk, manifest_objects, places
 from launcher.account.check import Check
-from launcher.account.run import Report, check_account
+from launcher.account.results import Report, check_account
 from launcher.aws.account import Account
 from launcher.errors import dotted
 from patience import PATIENCE
@@ -24,7 +24,7 @@ def named(*names: str) -> tuple[Check, ...]:
 
 
 # What these modules ask needs data in S3 only; all other checks need a whole account (account_world).
-_MODULES = {module.__name__ for module in (data, disk, manifests, places)}
+_MODULES = {module.__name__ for module in (data, disk, manifest_objects, places)}
 CHECKS = tuple(check for check in ALL_CHECKS if check.find.__module__ in _MODULES)
 BASE = """\
 training_job_name: digits-1

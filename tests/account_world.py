@@ -14,7 +14,7 @@ import account_data
 import aws_stand_in
 import launcher
 from launcher.account import CHECKS as ALL_CHECKS
-from launcher.account.run import Report, check_account
+from launcher.account.results import Report, check_account
 from launcher.aws.account import Account
 from patience import PATIENCE
 

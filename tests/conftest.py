@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 
 import account_world
 import aws_stand_in
-from launcher.parsing import team
+from launcher.parsing import team_files
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sources import listing
@@ -149,9 +149,9 @@ def no_layers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("LAUNCH_TEAM", "SAGEMAKER_ADMIN_CONFIG_OVERRIDE", "SAGEMAKER_USER_CONFIG_OVERRIDE"):
             patch.setenv(variable, "")
-        patch.setenv("HIDDEN_FILE", str(team.MACHINE_FILE))
+        patch.setenv("HIDDEN_FILE", str(team_files.MACHINE_FILE))
         patch.setenv("PYTHONPATH", str(Path(__file__).with_name("isolation")), prepend=os.pathsep)
-        patch.setattr(team, "MACHINE_FILE", tmp_path_factory.getbasetemp() / "none.yaml")
+        patch.setattr(team_files, "MACHINE_FILE", tmp_path_factory.getbasetemp() / "none.yaml")
         yield
 
 

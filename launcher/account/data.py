@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from launcher.account.check import Subject
 from launcher.account.listing import RESTORE, Listing, archive_of, beside, listing, near
-from launcher.account.manifests import Named, named_objects
+from launcher.account.manifest_objects import Named, named_objects
 from launcher.account.places import channels, hosts_that_share
 from launcher.console import duration, human_bytes
 from launcher.errors import Problem, SpecPath, first_names

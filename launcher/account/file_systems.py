@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from launcher.account.check import Subject
-from launcher.account.network import closed, described, known_subnets, vpc_id, zone
+from launcher.account.vpc import closed, described, known_subnets, vpc_id, zone
 from launcher.errors import Problem, SpecPath, first_names
 from launcher.request.view import Entry
 from launcher.spec.channels import KINDS, source_of_entry

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launcher.account.check import Subject
 from launcher.errors import Problem, SpecPath, did_you_mean
-from launcher.jobs.queue import KIND
+from launcher.jobs.batch_queue import KIND
 from launcher.spec.own_keys import Queue
 
 

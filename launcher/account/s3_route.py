@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 
 from launcher.account.check import Subject
-from launcher.account.network import (
+from launcher.account.vpc import (
     GROUPS,
     SUBNETS,
     Described,

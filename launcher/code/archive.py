@@ -25,7 +25,7 @@ from typing import BinaryIO, NamedTuple
 
 from launcher import errors
 from launcher.bundled import SCRIPTS
-from launcher.code.files import CodeError, CodeFile, FileRules, unreadable
+from launcher.code.file_rules import CodeError, CodeFile, FileRules, unreadable
 from launcher.code.secrets import PRIVATE_KEY, is_secret_path, secrets_in
 from launcher.console import counted, human_bytes
 from launcher.errors import did_you_mean_path, first_names

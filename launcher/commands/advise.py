@@ -14,7 +14,7 @@ from launcher.commands import options
 from launcher.commands.local import data_option
 from launcher.console import Console, print_line, say
 from launcher.errors import InputError, RefusedError
-from launcher.lists.files import is_s3
+from launcher.lists.list_files import is_s3
 from launcher.s3.uri import S3Location, parse_s3_uri
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def channels_asked(
 
     `asked` has a `spec`, the `chosen` channels, `data` and `channels`. Raises InputError.
     """
-    from launcher.account.run import subject_of
+    from launcher.account.results import subject_of
     from launcher.jobs.submission import mask_settings
     from launcher.survey.channels import Channel, channels_of
 

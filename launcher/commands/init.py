@@ -21,9 +21,9 @@ from launcher.commands.local import yes_option
 from launcher.console import print_line, say, show_problems, shown_path
 from launcher.errors import InputError, RefusedError, SpecError, SpecPath, did_you_mean_path, dotted
 from launcher.parsing.layers import Assignment
-from launcher.parsing.team import values_below
+from launcher.parsing.team_files import values_below
 from launcher.request.instance_types import instance_type
-from launcher.rules.team import REQUIRED
+from launcher.rules.team_rules import REQUIRED
 from launcher.s3.uri import parse_s3_uri
 from launcher.spec.team import OUTPUT, Team, value_at
 

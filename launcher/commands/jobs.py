@@ -17,10 +17,10 @@ from launcher.console import Console, say, timestamp
 from launcher.cost.estimate import cluster_of
 from launcher.cost.show import dollars, estimate_of_job, machines_of
 from launcher.errors import LaunchError, RefusedError
+from launcher.jobs.batch_queue import service_jobs
 from launcher.jobs.lookup import describe, jobs_with_settings, names_created_by_caller
 from launcher.jobs.lookup import stop as stop_job
 from launcher.jobs.outcome import ENDED, Statuses
-from launcher.jobs.queue import service_jobs
 
 _TITLES = ("name", "status", "created", "took", "instances", "cost")
 _MEMBERS = (

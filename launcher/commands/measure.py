@@ -21,7 +21,7 @@ from launcher.commands.submit import Submission, carry_out, own_output, submit_o
 from launcher.console import print_line, say, shown_path
 from launcher.errors import InputError, RefusedError, did_you_mean
 from launcher.parsing.layers import Assignment, Sets
-from launcher.parsing.team import values_below
+from launcher.parsing.team_files import values_below
 from launcher.rules.channels.content_types import MIME_TYPES
 from launcher.s3.uri import S3Location, parse_s3_uri
 from launcher.spec.channels import KINDS

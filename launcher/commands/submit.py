@@ -19,7 +19,7 @@ from launcher.commands.ending import after_end, on_end_option
 from launcher.console import Console, counted, print_line, say, show_problems
 from launcher.errors import AccountError, LaunchError, RefusedError, dotted
 from launcher.parsing.layers import Assignment
-from launcher.parsing.team import values_below
+from launcher.parsing.team_files import values_below
 from launcher.request.serialization import as_json as request_as_json
 from launcher.request.serialization import as_yaml
 from launcher.spec.team import OUTPUT, value_at
@@ -171,7 +171,7 @@ def _sweep(jobs: Sequence[Member], reading: options.SpecOptions, matrix: SimpleN
 def _print_request(plan: launcher.Plan, doing: Submission) -> int:
     shown = plan.request if doing.show_secrets else plan.masked_request()
     if plan.spec.queue is not None:
-        from launcher.jobs.queue import submission_request
+        from launcher.jobs.batch_queue import submission_request
 
         shown = submission_request(shown, plan.spec.queue)
         say("its serviceRequestPayload is the CreateTrainingJob request, which --set queue=null shows alone")

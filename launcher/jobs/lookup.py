@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from launcher.aws.account import Account, AwsError
 from launcher.errors import InputError, RefusedError, did_you_mean
+from launcher.jobs.batch_queue import as_training_job, find_service_job
 from launcher.jobs.lines import AGAIN
 from launcher.jobs.outcome import ENDED
-from launcher.jobs.queue import as_training_job, find_service_job
 from launcher.masking import is_secret, settings_to_hide
 
 _Answer = TypeVar("_Answer")

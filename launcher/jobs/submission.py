@@ -22,12 +22,12 @@ from launcher.aws.account import Account, AwsError
 from launcher.aws.code_upload import upload_code
 from launcher.console import Console
 from launcher.errors import AccountError, Problem, RefusedError, SpecError, SpecPath
+from launcher.jobs.batch_queue import as_requested, find_service_job, submission_request
 from launcher.jobs.lookup import name_taken
-from launcher.jobs.queue import as_requested, find_service_job, submission_request
 from launcher.masking import is_secret_name
 from launcher.planning import Plan
 from launcher.request.view import leaves
-from launcher.rules.team import not_allowed
+from launcher.rules.team_rules import not_allowed
 from launcher.spec.aws_model import shapes
 from launcher.spec.names import place_of_name
 from launcher.spec.own_keys import Queue

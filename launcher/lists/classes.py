@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from launcher.errors import InputError, did_you_mean
-from launcher.lists.files import Lines
+from launcher.lists.list_files import Lines
 from sagemaker_channels.samples.lst import Line
 
 Classes = tuple[int, ...]

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from launcher.lists.classes import IN_WORDS, as_classes, columns
-from launcher.lists.files import Lines
+from launcher.lists.list_files import Lines
 from sagemaker_channels.samples.lst import Line
 
 Changes = dict[str, Sequence[tuple[Line | None, Line | None]]]  # by kind: the old and the new line, None for no line

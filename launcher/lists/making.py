@@ -10,7 +10,7 @@ from itertools import islice
 from launcher.console import counted
 from launcher.errors import InputError, did_you_mean
 from launcher.lists.classes import as_labels
-from launcher.lists.files import Lines
+from launcher.lists.list_files import Lines
 from sagemaker_channels.samples.lst import Line
 
 

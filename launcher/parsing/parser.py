@@ -17,7 +17,7 @@ from launcher import errors
 from launcher.errors import InputError, Problem, SpecError
 from launcher.parsing.layers import Assignment, is_within, read_bytes, read_layers
 from launcher.parsing.spec_text import MAX_BYTES, is_spec
-from launcher.parsing.team import read_team
+from launcher.parsing.team_files import read_team
 from launcher.parsing.tree import Tree
 from launcher.parsing.validation import problem_of, validated
 from launcher.rules import find_problems

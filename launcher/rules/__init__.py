@@ -15,12 +15,12 @@ from launcher.request.build import Built, build_request
 from launcher.request.image_uris import WANTED as IMAGE_KEYS
 from launcher.request.view import IMAGE, Draft
 from launcher.rules.built_in import algorithms as built_in
-from launcher.rules.channels import content_types, entries, modes, places, uris
+from launcher.rules.channels import content_types, data_sources, entries, modes, uris
 from launcher.rules.instances import resources, stopping
 from launcher.rules.job import code, container_image, network, output, settings
 from launcher.rules.remedies import remedy
 from launcher.rules.rule import Rule
-from launcher.rules.team import team_problems
+from launcher.rules.team_rules import team_problems
 from launcher.spec.aws_model import violations
 from launcher.spec.job import JobSpec
 from launcher.spec.names import MadeName, beginning
@@ -30,7 +30,7 @@ _IMAGE_PLACES: dict[str, SpecPath] = {"region": ("region",), "instance_type": ("
 SUBJECTS = (
     *(settings, code, container_image, network, output),
     *(resources, stopping),
-    *(uris, entries, content_types, modes, places),
+    *(uris, entries, content_types, modes, data_sources),
     built_in,
 )
 RULES = tuple(rule for subject in SUBJECTS for rule in vars(subject).values() if isinstance(rule, Rule))

@@ -1,6 +1,6 @@
 """What a team's files demand of every job: values that may not be changed, keys that must be there, accounts and regions.
 
-`launcher.parsing.team` reads the files, and `launcher.rules.team` compares a spec with this.
+`launcher.parsing.team_files` reads the files, and `launcher.rules.team_rules` compares a spec with this.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from launcher.advice.facts import Inventory, Quantiles
 from launcher.aws.threads import concurrently
 from launcher.console import counted
 from launcher.errors import RefusedError
-from launcher.lists.files import ending_of
+from launcher.lists.list_files import ending_of
 from launcher.local.channels.objects import Objects
 from launcher.s3.uri import S3Location, is_clutter
 from sagemaker_channels import contract

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,12 @@ def test_container_scripts_import_nothing_of_the_launcher() -> None:
         each for each in SCRIPTS.glob("*.py") if re.search(r"^\s*(from|import) launcher\b", each.read_text(), re.M)
     ]
     assert found == []
+
+
+def test_each_module_of_launcher_has_a_name_of_its_own() -> None:
+    """So `git grep NAME` finds one module and those that import it."""
+    names = Counter(file.name for file in (ROOT / "launcher").rglob("*.py") if file.name != "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_make_help_lists_every_command() -> None:

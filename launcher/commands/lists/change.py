@@ -25,8 +25,8 @@ from launcher.commands.lists.look import (
 from launcher.console import counted, print_line, say
 from launcher.errors import InputError
 from launcher.lists import classes as of_classes
-from launcher.lists import comparing, files, making
-from launcher.lists.files import ENDINGS, Lines
+from launcher.lists import comparing, list_files, making
+from launcher.lists.list_files import ENDINGS, Lines
 from sagemaker_channels.samples.lst import Line
 
 NAMES = ("train", "validation", "test")  # the names of up to three lists, as SageMaker's channels are named
@@ -91,7 +91,7 @@ def make(images: str, how: SimpleNamespace, tool: Tool) -> None:
     endings = tuple(f".{each.lower().lstrip('.')}" for each in how.endings) or ENDINGS
     paths, skipped = tool.find_images(images, endings)
     folders = making.class_names(paths, images)
-    names = files.read_names(how.classes, tool.account) or folders
+    names = list_files.read_names(how.classes, tool.account) or folders
     written = _files(images, how)
     folder = written[0].parent
     making.check_names(names, folders, str(how.classes))
@@ -104,13 +104,13 @@ def make(images: str, how: SimpleNamespace, tool: Tool) -> None:
         if each.exists() and not each.is_file():
             raise InputError(f"{each}: is not a file but a folder or a device; name the list by -o")
     notes = [f"{images}: {counted(len(paths), 'image')} in {counted(len(names), 'class')}"]
-    notes += [f"left out: {files.described(skipped)}"] if skipped else []
+    notes += [f"left out: {list_files.described(skipped)}"] if skipped else []
     notes += [f"warning: no image of class {', '.join(unused)}"] if unused else []
     stale = [file for name in NAMES if how.split and (file := folder / f"{name}.lst").exists() and file not in written]
     why = "is of an earlier division, and may have images of the new lists"
     notes += [f"warning: {file} {why}" for file in stale]
     file = folder / CLASS_FILE
-    if file.exists() and (others := files.read_names(str(file), tool.account)) != names:
+    if file.exists() and (others := list_files.read_names(str(file), tool.account)) != names:
         remedy = f"pass --classes {file} to keep their numbers, or -o to write to another folder, or delete the file"
         raise InputError(f"{file}: has other classes ({shorten(', '.join(others), 80)}); {remedy}")
     _replace(tool, lists, {file: names}, notes, dry_run=how.dry_run)
@@ -120,7 +120,7 @@ def _files(images: str, how: SimpleNamespace) -> list[Path]:
     """Return the lists to write."""
     if how.split:
         return [(how.output or Path()) / f"{name}.lst" for name in NAMES[: len(how.split)]]
-    place = images if files.is_s3(images) else str(Path(images).resolve())
+    place = images if list_files.is_s3(images) else str(Path(images).resolve())
     return [how.output or Path(f"{place.rstrip('/').rpartition('/')[2]}.lst")]
 
 
@@ -169,10 +169,10 @@ def edit(lists: tuple[str, ...], how: SimpleNamespace, tool: Tool) -> None:
     if how.keep and not how.output:
         raise click.UsageError("--keep works only with -o; add it, or leave --keep out")
     places = list(dict.fromkeys(lists))
-    for place in () if how.output else filter(files.is_s3, (*places, how.classes or "")):
+    for place in () if how.output else filter(list_files.is_s3, (*places, how.classes or "")):
         raise InputError(f"{place}: a list or class file is changed in place, on disk; copy the object here first")
     file = _class_file(tool, how, places)
-    found, names = tool.read(places), files.read_names(file, tool.account)
+    found, names = tool.read(places), list_files.read_names(file, tool.account)
     notes: list[str] = []
     if rules := _rules(tool, how):
         edited = of_classes.edit(list(found.values()), names, rules, how.new)
@@ -199,7 +199,7 @@ def _class_file(tool: Tool, how: SimpleNamespace, places: Sequence[str]) -> str 
         return class_file(how.classes, places)
     found = [file for place in (*places, str(how.output)) if (file := class_file(None, [place]))]
     for file in found[1:]:
-        if files.read_names(file, tool.account) != files.read_names(found[0], tool.account):
+        if list_files.read_names(file, tool.account) != list_files.read_names(found[0], tool.account):
             remedy = "make lists that you join with the same --classes"
             raise InputError(f"{file}: has other classes than {found[0]}; {remedy}")
     return found[0] if found else None
@@ -216,7 +216,7 @@ def _notes(edited: of_classes.Edited, places: Sequence[str], how: SimpleNamespac
 
 def _rules(tool: Tool, how: SimpleNamespace) -> dict[str, list[str]]:
     """Return the rules. Raises InputError for a malformed one, or two for one key."""
-    pairs = files.read_map(how.map, tool.account) if how.map else []
+    pairs = list_files.read_map(how.map, tool.account) if how.map else []
     for text in how.rules:
         key, _, value = text.rpartition("=")
         if not (key and value):
@@ -240,12 +240,12 @@ def _replace(
     named = {
         file: new
         for file, new in names.items()
-        if not file.exists() or files.read_names(str(file), tool.account) != new
+        if not file.exists() or list_files.read_names(str(file), tool.account) != new
     }
     widths = of_classes.columns(old.values()), of_classes.columns(lists.values())
     classes = {file: comparing.by_class(found, *widths) for file, found in changes.items()}
     if not dry_run:
-        files.replace_files(changed, named)
+        list_files.replace_files(changed, named)
     if tool.as_json:
         reports = {
             str(file): {"lines": len(lists[file]), **comparing.counts(found), "classes": classes[file]}

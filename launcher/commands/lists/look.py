@@ -13,8 +13,8 @@ from launcher.commands import options
 from launcher.console import Console, counted, print_line
 from launcher.errors import InputError
 from launcher.lists import classes as of_classes
-from launcher.lists import comparing, files
-from launcher.lists.files import ENDINGS, Lines
+from launcher.lists import comparing, list_files
+from launcher.lists.list_files import ENDINGS, Lines
 from sagemaker_channels.samples.lst import Line, parse_lst
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class Tool(NamedTuple):
 
     def read(self, places: Sequence[str]) -> dict[str, Lines]:
         """Return the lines of each list. Raises InputError for a malformed list."""
-        return {place: files.read_list(place, self.account) for place in places}
+        return {place: list_files.read_list(place, self.account) for place in places}
 
     def find_images(self, images: str, endings: Collection[str]) -> tuple[list[str], Counter[str]]:
-        """Return what `files.find_images` does, and show that it is running."""
+        """Return what `list_files.find_images` does, and show that it is running."""
         with Console(as_json=self.as_json).progress(f"listing {images}", counted=False):
-            return files.find_images(images, endings, self.account)
+            return list_files.find_images(images, endings, self.account)
 
 
 tool_options = options.group("tool", options.region_option, options.profile_option, options.json_option, kind=Tool)
@@ -61,7 +61,7 @@ tool_options = options.group("tool", options.region_option, options.profile_opti
 def class_file(given: str | None, lists: Sequence[str]) -> str | None:
     """Return the class file of lists: the given one, or classes.txt beside the first list if that exists."""
     beside = Path(lists[0]).parent / CLASS_FILE
-    return given or (str(beside) if not files.is_s3(lists[0]) and beside.exists() else None)
+    return given or (str(beside) if not list_files.is_s3(lists[0]) and beside.exists() else None)
 
 
 def in_words(changes: comparing.Changes) -> str:
@@ -103,19 +103,19 @@ def check(lists: tuple[str, ...], images: str | None, classes: str | None, tool:
     found: dict[str, Lines] = {}
     problems: list[comparing.Problem] = []
     for place in lists:
-        lines, malformed = parse_lst(files.read_bytes(place, tool.account), place)
+        lines, malformed = parse_lst(list_files.read_bytes(place, tool.account), place)
         problems += [("malformed or repeated lines", malformed)] if malformed else []
         found |= {place: lines} if lines or not malformed else {}
     file = class_file(classes, lists)
-    names = files.read_names(file, tool.account)
+    names = list_files.read_names(file, tool.account)
     problems += comparing.problems_of(found, names, file)
     total = sum(map(len, found.values()))
     notes = counted(total, "line")
     if images:
-        endings = {*ENDINGS, *(files.ending_of(path) for lines in found.values() for path in lines)} - {""}
+        endings = {*ENDINGS, *(list_files.ending_of(path) for lines in found.values() for path in lines)} - {""}
         paths, skipped = tool.find_images(images, endings)
         problems += comparing.problems_with_images(found.values(), paths)
-        notes += f", {counted(len(paths), 'image')}" + f", {files.described(skipped)}" * bool(skipped)
+        notes += f", {counted(len(paths), 'image')}" + f", {list_files.described(skipped)}" * bool(skipped)
     try:
         rows = _classes(found, names)
     except InputError:  # a label is not a class, which is one of the problems

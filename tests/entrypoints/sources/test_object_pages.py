@@ -6,14 +6,14 @@ import pytest
 
 import aws_stand_in
 from account_data import CHANNEL, MANIFEST, checked, named, put
-from launcher.account import run
+from launcher.account import results
 from launcher.console import Console
 
 
 def test_full_listing_reports_its_progress(
     aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "PROGRESS_SECONDS", 0.001)
+    monkeypatch.setattr(results, "PROGRESS_SECONDS", 0.001)
     aws.client("s3").create_bucket(Bucket="data")
     aws.objects("data", pattern="train/{:05}", count=5_000, size=10**8)
     aws.fault("hang", "s3:ListObjectsV2", seconds=0.5, count=3)  # pages come later than the next look at the progress
@@ -26,7 +26,7 @@ def test_full_listing_reports_its_progress(
 def test_manifest_reports_how_many_of_its_objects_are_left(
     aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "PROGRESS_SECONDS", 0.001)
+    monkeypatch.setattr(results, "PROGRESS_SECONDS", 0.001)
     s3 = aws.client("s3")
     s3.create_bucket(Bucket="data")
     names = [f"{number:03}" for number in range(300)]

@@ -16,8 +16,8 @@ from launcher.account.needs import MADE_UP
 from launcher.account.permissions import may_name, statements
 from launcher.account.policies import surely_denies
 from launcher.account.quota import Machines
+from launcher.account.results import check_account, subject_of
 from launcher.account.role import may_assume
-from launcher.account.run import check_account, subject_of
 from launcher.aws.account import Account, AwsError
 from launcher.request.instance_types import instance_type
 from patience import PATIENCE

@@ -22,7 +22,7 @@ from account_world import (
     allow,
     nothing,
 )
-from launcher.account.run import check_account
+from launcher.account.results import check_account
 from launcher.aws.account import Account
 from patience import PATIENCE
 from served_bucket import serve

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.account.network import admits, allowed
+from launcher.account.vpc import admits, allowed
 
 OWN, SUBNET = ["sg-job"], ["10.0.1.0/24"]
 

@@ -11,7 +11,7 @@ import pytest
 
 import launcher
 from launcher.code.archive import MAX_BYTES, read_code
-from launcher.code.files import CodeError
+from launcher.code.file_rules import CodeError
 from launcher.rules.examples import laid_over_base
 from launching import launch
 from sagemaker_channels import contract

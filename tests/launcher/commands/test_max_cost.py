@@ -16,7 +16,7 @@ import launcher
 import launching
 from aws_stand_in import StandIn
 from forked import LAUNCHER, Forked
-from launcher.account.run import CheckResult
+from launcher.account.results import CheckResult
 from launcher.commands.agreement import require_agreement
 from launcher.console import Console
 from launcher.cost.limit import VARIABLE, limit_of, objection

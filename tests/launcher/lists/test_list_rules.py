@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from launcher.errors import InputError
 from launcher.lists.classes import columns, edit
 from launcher.lists.comparing import by_class, compare
-from launcher.lists.files import Lines
+from launcher.lists.list_files import Lines
 from launcher.lists.making import by_path, divide, join, make_lines
 from sagemaker_channels.samples.lst import Line
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from launcher import SpecError, make_plan
 from launcher.code.archive import CodeArchive
-from launcher.code.files import CodeFile
+from launcher.code.file_rules import CodeFile
 from launcher.request.view import Draft
 from launcher.rules import RULES, find_problems
 from launcher.rules.built_in.algorithms import built_ins

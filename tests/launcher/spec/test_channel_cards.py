@@ -17,7 +17,7 @@ from account_world import CHANNELS
 from account_worlds import GOOD
 from launcher import bundled
 from launcher.account import CHECKS
-from launcher.account.run import subject_of
+from launcher.account.results import subject_of
 from launcher.advice.ways import WAYS
 from launcher.aws.account import Account, AwsError
 from launcher.errors import InputError

@@ -8,7 +8,7 @@ import launcher
 from aws_stand_in import StandIn
 from launcher import bundled
 from launcher.account.check import Subject
-from launcher.account.run import subject_of
+from launcher.account.results import subject_of
 from launcher.advice.facts import Use
 from launcher.aws.account import Account
 from launcher.errors import InputError, RefusedError

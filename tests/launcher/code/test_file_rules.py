@@ -15,7 +15,7 @@ import pytest
 import launcher
 from launcher.code import archive
 from launcher.code.archive import read_code
-from launcher.code.files import CodeError
+from launcher.code.file_rules import CodeError
 from launcher.errors import SpecError
 from launcher.rules.examples import laid_over_base
 

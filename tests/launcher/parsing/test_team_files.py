@@ -15,7 +15,7 @@ import pytest
 import launcher
 from launcher.errors import InputError, SpecError
 from launcher.estimator import estimator_inputs
-from launcher.parsing import team
+from launcher.parsing import team_files
 from launching import launch
 
 ROLE = "arn:aws:iam::123456789012:role/team"
@@ -51,7 +51,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_DIRS", f"{tmp_path}/xdg:/elsewhere")
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setattr(team, "MACHINE_FILE", tmp_path / "etc/team.yaml")
+    monkeypatch.setattr(team_files, "MACHINE_FILE", tmp_path / "etc/team.yaml")
     write(tmp_path / "project/jobs/job.yaml", SPEC)
     monkeypatch.chdir(tmp_path / "project")
     return tmp_path / "project"
@@ -183,7 +183,7 @@ def test_order_is_sdk_then_machine_then_team(project: Path, tmp_path: Path, monk
     admin = write(tmp_path / "xdg/sagemaker/config.yaml", sdk.format("arn:aws:iam::123456789012:role/admin", "admin"))
     user = write(tmp_path / "home/.config/sagemaker/config.yaml", sdk.format(ROLE + "-user", "user"))
     assert launcher.plan("jobs/job.yaml").request["RoleArn"] == ROLE + "-user"
-    machine = write(team.MACHINE_FILE, f"defaults: {{role_arn: '{ROLE}-machine'}}\nlocked: {{max_cost: 50}}")
+    machine = write(team_files.MACHINE_FILE, f"defaults: {{role_arn: '{ROLE}-machine'}}\nlocked: {{max_cost: 50}}")
     assert launcher.plan("jobs/job.yaml").request["RoleArn"] == ROLE + "-machine"
     near = write(project / "jobs/.launch.yaml", f"defaults: {{role_arn: '{ROLE}'}}\nlocked: {{max_cost: 80}}")
     write(project / ".launch.yaml", "defaults: {role_arn: not-read}")
@@ -332,6 +332,7 @@ def test_children_of_tests_do_not_read_the_team_file_of_the_machine(
 ) -> None:
     file = write(tmp_path / "of-the-machine.yaml", "required: {max_cost: }")
     monkeypatch.setenv("HIDDEN_FILE", str(file))
-    code = f"from launcher.parsing import team as t; t.MACHINE_FILE = t.Path({str(file)!r}); print(t.read_team('<text>', {{}}))"
+    code = "from launcher.parsing import team_files as t; "
+    code += f"t.MACHINE_FILE = t.Path({str(file)!r}); print(t.read_team('<text>', {{}}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "required=()" in done.stdout
