@@ -19,7 +19,7 @@ import pytest
 
 from delivered_channels import recordio_of
 from pipe_feeder import in_threads
-from sagemaker_channels import ChannelDataset, ThreadLoader, WorkerLoader
+from sagemaker_channels import ChannelDataset, MixedDataset, ThreadLoader, WorkerLoader
 from sagemaker_channels.checkpointing.checkpoints import load_position
 from sagemaker_channels.formats import SHORT_NAMES
 from sagemaker_channels.formats.protobuf_record import Blob
@@ -38,6 +38,7 @@ READINGS: tuple[dict[str, Any], ...] = (
     {"seed": 3, "block": 1000, "block_bytes": 100},
 )
 NAMES = tuple(f"{number}-{number}" for number in range(33))
+KINDS = ("samples", "parts", "mixture")  # of datasets; a mixture has filters and generator functions
 
 
 def write_objects(folder: Path, form: str) -> None:
@@ -74,6 +75,28 @@ def name_of(sample: Sample) -> str:
     return found[0]
 
 
+def parts_of(sample: Sample) -> Iterator[str]:
+    """Yield 0 to 3 parts of a sample."""
+    name = name_of(sample)
+    yield from (f"{name}.{part}" for part in range(int(name.partition("-")[0]) % 4))
+
+
+def every(kind: str) -> list[str]:
+    """Return what an epoch of a kind of dataset has."""
+    return [*NAMES] if kind == "samples" else [part for name in NAMES for part in parts_of({"data": name})]
+
+
+def dataset_of(kind: str, environment: Environment, **how: Any) -> ChannelDataset | MixedDataset:
+    """Return a dataset of channel `train`; a mixture of two parts of it, of which one has every third sample."""
+    dataset = ChannelDataset(
+        "train", transform=name_of if kind == "samples" else parts_of, environment=environment, **how
+    )
+    if kind != "mixture":
+        return dataset
+    others = dataset.filter(lambda sample: int(name_of(sample).partition("-")[0]) % 3)
+    return MixedDataset([dataset.filter(lambda sample: int(name_of(sample).partition("-")[0]) % 3 == 0), others])
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a life of the job reads."""
@@ -82,7 +105,7 @@ class Layout:
     kind: str  # threads | workers | dataset
     size: int  # threads or workers per rank
 
-    def loader(self, dataset: ChannelDataset) -> Any:
+    def loader(self, dataset: ChannelDataset | MixedDataset) -> Any:
         if self.kind == "threads":
             return ThreadLoader(dataset, 3, num_workers=self.size, collate_fn=list)
         if self.kind == "workers":
@@ -106,6 +129,7 @@ class Job:
     reading: dict[str, Any]
     chance: random.Random
     patch: pytest.MonkeyPatch
+    kind: str
     together: bool = False  # Ranks read at the same time, as they must in a Pipe.
     found: list[tuple[int, str]] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
@@ -136,8 +160,7 @@ class Job:
     def _rank(self, environment: Environment, layout: Layout, rank: int) -> Any:
         self.patch.setenv("RANK", str(rank))
         self.patch.setenv("WORLD_SIZE", str(layout.ranks))
-        dataset = ChannelDataset("train", format=self.form, transform=name_of, environment=environment, **self.reading)
-        loader = layout.loader(dataset)
+        loader = layout.loader(dataset_of(self.kind, environment, format=self.form, **self.reading))
         if self._states:
             load_position(loader, self._states, rank if len(self._states) == layout.ranks else None)
         return loader

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sagemaker_channels.epoch.objects import ObjectSource, StreamSource
+from sagemaker_channels.epoch.objects import ObjectSource, Source, StreamSource
 from sagemaker_channels.epoch.placement import Shard, default_shard, placement_of
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
+from sagemaker_channels.epoch.transformed import NO_STEPS, Steps
 from sagemaker_channels.errors import ChannelError, check_path, expect, whole_number
 from sagemaker_channels.formats import Format, augmented, format_of, objects
 from sagemaker_channels.formats.damage import Damage
@@ -99,30 +100,41 @@ class Recipe:
         environment = known_environment(environment)
         return cls(environment, find_channel(environment, channel, **store), format, reading)
 
-    def source(self, epoch: int, shard: Shard) -> Any:
-        """Return what the readers of an epoch read."""
+    def source(self, epoch: int, shard: Shard, steps: Steps) -> Source:
+        """Return what the readers of an epoch read, and what becomes of its samples."""
         channel, reading, environment = self.channel, self.reading, self.environment
         keep_in(environment.checkpoint_dir, environment.job_name)
         reader, form = reader_of(channel), self.form
         if augmented.is_augmented(form):
             channel = replace(channel, record_wrapper="None")  # It splits the records itself: each is one attribute.
         damage = Damage(reading.skip_damaged, channel.name, epoch, environment.root, environment.current_host)
+        of = channel, epoch, form, reading, damage, shard.host
+        source: Source
         if reader is None:
             self.check_stream(channel, form)
+            if steps.change_number and shard.readers > 1:
+                what = "a filter" if steps.filters else "a transform that makes several samples of one"
+                raise ChannelError(
+                    f"{what}, in a Pipe with several readers on a host, could let one wait for another forever",
+                    channel=channel.name,
+                    remedy="use one rank and a ThreadLoader, or input_mode: FastFile",
+                )
             if self.reading.cache_dir is not None:
                 raise ChannelError(
                     "cache_dir cannot keep objects of a Pipe, which sends each epoch as one stream",
                     channel=channel.name,
                     remedy="remove cache_dir, or use input_mode: FastFile",
                 )
-            stream = StreamSource(channel, epoch, form, reading, damage, shard.host)
-            stream.readers = shard.readers
-            return stream
-        return ObjectSource(reader, self._cache(), self.listed, channel, epoch, form, reading, damage, shard.host)
+            source = StreamSource(*of)
+            source.readers = shard.readers
+        else:
+            source = ObjectSource(reader, self._cache(), self.listed, *of)
+        source.steps = steps
+        return source
 
-    def samples(self, epoch: int, shard: Shard) -> Samples:
-        """Return the samples of one reader in an epoch."""
-        return Samples(self.source(epoch, shard), self.about(shard), *self.indexes(shard))
+    def samples(self, epoch: int, shard: Shard, steps: Steps = NO_STEPS) -> Samples:
+        """Return the samples of one reader in an epoch, before its transform unless that is a generator function."""
+        return Samples(self.source(epoch, shard, steps), self.about(shard), *self.indexes(shard))
 
     def indexes(self, shard: Shard) -> tuple[list[int], int]:
         """Return which readers of how many one process is.

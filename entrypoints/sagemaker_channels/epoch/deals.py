@@ -43,12 +43,25 @@ def reach(position: Position) -> int | None:
     if position is None:
         return None
     item, inner = position.get("end") or position["at"]
-    return int(item) + bool(inner or ("part" in position and "end" not in position))
+    return int(item) + bool(inner)
 
 
 def is_begun(position: Position) -> bool:
     """Return whether a reader has a rest."""
-    return position is not None and bool(position["at"][1] or "end" in position or "part" in position)
+    return position is not None and bool(position["at"][1] or "end" in position)
+
+
+def place_of(position: Position) -> str:
+    """Return, in words, where the next sample begins."""
+    if position is None:
+        return "the end of the data"
+    while "sources" in position:
+        position = next(each for each in position["sources"] if each is not None)
+    if "block" in position or "given" in position:
+        given, block = position.get("given", 0), position.get("block", 0)
+        return f"sample {given} of block {block} of the shuffled samples; without a seed, this names its position"
+    item, inner = position["at"]
+    return f"position {inner[0] if isinstance(inner, list) else 0} of object {item}"
 
 
 def without(left: Iterable[T], reaches: Sequence[int | None], more: Iterable[int] = ()) -> Iterator[T]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterable, Sequence
 from numbers import Real
 from typing import Any
 
 from sagemaker_channels.epoch.deals import FRESH, Deal, Position
 from sagemaker_channels.epoch.reader import Positioned
-from sagemaker_channels.epoch.samples import place_of
 from sagemaker_channels.epoch.states import Listing
+from sagemaker_channels.epoch.transformed import NO_STEPS, Make, Place
 from sagemaker_channels.errors import expect
 from sagemaker_channels.meter import turn_to
 
@@ -20,19 +19,18 @@ _DRAWN_AT_ONCE = 1024
 
 
 class MixedSource:
-    """The sources of several channels in an epoch (objects.Source), of which none is yielded in parts.
+    """The sources of several channels in an epoch (objects.Source).
 
     Args:
         sources: Each channel's.
         weights: The relative frequency of each.
         seed: Seed of the draws.
-        keeps: For each channel, what returns whether a sample of a source is left, at a place in words; None if all are.
     """
 
-    def __init__(
-        self, sources: Sequence[Any], weights: Sequence[float], seed: int, keeps: Sequence[Callable[..., bool] | None]
-    ) -> None:
-        self.sources, self.weights, self.draws, self.keeps = list(sources), weights, seed, keeps
+    steps = NO_STEPS  # Each source has its own.
+
+    def __init__(self, sources: Sequence[Any], weights: Sequence[float], seed: int) -> None:
+        self.sources, self.weights, self.draws = list(sources), weights, seed
         self.epoch = self.sources[0].epoch
         for number, source in enumerate(self.sources):
             source.number = number
@@ -40,6 +38,22 @@ class MixedSource:
 
     def reader(self, history: Sequence[Deal], index: int, count: int, at: Position) -> MixedReader:
         return MixedReader(self, history, index, count, at)
+
+    def maker(self) -> Make:
+        """Return what finishes a sample, which comes with the number of its source."""
+        makers = [source.maker() for source in self.sources]
+
+        def make(item: Any, place: Place) -> Any:
+            number, sample = item
+            turn_to(number, 0)  # A loader's threads transform what another one reads.
+            make_one = makers[number]
+            return sample if make_one is None else make_one(sample, place)
+
+        return make
+
+    def leave(self) -> None:
+        for source in self.sources:
+            source.leave()
 
     @property
     def begun(self) -> list[Any]:
@@ -75,24 +89,13 @@ class MixedReader(Positioned):
             each.reader([[_of(position, number) for position in deal] for deal in history], index, count, of_source)
             for number, (each, of_source) in enumerate(zip(source.sources, positions, strict=True))
         ]
-        self.last = 0  # the source of the last sample
-
-    @staticmethod
-    def _kept(reader: Any, keeps: Callable[..., bool]) -> Generator[Any, None, None]:
-        with closing(iter(reader)) as samples:
-            for sample in samples:
-                if keeps(sample, reader.source, lambda: f"it ends at {place_of(reader.at)}"):
-                    yield sample
 
     def _position(self) -> dict[str, Any]:
         return {"sources": [reader.at for reader in self.readers], "drawn": self.drawn}
 
     def __iter__(self) -> Generator[Any, None, None]:
-        iterators = [
-            iter(reader) if keeps is None else self._kept(reader, keeps)
-            for reader, keeps in zip(self.readers, self.source.keeps, strict=True)
-        ]
-        left = [number for number, reader in enumerate(self.readers) if not reader.ended]
+        iterators = [iter(reader) for reader in self.readers]
+        left, nothing = [number for number, reader in enumerate(self.readers) if not reader.ended], object()
         try:
             while left and not self.ended:
                 chunk, place = divmod(self.drawn, _DRAWN_AT_ONCE)
@@ -101,13 +104,12 @@ class MixedReader(Positioned):
                 for chosen in chance.choices(left, weights, k=_DRAWN_AT_ONCE)[place:]:
                     self.drawn += 1
                     turn_to(chosen)
-                    sample = next(iterators[chosen], None)
-                    if sample is None:
+                    sample = next(iterators[chosen], nothing)
+                    if sample is nothing:
                         left.remove(chosen)
                         break
-                    self.last = chosen
-                    yield sample
-            self.ended = True
+                    yield chosen, sample
+            self.ended = all(reader.ended for reader in self.readers)
         finally:
             for each in iterators:
                 each.close()

@@ -14,6 +14,7 @@ from sagemaker_channels.epoch.deals import Deal, Position
 from sagemaker_channels.epoch.reader import Positioned, Reader, StreamReader
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.states import Listing, changed
+from sagemaker_channels.epoch.transformed import NO_STEPS, Make
 from sagemaker_channels.errors import ChannelError, CorruptError, in_channel
 from sagemaker_channels.formats import Format, recordio
 from sagemaker_channels.formats.cursor import Cursor
@@ -33,7 +34,8 @@ class Source:
     number = 0  # among the sources of a mixture
     begun = 0  # how far its list of objects must be the same when reading resumes
     key: str | None = None  # of the object that is being read
-    owed: Any = None  # the reader whose next sample was yielded in part
+    is_left = False  # whether nothing of it is wanted any more, which another thread says
+    steps = NO_STEPS  # what becomes of its samples
     kind: type[Positioned]  # of its readers
 
     def __init__(
@@ -62,6 +64,14 @@ class Source:
             return history, index, count
         number, hosts = self.host
         return [deal[number::hosts] for deal in history], index // hosts, count // hosts
+
+    def maker(self) -> Make | None:
+        """Return what finishes a sample (transformed.py), which is called where batches are made."""
+        return self.steps.maker(self)
+
+    def leave(self) -> None:
+        """Let its readers end, whose samples are not used any more; called in another thread."""
+        self.is_left = True
 
     def named(self, error: Exception) -> Exception:
         """Return an error that names the channel, and for one of the system the object at or after which it occurred."""
@@ -211,6 +221,8 @@ class ObjectSource(Source):
             self.begun = max(self.begun, count)
 
     def count(self, index: int, count: int) -> int:
+        if self.steps.change_number:
+            raise TypeError(f"{self.who}: the number of samples is unknown: a filter or the transform changes it")
         _, index, count = self._of_host([], index, count)
         # `list(dataset)` calls this, too, and ignores only TypeError, since damage may be skipped when it is read. A store that is
         # down would be waited for again.

@@ -19,7 +19,7 @@ from itertools import count as counting
 from itertools import islice, takewhile
 from typing import Any
 
-from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, Rest, items, reach, without
+from sagemaker_channels.epoch.deals import FRESH, Deal, Place, Position, Rest, items, place_of, reach, without
 from sagemaker_channels.epoch.states import changed
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.formats.cursor import Cursor
@@ -34,8 +34,8 @@ class Positioned:
 
     _read: Callable[[], Place]  # returns the place after the last sample that was read
     _begin: Callable[[], Place]  # returns where the present block begins; unshuffled, the next sample
-    # The item that is a rest of an earlier reader, that reader, and where it began.
-    _old: tuple[int, Positioned, Position] | None = None
+    # The position before the sample that is yielded in parts, and how many of them were.
+    _before: tuple[Position, int] | None = None
 
     def __init__(self, source: Any, history: Sequence[Deal], index: int, count: int, at: Position = FRESH) -> None:
         self.source, self.history, self.index, self.count = source, history, index, count
@@ -43,6 +43,11 @@ class Positioned:
         known = at or FRESH
         self.block, self.given, self.part = (known.get(name, 0) for name in ("block", "given", "part"))
         self.size, self.end = known.get("size"), known.get("end")
+        if self.part and not source.steps.are_several:
+            raise ChannelError(
+                "the state is in the middle of a sample of which a transform made several",
+                remedy="use that transform, or restart the epoch",
+            )
 
     @property
     def at(self) -> Position:
@@ -55,6 +60,11 @@ class Positioned:
         return None if self._is_over else self._position()
 
     def _position(self) -> dict[str, Any]:
+        if self._before is not None:
+            before, part = self._before
+            if self.source.seed is None:
+                return {**(before or FRESH), "end": self._read(), "part": part}
+            return {"given": 0, **(before or FRESH), "size": self.size, "end": self.end, "part": part}
         position: dict[str, Any] = {"at": self._begin()}
         if self.block:
             position["block"] = self.block
@@ -66,31 +76,48 @@ class Positioned:
             position["part"] = self.part
         return position
 
-    def partly(self, before: Position, part: int) -> Position:
-        """Return the position between the parts of the last sample, of which so many were yielded; `before` was that before it."""
-        if self._old is not None:  # Its rest has the part, in place of one that it had before.
-            item, old, begun = self._old
-            known, inner = (before or FRESH)["at"]
-            return {"at": [item, old.partly(inner if known == item and inner else begun, part)]}
-        if self.source.seed is None:
-            return {**(before or FRESH), "end": self._read(), "part": part}
-        return {"given": 0, **(before or FRESH), "size": self.size, "end": self.end, "part": part}
-
     def finish(self) -> None:
         """Treat everything as read."""
         self.ended = self._is_over = True
 
     def __iter__(self) -> Generator[Sample, None, None]:
         try:  # Errors are named here: one more generator around this one would cost 4-8 % for small records.
-            if self.part:
-                self.source.owed = self
             yield from self._samples()
-            self.ended = True
+            self.ended = not self.source.is_left
         except (ChannelError, OSError) as error:
             raise self.source.named(error) from error.__cause__
 
     def _samples(self) -> Iterator[Sample]:
         raise NotImplementedError
+
+    def _made(self, samples: Iterator[Sample]) -> Iterator[Any]:
+        """Yield what the source's filters and generator function make of samples; its other transforms run later."""
+        steps = self.source.steps
+        return self._in_parts(samples) if steps.are_several else self._kept(samples) if steps.filters else samples
+
+    def _kept(self, samples: Iterator[Sample]) -> Generator[Sample, None, None]:
+        for sample in samples:
+            if self.source.steps.keeps(sample, self.source, self._place_of_last):
+                yield sample
+            elif self.source.is_left:
+                return
+
+    def _in_parts(self, samples: Iterator[Sample]) -> Generator[Any, None, None]:
+        """Yield what the generator function makes of each sample; the position is exact also between two parts of one."""
+        while not self.source.is_left:
+            before = self.at
+            if (sample := next(samples, None)) is None:
+                return
+            done, self.part = self.part, 0
+            parts = self.source.steps.parts(sample, self.source, self._place_of_last)
+            for part in islice(parts, done, None):
+                done += 1
+                self._before = before, done
+                yield part
+                self._before = None
+
+    def _place_of_last(self) -> str:
+        return f"it ends at {place_of(self.at)}"
 
     def _blocks(self, cut: Callable[[], list[Sample]]) -> Generator[Sample, None, None]:
         """Yield the samples of each block that `cut` reads, shuffled."""
@@ -141,9 +168,9 @@ class Reader(Positioned):
         for rest in takewhile(lambda each: isinstance(each, Rest), self._own(item)):
             yield from self._rest(item, rest, inner)
             item, inner = item + 1, 0
-        self._old = None
         with closing(self._objects(item, inner)) as objects:
-            yield from objects if self.source.seed is None else self._blocks(lambda: list(self._cut(objects)))
+            is_shuffled = self.source.seed is not None
+            yield from self._made(self._blocks(lambda: list(self._cut(objects))) if is_shuffled else objects)
 
     def _own(self, begin: int) -> Iterator[Any]:
         """The reader's items from one on."""
@@ -157,7 +184,6 @@ class Reader(Positioned):
         deal = self.history[rest.deal]
         begun = deal[rest.reader]
         old = Reader(self.source, self.history[: rest.deal], rest.reader, len(deal), inner or begun, reach(begun))
-        self._old = item, old, inner or begun
         self._read = self._begin = lambda: [item, old.at] if old.at else [item + 1, 0]
         return iter(old)
 
@@ -218,7 +244,8 @@ class StreamReader(Positioned):
                 raise changed(
                     f"the state says that {self._taken:,} samples of this reader were begun, but there are {found:,}"
                 )
-            yield from self._in_order(left) if source.seed is None else self._blocks(lambda: self._block(left))
+            is_shuffled = source.seed is not None
+            yield from self._made(self._blocks(lambda: self._block(left)) if is_shuffled else self._in_order(left))
 
     def _left(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Yield what the earlier deals have left: each reader has taken its first items, and those given of its begun block."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sagemaker_channels.epoch.deals import FRESH, Deal, Position
+from sagemaker_channels.epoch.deals import FRESH, Deal, Position, place_of
 from sagemaker_channels.epoch.states import VERSION, Listing, State, at_home, checked, compared, dealt
 from sagemaker_channels.errors import RESTART, ChannelError
 from sagemaker_channels.sample import Sample
@@ -31,12 +30,6 @@ class Samples:
         count: The number of all readers.
     """
 
-    is_countable = True  # whether no filter or transform changes their number
-    is_expanded = False  # whether `expanded` will iterate
-    is_left = False  # whether nothing of it is wanted any more, which another thread says
-    # The reader whose sample is being yielded in parts, its position before that, and how many were.
-    _part: tuple[int, Position, int] | None = None
-
     def __init__(self, source: Any, of: State, indexes: Sequence[int], count: int) -> None:
         self.source, self.epoch, self.about, self._indexes, self._count = source, source.epoch, of, indexes, count
         self._resume([], [FRESH] * len(indexes), 0, {})
@@ -56,11 +49,12 @@ class Samples:
     def _in_turns(self) -> Generator[Sample, None, None]:
         """Yield a sample of each reader in turn; the turns of those that have ended are skipped."""
         iterators: list[Any] = [iter(reader) for reader in self.readers]
+        nothing: Any = object()
         try:
             while any(iterators):
                 turn, self._turn = self._turn, (self._turn + 1) % len(iterators)
-                sample = next(iterators[turn], None) if iterators[turn] else None
-                if sample is None:
+                sample = next(iterators[turn], nothing) if iterators[turn] else nothing
+                if sample is nothing:
                     iterators[turn] = None
                 else:
                     self.last = self.readers[turn]
@@ -97,37 +91,12 @@ class Samples:
 
     def counted(self) -> int:
         """Return the number of samples of the whole epoch. Raises TypeError with the reason if no index has it."""
-        if not self.is_countable:
-            raise TypeError("the number of samples is unknown: a filter or the transform changes it")
         return sum(self.source.count(index, self._count) for index in self._indexes)
-
-    def expanded(self, transform: Callable[[Sample], Iterator[Any]]) -> Generator[Any, None, None]:
-        """Yield what a transform makes of the samples, which is several of each; the position is exact also between two of them."""
-        with closing(self):
-            while not self.is_left:
-                before = [reader.at for reader in self.readers]
-                if (sample := next(self._samples, None)) is None:
-                    return
-                number = self.readers.index(self.last)
-                owed, self.source.owed = self.source.owed, None
-                done, parts = 0, transform(sample)
-                if owed is not None:
-                    done, owed.part = owed.part, 0
-                    for _ in zip(range(done), parts, strict=False):
-                        pass
-                for part in parts:
-                    done += 1
-                    self._part = number, before[number], done
-                    yield part
-                self._part = None
 
     def mark(self, *, at_end: bool = False) -> Mark:
         """Return the position of the next sample; `at_end`: also where there is none, as long as the loop has not ended."""
-        positions, turn = [reader.place if at_end else reader.at for reader in self.readers], self._turn
-        if self._part is not None:
-            turn, before, done = self._part  # its reader has the next part, too
-            positions[turn] = self.readers[turn].partly(before, done)
-        return Mark(positions, self.source.begun, turn)
+        positions = [reader.place if at_end else reader.at for reader in self.readers]
+        return Mark(positions, self.source.begun, self._turn)
 
     def state_of(self, mark: Mark) -> State:
         """Return the state at a position."""
@@ -174,25 +143,7 @@ class Samples:
         turn, among = state["turn"].get(f"samples of {min(self._indexes)}", (0, 0))
         is_same = history is state["history"] and among == len(self._indexes)
         self._resume(history, at, turn if is_same else 0, state["listing"])
-        if any(reader.part for reader in self.readers) and not self.is_expanded:
-            raise ChannelError(
-                "the state is in the middle of a sample of which a transform made several",
-                remedy="use that transform, or restart the epoch",
-            )
 
     def place(self) -> str:
         """Return, in words, where the sample is that was yielded last."""
         return f"it ends at {place_of(self.last.at)}"
-
-
-def place_of(position: Position) -> str:
-    """Return, in words, where the next sample begins."""
-    if position is None:
-        return "the end of the data"
-    while "sources" in position:
-        position = next(each for each in position["sources"] if each is not None)
-    if "block" in position or "given" in position:
-        given, block = position.get("given", 0), position.get("block", 0)
-        return f"sample {given} of block {block} of the shuffled samples; without a seed, this names its position"
-    item, inner = position["at"]
-    return f"position {inner[0] if isinstance(inner, list) else 0} of object {item}"

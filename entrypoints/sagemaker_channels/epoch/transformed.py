@@ -11,12 +11,10 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.errors import expect
 from sagemaker_channels.formats.damage import Damage
 from sagemaker_channels.formats.signatures import shard_in
@@ -52,11 +50,10 @@ class Steps:
         call = getattr(type(function), "__call__", None)  # noqa: B004 - of a class of the user's own
         return inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(call)
 
-    def read(self, samples: Samples) -> Iterator[Any]:
-        """Yield what `maker` makes samples of: those that the filters leave, or what the transform makes several of."""
-        if self.are_several:
-            return samples.expanded(self._several(samples))
-        return self._kept(samples) if self.filters else samples
+    @property
+    def change_number(self) -> bool:
+        """Whether there may be more or fewer samples than are read."""
+        return bool(self.filters) or self.are_several
 
     def maker(self, source: Any) -> Make | None:
         """Return what makes a finished sample of a source, or NOTHING if that is damaged and skipped; None if all are finished.
@@ -86,27 +83,19 @@ class Steps:
                 return False
             raise
 
-    def _kept(self, samples: Samples) -> Generator[Sample, None, None]:
-        with closing(samples):
-            for sample in samples:
-                if self.keeps(sample, samples.source, samples.place):
-                    yield sample
-                elif samples.is_left:
-                    return
+    def parts(self, sample: Sample, source: Any, place: Place) -> Iterator[Any]:
+        """Yield what the transform makes of a sample of a source, several of each; nothing if the filters drop it."""
+        several: Any = self.transform
+        if not self.keeps(sample, source, place):
+            return
+        try:
+            yield from several(sample)
+        except Exception as error:
+            if not is_skipped(error, sample, source, place):
+                raise
 
-    def _several(self, samples: Samples) -> Callable[[Sample], Iterator[Any]]:
-        transform: Any = self.transform
 
-        def parts(sample: Sample) -> Iterator[Any]:
-            if not self.keeps(sample, samples.source, samples.place):
-                return
-            try:
-                yield from transform(sample)
-            except Exception as error:
-                if not is_skipped(error, sample, samples.source, samples.place):
-                    raise
-
-        return parts
+NO_STEPS = Steps()
 
 
 def finished(items: Iterator[Any], make: Make, place: Place) -> Generator[Any, None, None]:

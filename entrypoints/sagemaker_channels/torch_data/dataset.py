@@ -16,10 +16,9 @@ from sagemaker_channels.epoch.mixture import MixedSource, known_weights
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.samples import Samples
-from sagemaker_channels.epoch.transformed import Make, Place, Steps
+from sagemaker_channels.epoch.transformed import Steps
 from sagemaker_channels.errors import ChannelError, expect
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.meter import turn_to
 from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.stream_dataset import StreamDataset
 
@@ -105,35 +104,19 @@ class ChannelDataset(StreamDataset):
         return made
 
     def _samples(self, epoch: int, shards: list[Shard]) -> Samples:
-        changes_number = bool(self.steps.filters) or self.steps.are_several
-        if changes_number and self.channel.mode == "Pipe" and shards[0].readers > 1:
-            what = "a filter" if self.steps.filters else "a transform that makes several samples of one"
-            raise ChannelError(
-                f"{what}, in a Pipe with several readers on a host, could let one wait for another forever",
-                channel=self.channel.name,
-                remedy="use one rank and a ThreadLoader, or input_mode: FastFile",
-            )
-        samples = self.recipes[0].samples(epoch, shards[0])
-        samples.is_expanded, samples.is_countable = self.steps.are_several, not changes_number
-        return samples
-
-    def read(self, samples: Samples) -> Iterator[Any]:
-        return self.steps.read(samples)
-
-    def maker(self, samples: Samples) -> Make | None:
-        return self.steps.maker(samples.source)
+        return self.recipes[0].samples(epoch, shards[0], self.steps)
 
 
 class MixedDataset(StreamDataset):
     """A rank's samples of several channels, drawn by weight; each once per epoch.
 
     Args:
-        parts: The datasets. Each gives what its filters leave, with its own transform.
+        parts: The datasets. The weights are those of what their filters and generator functions make of the samples.
         weights: The relative frequency of each; of equal ones if not given.
         seed: Seed of the draws.
 
     Raises:
-        TypeError: `parts` are not ChannelDatasets, or have generator functions as transforms.
+        TypeError: `parts` are not ChannelDatasets.
         ValueError: The weights are not one finite number above 0 for each, or the parts' `ranks` differ.
     """
 
@@ -153,8 +136,6 @@ class MixedDataset(StreamDataset):
             raise TypeError(f"a mixture needs ChannelDatasets, got {kinds}")
         if len(self._weights) != len(self._parts):
             raise ValueError(f"{len(self._parts)} datasets have the weights {weights}; each needs one")
-        if any(part.steps.are_several for part in self._parts):
-            raise TypeError("the datasets of a mixture have no generator functions as transforms")
         if len({part.ranks for part in self._parts}) > 1:
             raise ValueError("the datasets of a mixture have different ranks=; give all the same")
         super().__init__([part.recipes[0] for part in self._parts], self._parts[0].ranks)
@@ -185,22 +166,8 @@ class MixedDataset(StreamDataset):
             "weights": self._weights,
             "seed": self._seed,
         }
-        sources = [recipe.source(epoch, shard) for recipe, shard in zip(self.recipes, shards, strict=True)]
-        keeps = [part.steps.keeps if part.steps.filters else None for part in self._parts]
-        samples = Samples(MixedSource(sources, self._weights, self._seed, keeps), about, *readers[number])
-        samples.is_countable = not any(keeps)
-        return samples
-
-    def read(self, samples: Samples) -> Iterator[Any]:
-        return ((samples.last.last, sample) for sample in samples)
-
-    def maker(self, samples: Samples) -> Make:
-        of_parts = [part.steps.maker(source) for part, source in zip(self._parts, samples.source.sources, strict=True)]
-
-        def make(item: Any, place: Place) -> Any:
-            number, sample = item
-            turn_to(number, 0)  # A loader's threads transform what another one reads.
-            make_one = of_parts[number]
-            return sample if make_one is None else make_one(sample, place)
-
-        return make
+        sources = [
+            recipe.source(epoch, shard, part.steps)
+            for recipe, shard, part in zip(self.recipes, shards, self._parts, strict=True)
+        ]
+        return Samples(MixedSource(sources, self._weights, self._seed), about, *readers[number])

@@ -29,7 +29,8 @@ import torch
 from torch.utils.data import default_collate
 from torch.utils.data._utils.pin_memory import pin_memory as pinned
 
-from sagemaker_channels.epoch.samples import Mark, Samples, place_of
+from sagemaker_channels.epoch.deals import place_of
+from sagemaker_channels.epoch.samples import Mark, Samples
 from sagemaker_channels.epoch.transformed import NOTHING
 from sagemaker_channels.errors import whole_number
 from sagemaker_channels.sources.background import exit_deadline
@@ -175,7 +176,7 @@ class _Threads:
 
     def stop(self) -> None:
         for samples in self._samples:
-            samples.is_left = True
+            samples.source.leave()
         with self._lock:
             # A thread closes the readers without room, too.
             full = [reader for reader, room in enumerate(self._rooms) if not room and not self._is_left]
@@ -228,7 +229,7 @@ class _Threads:
         """Yield the samples of each batch."""
         size, batch = self._loader.batch_size, list[Any]()
         with closing(samples):
-            items = iter(self._dataset.read(samples))
+            items = iter(samples)
             while not self._is_left:
                 wanted = min(len(batch) + _STEP, size)
                 batch += islice(items, wanted - len(batch))
@@ -241,7 +242,7 @@ class _Threads:
 
     def _batch(self, found: list[Any], before: Mark, samples: Samples) -> Any:
         """Return the batch of a list of samples; NOTHING if all of them are skipped, or the loop was left."""
-        make, batch, number = self._dataset.maker(samples), found, 0
+        make, batch, number = samples.source.maker(), found, 0
 
         def place() -> str:
             return f"it is number {number + 1} of those from {place_of(before.positions[0])} on"

@@ -18,7 +18,7 @@ from sagemaker_channels.epoch.channel import Recipe
 from sagemaker_channels.epoch.placement import Placement, Shard, default_shard, placement_of
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.epoch.states import State
-from sagemaker_channels.epoch.transformed import Make, finished
+from sagemaker_channels.epoch.transformed import finished
 from sagemaker_channels.errors import ChannelError, expect, whole_number
 from sagemaker_channels.sources.agreement import compare_by
 from sagemaker_channels.sources.listing import job, join_job
@@ -128,18 +128,10 @@ class StreamDataset(IterableDataset[Any]):
     def _samples(self, epoch: int, shards: list[Shard]) -> Samples:
         raise NotImplementedError
 
-    def read(self, samples: Samples) -> Iterator[Any]:
-        """Yield what `maker` makes samples of; batches are cut of it."""
-        raise NotImplementedError
-
-    def maker(self, samples: Samples) -> Make | None:
-        """Return what finishes a sample (epoch/transformed.py), which is called where batches are made."""
-        raise NotImplementedError
-
     def over(self, samples: Samples) -> Iterator[Any]:
         """Yield the finished samples, and record how long the loop waits for them."""
-        found, make = self.read(samples), self.maker(samples)
-        found = found if make is None else finished(found, make, samples.place)
+        make = samples.source.maker()
+        found = iter(samples) if make is None else finished(iter(samples), make, samples.place)
         found = found if get_worker_info() is None else map(shared, found)
         return self.shared_work.meter().over(found) if are_recorded() else found
 

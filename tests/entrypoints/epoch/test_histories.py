@@ -12,13 +12,12 @@ import pytest
 
 from format_channels import job
 from histories import interrupted, lives
-from resume_matrix import FORMATS, NAMES, READINGS, name_of, write_objects
+from resume_matrix import FORMATS, NAMES, READINGS, dataset_of, name_of, write_objects
 from sagemaker_channels.epoch import deals, states
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.epoch.samples import Samples
 from sagemaker_channels.job.environment import Environment
-from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
 TRIALS = 12
@@ -121,7 +120,13 @@ def read_two_ranks(loaders: list[ThreadLoader], found: list[list[Any]], steps: i
 
 
 @pytest.mark.parametrize(
-    "how", [{"seed": 5, "block": 7, "shards": 8}, {"seed": 5, "block": 7}, {"shards": 8}], ids=repr
+    "how",
+    [
+        {"seed": 5, "block": 7, "shards": 8},
+        {"kind": "mixture", "seed": 5, "block": 7},
+        {"kind": "parts", "shards": 8},
+    ],
+    ids=repr,
 )
 def test_killed_ranks_continue_in_the_order_of_an_undisturbed_run(
     environments: dict[str, Environment], monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
@@ -134,7 +139,7 @@ def test_killed_ranks_continue_in_the_order_of_an_undisturbed_run(
         for rank in range(2):
             monkeypatch.setenv("RANK", str(rank))
             monkeypatch.setenv("WORLD_SIZE", "2")
-            dataset = ChannelDataset("train", format="lines", transform=name_of, environment=here, **how)
+            dataset = dataset_of(environment=here, format="lines", **{"kind": "samples", **how})
             made.append(ThreadLoader(dataset, 3, num_workers=2, readers=readers, collate_fn=list))
             if state is not None:
                 made[-1].load_state_dict(state)

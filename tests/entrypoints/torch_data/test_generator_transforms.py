@@ -26,7 +26,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
 ]
-ORDERS: list[dict[str, Any]] = [{}, {"seed": 3, "block": 5}, {"seed": 3, "block": 5, "shards": 4}]
+ORDERS: dict[str, dict[str, Any]] = {
+    "in order": {},
+    "shuffled": {"seed": 3, "block": 5},
+    "shards": {"seed": 3, "block": 5, "shards": 4},
+    "mixture": {"is_mixed": True, "block": 5, "seed": 3},
+}
+WITHOUT_SHARDS = [name for name in ORDERS if name != "shards"]
 
 
 @pytest.fixture
@@ -76,20 +82,21 @@ def places(count: int, *loaders: str) -> list[int]:
     return [1, count // 2, count - 1] if "workers" in loaders else [*range(count)]
 
 
-def dataset_of(environment: Environment, transform: Any = parts_of, **how: Any) -> ChannelDataset:
-    return ChannelDataset("lines", transform=transform, environment=environment, **how)
+def dataset_of(environment: Environment, transform: Any = parts_of, *, is_mixed: bool = False, **how: Any) -> Any:
+    """Return a dataset of the channel's lines, or a mixture of two of which each drops some objects."""
+    dataset = ChannelDataset("lines", transform=transform, environment=environment, **how)
+    others = dataset.filter(lambda sample: not is_of_object_1_to_4(sample))
+    return MixedDataset([dataset.filter(is_of_object_1_to_4), others], weights=[2, 1]) if is_mixed else dataset
 
 
 def flat(batches: Iterable[Any]) -> list[str]:
     return [text for batch in batches for text in ([batch] if isinstance(batch, str) else batch)]
 
 
-@pytest.mark.parametrize("how", ORDERS[:2], ids=str)
+@pytest.mark.parametrize("order", WITHOUT_SHARDS)
 @pytest.mark.parametrize("loader", LOADERS)
-def test_every_loader_yields_all_parts_in_each_epoch(
-    environment: Environment, loader: str, how: dict[str, Any]
-) -> None:
-    batches = LOADERS[loader](dataset_of(environment, **how))
+def test_every_loader_yields_all_parts_in_each_epoch(environment: Environment, loader: str, order: str) -> None:
+    batches = LOADERS[loader](dataset_of(environment, **ORDERS[order]))
     assert [sorted(flat(batches)) for _ in range(2)] == [EVERY, EVERY]
 
 
@@ -109,13 +116,11 @@ def test_parts_follow_each_other_in_the_order_of_the_samples(environment: Enviro
         assert flat(LOADERS[loader](dataset)) == expected
 
 
-@pytest.mark.parametrize("how", ORDERS, ids=str)
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("loader", [name for name in STATEFUL if name != "three readers"])
-def test_resumed_after_any_part_continues_in_the_same_order(
-    environment: Environment, loader: str, how: dict[str, Any]
-) -> None:
+def test_resumed_after_any_part_continues_in_the_same_order(environment: Environment, loader: str, order: str) -> None:
     def made() -> Any:
-        return LOADERS[loader](dataset_of(environment, **how))
+        return LOADERS[loader](dataset_of(environment, **ORDERS[order]))
 
     whole = list(made())
     for steps in places(len(whole), loader):
@@ -125,14 +130,17 @@ def test_resumed_after_any_part_continues_in_the_same_order(
         assert first + list(again) == whole
 
 
-@pytest.mark.parametrize("how", ORDERS[:2], ids=str)
+@pytest.mark.parametrize("order", WITHOUT_SHARDS)
 @pytest.mark.parametrize(("first", "then"), [*zip(STATEFUL, STATEFUL[1:] + STATEFUL[:1], strict=True)])
 def test_resumed_after_any_part_by_another_number_of_readers_yields_each_part_once(
-    environment: Environment, first: str, then: str, how: dict[str, Any]
+    environment: Environment, first: str, then: str, order: str
 ) -> None:
-    whole = len(list(LOADERS[first](dataset_of(environment, **how))))
+    def made(name: str) -> Any:
+        return LOADERS[name](dataset_of(environment, **ORDERS[order]))
+
+    whole = len(list(made(first)))
     for steps in places(whole, first, then):
-        begun, again, last = (LOADERS[name](dataset_of(environment, **how)) for name in (first, then, "dataset"))
+        begun, again, last = map(made, (first, then, "dataset"))
         before = flat(islice(begun, steps))
         again.load_state_dict(json.loads(json.dumps(begun.state_dict())))
         between = flat(islice(again, 2))
@@ -150,11 +158,39 @@ def test_state_between_two_parts_is_refused_without_the_generator(environment: E
         dataset.load_state_dict(state)
         with pytest.raises(ChannelError, match=r"transform made several; use that transform|does not match"):
             list(dataset)
+    mixed = MixedDataset([dataset_of(environment)])
+    assert flat(islice(mixed, 2)) == ["0-1.0", "0-2.0"]
+    again = MixedDataset([dataset_of(environment, text_of)])
+    again.load_state_dict(mixed.state_dict())
+    with pytest.raises(ChannelError, match=r"transform made several; use that transform"):
+        list(again)
 
 
-def test_mixture_refuses_generators(environment: Environment) -> None:
-    with pytest.raises(TypeError, match="no generator functions"):
-        MixedDataset([dataset_of(environment)])
+def two_nones(sample: dict[str, Any]) -> Iterator[None]:
+    yield from (None, None)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_parts_may_be_anything(environment: Environment, order: str) -> None:
+    assert list(dataset_of(environment, two_nones, **ORDERS[order])) == [None] * 42
+
+
+@pytest.mark.parametrize("transform", [text_of, parts_of])
+def test_steps_of_shards_are_the_same_on_any_number_of_ranks(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, transform: Any
+) -> None:
+    """Also if a filter or the transform changes how many samples each shard has."""
+
+    def step(ranks: int) -> list[str]:
+        found = []
+        for rank in range(ranks):
+            monkeypatch.setenv("RANK", str(rank))
+            monkeypatch.setenv("WORLD_SIZE", str(ranks))
+            dataset = dataset_of(environment, transform, seed=3, block=5, shards=4).filter(is_even)
+            found += flat(islice(ThreadLoader(dataset, 4 // ranks, num_workers=1, collate_fn=list), 1))
+        return sorted(found)
+
+    assert step(1) == step(2) == step(4)
 
 
 def test_length_is_unknown_with_a_generator_or_a_filter(tmp_path: Path) -> None:
@@ -185,17 +221,21 @@ def test_filters_see_samples_before_the_transform(environment: Environment, load
     dataset = whole.filter(is_even).filter(is_of_object_1_to_4)
     batches = LOADERS[loader](dataset)
     assert [sorted(flat(batches)) for _ in range(2)] == [FILTERED, FILTERED]
+    mixed = LOADERS[loader](MixedDataset([dataset, whole.filter(lambda sample: not is_of_object_1_to_4(sample))]))
+    others = sorted(f"{shard}-{line}" for shard in (0, 5, 6) for line in range(3))
+    assert sorted(flat(mixed)) == sorted(FILTERED + others)
     assert len(list(whole)) == 21, "it is as it was"
     assert sorted(dataset_of(environment).filter(is_even).filter(is_of_object_1_to_4)) == sorted(
         part for part in EVERY if part.split(".")[0] in FILTERED
     )
 
 
-@pytest.mark.parametrize("how", ORDERS[:2], ids=str)
+@pytest.mark.parametrize("order", ["in order", "shuffled"])
 @pytest.mark.parametrize("loader", STATEFUL)
-def test_filtered_dataset_resumes_after_any_batch(environment: Environment, loader: str, how: dict[str, Any]) -> None:
+def test_filtered_dataset_resumes_after_any_batch(environment: Environment, loader: str, order: str) -> None:
     def made(name: str) -> Any:
-        return LOADERS[name](dataset_of(environment, text_of, **how).filter(is_even).filter(is_of_object_1_to_4))
+        dataset = dataset_of(environment, text_of, **ORDERS[order])
+        return LOADERS[name](dataset.filter(is_even).filter(is_of_object_1_to_4))
 
     whole = list(made(loader))
     for steps in places(len(whole), loader):
@@ -208,8 +248,9 @@ def test_filtered_dataset_resumes_after_any_batch(environment: Environment, load
         assert sorted(flat(first) + list(other)) == FILTERED
 
 
+@pytest.mark.parametrize("is_mixed", [False, True])
 @pytest.mark.parametrize("transform", [text_of, parts_of])
-def test_left_loop_whose_filter_keeps_nothing_more_ends_to_read(tmp_path: Path, transform: Any) -> None:
+def test_left_loop_whose_filter_keeps_nothing_more_ends_to_read(tmp_path: Path, transform: Any, is_mixed: bool) -> None:
     seen: list[str] = []
 
     def keeps(sample: dict[str, Any]) -> bool:
@@ -217,7 +258,7 @@ def test_left_loop_whose_filter_keeps_nothing_more_ends_to_read(tmp_path: Path, 
         return len(seen) < 10
 
     dataset = dataset_of(lines_channel(tmp_path, "lines", 1, 1_000_000), transform).filter(keeps)
-    batches = iter(ThreadLoader(dataset, 4, collate_fn=list))
+    batches = iter(ThreadLoader(MixedDataset([dataset]) if is_mixed else dataset, 4, collate_fn=list))
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     wait_for(lambda: not loader_threads())
