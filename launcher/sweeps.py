@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
+from decimal import Decimal
 from functools import partial
 from io import StringIO
 from itertools import product
@@ -23,7 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from launcher import api
 from launcher.console import Console, counted
+from launcher.cost.estimate import estimate
 from launcher.cost.limit import attempts_of, refuse_above_limit
+from launcher.cost.show import at_most
 from launcher.errors import InputError, LaunchError, RefusedError, SpecPath, StoppedError
 from launcher.parsing.layers import Assignment, steps_of
 from launcher.parsing.parser import load, parse_spec
@@ -166,10 +169,14 @@ def run_there(
 
     if max_parallel and jobs[0].plan.spec.queue is not None:
         raise InputError("--max-parallel and a queue exclude each other, since the queue decides; pass one of them")
+    costs = list[Decimal]()
     for member in jobs:
-        runs = len(jobs) * attempts_of(member.plan.spec)
-        refuse_above_limit(member.plan, account.region, agree=agree, agreed=agreed, runs=runs)
-    console.say(f"sweep     {counted(len(jobs), 'job')}")
+        runs = attempts_of(member.plan.spec)
+        refuse_above_limit(member.plan, account.region, agree=agree, agreed=agreed, runs=len(jobs) * runs)
+        found = estimate(member.plan.request, account.region)
+        costs += [usd * runs] if found and (usd := found.usd["altogether"]) is not None else []
+    cost = f"{at_most(sum(costs, Decimal()))}, an estimate" if len(costs) == len(jobs) else "unknown"
+    console.say(f"sweep     {counted(len(jobs), 'job')}\ncost      {cost}; `launch cost` shows more")
     results: dict[str, Outcome | LaunchError] = {}
     waiting, running = deque(jobs), dict[str, str]()  # name -> ID of its service job
     shown: dict[str, str] = {}  # status

@@ -32,6 +32,7 @@ _MEANT = {
     "launch --schema": "schema",
     "launch --version": "version",
 }
+_INSIDE = {"channels": ".NAME.s3_uri", "environment": ".NAME", "hyperparameters": ".NAME"}  # of mappings with any keys
 MEANT = {word: text for text, words in _MEANT.items() for word in words.split()}
 
 
@@ -58,16 +59,22 @@ def no_such_option(error: click.NoSuchOption) -> str:
         return f"{option} and --local exclude each other; pass one of them"
     if having == ["local"] and here == "submit":
         return f"{option} works only with --local; add --local or leave it out"
-    name, near = option.lstrip("-"), (each.lstrip("-") for each in error.possibilities or ())
-    if here in ("submit", "local") and option.startswith("--") and not nearest(name, near):
+    name = option.lstrip("-")
+    if near := nearest(name, (each.lstrip("-") for each in error.possibilities or ())):
+        return f"No such option {option!r}; did you mean --{near}?"
+    if here in ("submit", "local") and option.startswith("--"):
+        from launcher.parsing.foreign_keys import place_of
         from launcher.parsing.validation import suggestion
         from launcher.spec.job import JobSpec
 
         key, dot, rest = name.partition(".")
-        hint, place = suggestion((key,), [*JobSpec.model_fields])
-        if not hint.startswith("write "):  # only similar, as max_cost is to --max-steps
-            return f"No such option {option!r}; in the spec, {hint} (a setting of the script: --set hyperparameters.{name}=VALUE)"
-        path = f"{dotted(place)}{dot}{rest}" if place else f"hyperparameters.{name}"
+        known = [*JobSpec.model_fields]
+        sure = place_of((key,), known)
+        if not sure and (similar := suggestion((key,), known)):  # as max_cost is to --max-steps
+            settings = f"a setting of the script: --set hyperparameters.{name}=VALUE"
+            return f"No such option {option!r}; in the spec, {similar[0]} ({settings})"
+        path = dotted(sure[1]) if sure and sure[1] else f"hyperparameters.{key}"
+        path += f"{dot}{rest}" or _INSIDE.get(path, "")
         return f"No such option {option!r}. A key of the spec is set by --set {path}=VALUE"
     return error.format_message()
 

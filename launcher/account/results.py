@@ -17,6 +17,7 @@ from launcher.account import CHECKS
 from launcher.account.check import Check, Note, Subject, why_not
 from launcher.aws.account import Account, AwsError, CredentialsError
 from launcher.aws.code_upload import expect_owners
+from launcher.aws.refusals import REMEDY
 from launcher.aws.threads import start
 from launcher.console import Console
 from launcher.errors import Problem, RefusedError, dotted, in_file_order, place_order
@@ -202,8 +203,12 @@ def _refuse_if_none_answered(account: Account, runs: Sequence[_Run]) -> None:
             raise error
     asked = [run for run in runs if run.subject.has_asked]
     if asked and not account.answered:
-        reasons = [*map(str, refused), *(why for run in asked for _, why in run.subject.not_asked), "no answer"]
-        raise RefusedError(f"AWS cannot be reached: {reasons[0]}; check the network, proxies and AWS_ENDPOINT_URL")
+        reasons = [
+            *map(str, refused),
+            *(why for run in asked for _, why in run.subject.not_asked),
+            f"no answer; {REMEDY}",
+        ]
+        raise RefusedError(f"AWS cannot be reached: {reasons[0]}")
 
 
 def _result(plan: Plan, run: _Run, ignored: set[str], deadline: float | None) -> CheckResult:

@@ -10,6 +10,7 @@ from launcher.errors import RefusedError
 from sagemaker_channels.mask import Mask
 
 _FOREIGN = "the answer is not from AWS; check the endpoint and proxies"
+REMEDY = "check the network, proxies and AWS_ENDPOINT_URL"  # without an answer
 _KINDS = (  # of refusals, with the codes of each
     # https://docs.aws.amazon.com/STS/latest/APIReference/CommonErrors.html, and S3's and EC2's own names for the same.
     ("expired", "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired InvalidToken"),
@@ -108,7 +109,7 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
         AwsError: AWS refused, or did not answer.
         CredentialsError: There are no credentials to sign with.
     """
-    from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+    from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, ParamValidationError
     from botocore.parsers import ResponseParserError
 
     try:
@@ -129,7 +130,9 @@ def translated(do: Callable[[Any], Any], client: Any, call: str, mask: Mask) -> 
     except BotoCoreError as error:
         if is_credentials_error(error):
             raise no_credentials(error, mask) from None
-        raise AwsError(f"{call}: no answer: {one_line(mask.apply(str(error)))}", call=call) from None
+        what = one_line(mask.apply(str(error)))
+        what += f"; {REMEDY}" if isinstance(error, ConnectionError | HTTPClientError) else ""
+        raise AwsError(f"{call}: no answer: {what}", call=call) from None
     except ResponseParserError:
         raise foreign(call) from None
 

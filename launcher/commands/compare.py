@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from launcher.aws.account import Account, AwsError
 from launcher.aws.threads import concurrently
 from launcher.commands import options
-from launcher.commands.diff import differences, ran_request, value_at
+from launcher.commands.diff import as_text, differences, ran_request, value_at
 from launcher.commands.jobs import as_data, is_local, print_jobs
 from launcher.console import Console, print_line
-from launcher.errors import RefusedError, dotted
+from launcher.errors import InputError, RefusedError, dotted
 from launcher.jobs import metrics
 from launcher.jobs.follow import ReadLines
 from launcher.jobs.lines import Line, Selection, lines_so_far
@@ -53,22 +53,23 @@ def compare(
     with --local, each is.
     """
     account, console = where.open(), Console(as_json=as_json)
-    names = tuple(dict.fromkeys(names))
     if len(names) == 1:
-        found = (
-            [run for run in local_runs() if sweep_of(run["Request"]) == names[0]]
-            if local
-            else jobs_with_settings(account, _MOST_OF_SWEEP, {TAG: names[0]}, None, console.warn)
-        )
+        here = [run for run in local_runs() if sweep_of(run["Request"]) == names[0]]
+        if here and not local and where == options.AccountOptions(None, None):
+            console.say(f"{names[0]} is read from ./{RUNS_FOLDER}; with --region, it is a sweep in AWS")
+            local = True
+        found = here if local else jobs_with_settings(account, _MOST_OF_SWEEP, {TAG: names[0]}, None, console.warn)
         if len(found) < 2:
             place = f"./{RUNS_FOLDER}" if local else account.region
             remedy = "pass the names of two jobs or more, or that of a sweep there; `launch list` shows the jobs"
             raise RefusedError(f"no sweep {names[0]!r} of two jobs or more was found in {place}; {remedy}")
         names = tuple(job["TrainingJobName"] for job in reversed(found))
-    here = {name for name in names if is_local(name, local=local, where=where)}
-    answers = concurrently(lambda name: _read(account, name, console, is_here=name in here), names, _AT_ONCE)
+    elif len(names := tuple(dict.fromkeys(names))) == 1:
+        raise InputError(f"{names[0]} is named twice; pass the name of another job, too")
+    of_here = {name for name in names if is_local(name, local=local, where=where)}
+    answers = concurrently(lambda name: _read(account, name, console, is_here=name in of_here), names, _AT_ONCE)
     read = {name: answer.result() for name, answer in answers}
-    jobs, region = {name: read[name] for name in names}, None if here == {*names} else account.region
+    jobs, region = {name: read[name] for name in names}, None if of_here == {*names} else account.region
     settings = _settings(jobs)
     if as_json:
         shown = [as_data(job.description, region) | {"Metrics": plain_data(job.metrics)} for job in jobs.values()]
@@ -79,10 +80,10 @@ def compare(
         for metric in dict.fromkeys(metric for job in jobs.values() for metric in job.metrics):
             _print(metric, {name: _in_words(job.metrics.get(metric)) for name, job in jobs.items()})
         for path, values in settings.items():
-            _print(path, values)
+            _print(path, {name: None if value is None else as_text(value) for name, value in values.items()})
         console.say(f"different settings: {len(settings)}" if settings else "no settings differ")
     if plot is not None:
-        metrics.plot({name: job.series for name, job in jobs.items()}, plot, console, is_timed=not here)
+        metrics.plot({name: job.series for name, job in jobs.items()}, plot, console, is_timed=not of_here)
 
 
 def _read(account: Account, name: str, console: Console, *, is_here: bool) -> _Job:
@@ -114,8 +115,8 @@ def _read(account: Account, name: str, console: Console, *, is_here: bool) -> _J
     return _Job(description, request, shown, tags is not None, read.metrics.panels(), found)
 
 
-def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, str | None]]:
-    """Return the value of each job, as JSON, by the settings that differ among them; of tags, if those of all are known."""
+def _settings(jobs: Mapping[str, _Job]) -> dict[str, dict[str, Any]]:
+    """Return the value of each job by the settings that differ among them; of tags, if those of all are known."""
     first, *others = jobs.values()
     paths = dict.fromkeys(path for other in others for path, _, _ in differences(first.request, other.request))
     has_tags = all(job.has_tags for job in jobs.values())

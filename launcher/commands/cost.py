@@ -53,7 +53,7 @@ def _ask(plan: launcher.Plan) -> Estimate:
     region = plan.spec.region or options.open_account(None, plan.spec.profile).region
     names = _estimated(plan, region).instance_types
     asked = ask_prices(options.open_account(API_REGION, plan.spec.profile), names, region)
-    return _estimated(plan, region, lambda name, _: asked.get(name))
+    return _estimated(plan, region, lambda name, _: asked.get(name) or instance_price(name, region))
 
 
 def _estimated(plan: launcher.Plan, region: str | None, lookup: Lookup = instance_price) -> Estimate:

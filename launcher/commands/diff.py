@@ -63,9 +63,9 @@ def diff(spec: str, name: str, show_secrets: bool, reading: options.SpecOptions,
     for path, before, after in found:
         print_line(f"{dotted(path)}:")
         if before is not None:
-            print_line(f"  - {before}", "red")
+            print_line(f"  - {as_text(before)}", "red")
         if after is not None:
-            print_line(f"  + {after}", "green")
+            print_line(f"  + {as_text(after)}", "green")
     count = counted(len(found), "difference") if found else "no differences"
     say(f"{count} between {spec} and {name}")
 
@@ -82,8 +82,8 @@ def ran_request(
     return ran, with_members(ran, hidden)
 
 
-def value_at(path: SpecPath, request: Any, shown: Any) -> str | None:
-    """Return the value of a request at a path of `differences` as JSON, as `shown` shows it; None if it is absent."""
+def value_at(path: SpecPath, request: Any, shown: Any) -> Any:
+    """Return the value of a request at a path of `differences`, as `shown` shows it; None if it is absent."""
     value = request
     for name in path:
         value = _by_name(value)
@@ -122,12 +122,16 @@ def _by_name(value: Any) -> Any:
     return named if len(named) == len(value) else value
 
 
-def _shown(path: SpecPath, value: Any, request: Any) -> str | None:
-    """Return the value as JSON, as `request` shows it; None if it is absent."""
+def as_text(value: Any) -> str:
+    """Return a value as JSON; a masked one as it is."""
+    return HIDDEN if value == HIDDEN else json_text(value, default=str)
+
+
+def _shown(path: SpecPath, value: Any, request: Any) -> Any:
+    """Return the value as `request` shows it; None if it is absent."""
     if value is _ABSENT:
         return None
     for name in path:
         request = _by_name(request)
         request = request.get(name, HIDDEN) if isinstance(request, Mapping) else HIDDEN  # a masked name leads nowhere
-    is_masked = isinstance(request, str) and request != value
-    return str(request) if is_masked else json_text(_by_name(request), default=str)
+    return _by_name(request)

@@ -86,7 +86,7 @@ def given(*names: str) -> list[str]:
     """Return those of the options with these parameters' names that the command line has, as a user writes them."""
     context = click.get_current_context()
     return [
-        each.opts[0]
+        each.secondary_opts[0] if each.secondary_opts and context.params[each.name] is False else each.opts[0]
         for each in context.command.params
         if each.name in names and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
     ]

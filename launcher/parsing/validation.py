@@ -60,7 +60,8 @@ def problem_of(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
     path = _spec_path(details["loc"])
     match details["type"]:
         case "extra_forbidden":
-            hint, meant = suggestion(path, _known_keys(path[:-1], value))
+            known = _known_keys(path[:-1], value)
+            hint, meant = suggestion(path, known) or (_all_keys(path, known), ())
             meant = meant[:1] if meant[:1] and value.get(str(meant[0])) is None else meant
             return Problem(path, f"is not a key of {_section_name(path[:-1])}; {hint}", "unknown-key", meant=meant)
         case "string_type":
@@ -87,8 +88,8 @@ def problem_of(details: Mapping[str, Any], value: Mapping[str, Any]) -> Problem:
             return Problem(path, details["msg"], kind if kind == WRONG_TYPE else "invalid-value")
 
 
-def suggestion(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
-    """Return what to write instead of an unknown key, and the place that was probably meant."""
+def suggestion(path: SpecPath, known: list[str]) -> tuple[str, SpecPath] | None:
+    """Return what to write instead of an unknown key, and the place that was probably meant; None if nothing is near."""
     if (elsewhere := place_of(path, known)) is not None:
         return elsewhere
     mappings, key = _mappings_by_key(), str(path[-1])
@@ -100,10 +101,14 @@ def suggestion(path: SpecPath, known: list[str]) -> tuple[str, SpecPath]:
         return f"did you mean {near}?", (*path[:-1], near)
     if len(path) == 1 and (inner := errors.nearest(key, mappings)):
         return f"did you mean {inner} under {' or '.join(mappings[inner])}?", ()
+    return None
+
+
+def _all_keys(path: SpecPath, known: list[str]) -> str:
     every = "`launch --schema` prints all keys"
     if len(path) == 1:
-        return f"write a setting of the script under hyperparameters; {every}", ()
-    return (f"its keys are {', '.join(known)}" if len(known) <= _MANY_KEYS else every), ()
+        return f"write a setting of the script under hyperparameters; {every}"
+    return f"its keys are {', '.join(known)}" if len(known) <= _MANY_KEYS else every
 
 
 def _spec_path(loc: tuple[str | int, ...]) -> SpecPath:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from launcher.errors import Problem, SpecPath
+from launcher.errors import Problem, SpecPath, nearest
 
 
 def remedy(violation: Problem, request: Any, key: str) -> str:
@@ -16,7 +16,8 @@ def remedy(violation: Problem, request: Any, key: str) -> str:
     """
     path, code, member = violation.path, violation.code, str(violation.path[-1])
     if code == "aws-required":
-        return f"; write {key}: {_EXAMPLES[member]}" if member in _EXAMPLES else ""
+        meant = _channel_meant(request["InputDataConfig"], path[1]) if path[0] == "InputDataConfig" else ""
+        return f"; write {key}: {_EXAMPLES[member]}{meant}" if member in _EXAMPLES else ""
     found = ""
     if code in ("aws-pattern", "aws-enum") or member in _SHORT_FORMS:
         found = _remedy_of_text(path, request)
@@ -26,6 +27,13 @@ def remedy(violation: Problem, request: Any, key: str) -> str:
     if code == "aws-enum" and ("did you mean" not in violation.message or "'ml." in violation.message):
         found += "; if AWS has it by now and this botocore has not, add --ignore aws-enum"
     return found
+
+
+def _channel_meant(channels: list[Any], index: int | str) -> str:
+    """Return `, or ...` if another channel has almost the name of the one without data, as in `--set channels.trian.input_mode`."""
+    names = [str(each.get("ChannelName")) if isinstance(each, dict) else "" for each in channels]
+    near = nearest(own := names[int(index)], {*names} - {own})
+    return f", or did you mean the channel {near}?" if near else ""
 
 
 def _remedy_of_text(path: SpecPath, request: Any) -> str:

@@ -134,6 +134,13 @@ def test_code_that_cannot_be_ignored_is_an_error(folder: Path) -> None:
             "No such option '--max-steps'; in the spec, did you mean max_cost?"
             " (a setting of the script: --set hyperparameters.max-steps=VALUE)",
         ),
+        (
+            "submit",
+            ["--train", "s3://data/train"],
+            "No such option '--train'. A key of the spec is set by --set channels.NAME.s3_uri=VALUE",
+        ),
+        ("submit", ["--job-name", "x"], "No such option '--job-name'; did you mean --name?"),
+        ("submit", ["--no-follow", "--dry-run"], "--dry-run and --no-follow exclude each other; pass one of them"),
         ("submit", ["--no-check", "--full"], "--full and --no-check exclude each other; pass one of them"),
         (
             "submit",
@@ -156,6 +163,12 @@ def test_contradicting_options_are_one_error(folder: Path, command: str, args: l
     done = launch("job.yaml", *args)
     assert done.returncode == 2
     assert done.stderr == f"error: {message}\n`launch {command} --help` lists the arguments and options\n"
+
+
+def test_misspelt_channel_is_named_beside_its_missing_data(folder: Path) -> None:
+    (folder / "job.yaml").write_text(BASE + "channels: {train: {s3_uri: s3://data/train/}}\n")
+    done = launch("job.yaml", "--dry-run", "--set", "channels.trian.input_mode=Pipe")
+    assert "write s3_uri: s3://bucket/folder/, or did you mean the channel train? [aws-required]" in done.stderr
 
 
 @pytest.mark.parametrize("command", [["measure", "s3://mine/x/"], ["reshard", "s3://mine/x/", "s3://mine/y/"]])

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import launcher
 from aws_stand_in import StandIn
 from launcher.cli import cli
-from launcher.errors import LaunchError, RefusedError, SpecError
+from launcher.errors import InputError, LaunchError, RefusedError, SpecError
 from launcher.jobs.submission import is_of_request
 from launcher.spec.aws_model import shapes
 
@@ -363,7 +363,7 @@ def test_compare_shows_settings_metrics_and_costs_of_jobs(
     found = data("compare", "cats-1", "cats-2", "cats-3", "--plot", str(file))
     assert [each["path"] for each in found["differences"]] == ["HyperParameters.api_token", "HyperParameters.epochs"]
     assert found["differences"][0]["values"] == dict.fromkeys(("cats-1", "cats-2", "cats-3"), "***")
-    assert found["differences"][1]["values"] == {"cats-1": '"0"', "cats-2": '"0"', "cats-3": '"1"'}
+    assert found["differences"][1]["values"] == {"cats-1": "0", "cats-2": "0", "cats-3": "1"}
     losses = [job["Metrics"]["loss"] for job in found["jobs"]]
     assert losses == [{"last": 0.5}, {"last": 1.5, "least": 0.25, "most": 2}, {"last": 2.5, "least": 0.25, "most": 2.5}]
     assert found["jobs"][2]["EstimatedCost"]["usd"] == pytest.approx(3 * 0.115, rel=0.1)
@@ -379,6 +379,8 @@ def test_compare_shows_settings_metrics_and_costs_of_jobs(
     assert done.stderr.count("are unknown: ") == 4
     assert "Tags" not in done.stdout
     with pytest.raises(RefusedError, match="no sweep 'cats-1' of two jobs or more was found in us-east-1; pass"):
+        launch("compare", "cats-1")
+    with pytest.raises(InputError, match="cats-1 is named twice; pass"):
         launch("compare", "cats-1", "cats-1")
 
 
@@ -389,8 +391,8 @@ def test_diff_shows_changed_members_and_no_secrets(
     assert "no differences between" in launch("diff", "job.yaml", NAME).stderr
     changed = ("--set", "hyperparameters.epochs=7", "--set", "channels.more=null", "--set", "tags.team=sound")
     found = {each["path"]: (each["job"], each["plan"]) for each in data("diff", "job.yaml", NAME, *changed)}
-    assert found["HyperParameters.epochs"] == ('"5"', '"7"')
-    assert found["Tags.team.Value"] == ('"vision"', '"sound"')
+    assert found["HyperParameters.epochs"] == ("5", "7")
+    assert found["Tags.team.Value"] == ("vision", "sound")
     assert found["InputDataConfig.more"][1] is None
     assert len(found) == 3
     monkeypatch.setenv("TOKEN", "another-secret")

@@ -87,6 +87,7 @@ def test_each_combination_is_one_job_with_tag_values_and_row(completing: StandIn
     for request, (lr, batch) in zip(completing.requests(), product(("1e-3", "1e-4"), ("32", "64")), strict=True):
         assert request["HyperParameters"] == {"epochs": "5", "lr": lr, "batch": batch}
         assert {"Key": "launch:sweep", "Value": "digits-1"} in request["Tags"]
+    assert re.search(r"^sweep     4 jobs\ncost      at most \$\d", done.stderr, re.MULTILINE)
     titles, *rows = done.stdout.splitlines()
     assert titles.split() == ["name", "status", "trained", "lr", "batch", "loss"]
     assert [row.split()[0] for row in rows] == NAMES
@@ -185,7 +186,8 @@ def test_local_sweep_runs_each_once(submittable: None, tmp_path: Path) -> None:
     again = launch(*command)
     assert (again.returncode, again.stderr.count("is not repeated")) == (0, 1), again.stderr
     assert "digits-1-lr-2, which was interrupted" in again.stderr
-    assert "lr:" in launch("compare", "digits-1", "--local").stdout
+    for local in (["--local"], []):
+        assert "lr:" in launch("compare", "digits-1", *local).stdout
 
 
 def test_values_of_one_name_are_refused(submittable: None) -> None:

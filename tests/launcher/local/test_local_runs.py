@@ -202,7 +202,7 @@ def test_local_run_is_compared_with_a_job(ended: Path, aws: StandIn) -> None:
     aws.job("job-2", "Completed")
     file = ended / "plot.svg"
     found = data("compare", "job", "job-2", "--plot", str(file))
-    assert found["differences"] == [{"path": "HyperParameters", "values": {"job": None, "job-2": '{"lr": "2"}'}}]
+    assert found["differences"] == [{"path": "HyperParameters", "values": {"job": None, "job-2": {"lr": "2"}}}]
     losses = [job["Metrics"]["loss"] for job in found["jobs"]]
     assert losses == [{"last": 0.333, "least": 0.333, "most": 1.0}, dict.fromkeys(("last", "least", "most"), 0.125)]
     assert {"job", "job-2"} <= set(re.findall("<!-- (.*?) -->", file.read_text()))
