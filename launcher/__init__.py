@@ -13,12 +13,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # known to mypy; importing typing takes 10 ms, during which `launch` could not handle Ctrl-C
 if TYPE_CHECKING:
-    from typing import Any
-
     from launcher.account.results import Report
     from launcher.api import check, follow, plan, run_local, status, submit, upload_code
     from launcher.errors import (
@@ -65,12 +65,14 @@ __all__ += [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # with it, a type checker would accept any name
 
-    return getattr(import_module(_MODULE_OF[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from decimal import Decimal
 from functools import partial
@@ -58,7 +58,7 @@ class Member(NamedTuple):
 
 def sweep(
     spec: Mapping[str, Any] | str | PathLike[str],
-    values: Mapping[str, Iterable[Any]],
+    values: Mapping[str, Any],
     *,
     name: str | None = None,
     local: LocalOptions | None = None,

@@ -58,13 +58,15 @@ __all__ = [*_EXPORTS]
 _OLDEST_TORCH = [2, 5]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _EXPORTS[name].startswith(("checkpointing", "torch_data")):
-        _require_torch(name)
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-    return value
+if not TYPE_CHECKING:  # with it, a type checker would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _EXPORTS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if _EXPORTS[name].startswith(("checkpointing", "torch_data")):
+            _require_torch(name)
+        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+        return value
 
 
 def _require_torch(name: str) -> None:

@@ -27,9 +27,9 @@ from sagemaker_channels.meter import Meter, Work, count_transform, total
 from sagemaker_channels.sample import weight
 
 F = TypeVar("F", bound=Callable[..., Any] | None)
-T = TypeVar("T")
+Loader = TypeVar("Loader", bound=Iterable[Any])
 Record = dict[str, Any]
-Write = Callable[[Mapping[str, Any]], None]
+Write = Callable[[Record], object]
 
 _RECORD_ITEMS = 100  # steps of a record, at least
 _FIRST_SECONDS = 1.0  # until the first record of a loop, unless it ends before
@@ -251,7 +251,7 @@ class Timed:
         yield from Waits(abouts, self._write or self._log, lambda: [replace(seen)]).meter.over(count())
 
 
-def timed(loader: Iterable[T], channel: str | None = None, *, write: Write | None = None) -> Iterable[T]:
+def timed(loader: Loader, channel: str | None = None, *, write: Write | None = None) -> Loader:
     """Return the loader such that each loop over it records its waits.
 
     Args:
@@ -265,4 +265,4 @@ def timed(loader: Iterable[T], channel: str | None = None, *, write: Write | Non
     expect(isinstance(loader, Iterable), "loader", loader, "a loader, or another iterable of batches")
     if getattr(loader, "is_timed", False) is True:  # a ThreadLoader, which records by itself
         return loader
-    return Timed(loader, channel, write)
+    return cast("Loader", Timed(loader, channel, write))

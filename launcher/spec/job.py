@@ -7,7 +7,7 @@ no field is required here, and an incomplete spec can be checked for all its oth
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, PrivateAttr, Tag, create_model
 
@@ -97,7 +97,12 @@ class JobKeys(OwnKeys):
 
 
 if TYPE_CHECKING:
-    JobSpec = JobKeys
+
+    class JobSpec(JobKeys):
+        """One training job, as written."""
+
+        def __getattr__(self, key: str) -> Any:
+            """Return the value of one of AWS's keys, which the installed botocore defines."""
 else:
     _OF_AWS = fields(REQUEST) | fields(ALGORITHM)
     _KEYS = {key: _OF_AWS[spec_name(place[-1])] for key, place in members().items() if key not in JobKeys.model_fields}

@@ -106,7 +106,7 @@ class ThreadLoader(PositionedLoader):
             return batch
         return sys.modules["accelerate"].utils.send_to_device(batch, self._device, non_blocking=self.pin_memory)
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override] # a DataLoader's is a class of torch
+    def __iter__(self) -> Generator[Any, None, None]:  # type: ignore[override] # a DataLoader's is a class of torch
         _, samples, end = self._begin()
         batches = self._batches(samples, end)
         if not are_recorded():

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from torch.utils.data import Dataset, get_worker_info
 
@@ -99,11 +99,15 @@ class ChannelMapDataset(Dataset[Any]):
             frameworks.check_sampler(placement.world_size, placement.local_world_size)
         return len(self.keys)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: SupportsIndex) -> Any:
         [sample] = self.__getitems__([index])
         return sample
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[Any]: ...  # Python does it by __getitem__
+
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[Any]:
         """Return the samples of a batch, in the order of its indices; DataLoader calls this."""
         places = [self._place(index) for index in indices]
         if not are_recorded():
@@ -137,7 +141,7 @@ class ChannelMapDataset(Dataset[Any]):
                 del sample
         return samples
 
-    def _place(self, index: Any) -> int:
+    def _place(self, index: SupportsIndex) -> int:
         """The number of a sample, from 0. Raises TypeError or IndexError."""
         name, count = type(self).__name__, len(self.keys)
         try:

@@ -185,14 +185,14 @@ class StreamDataset(IterableDataset[Any]):
             )
         self.epochs.end(loop)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any, None, None]:
         return self._in_worker() if get_worker_info() else self._loop()
 
     def _in_worker(self) -> Generator[Any, None, None]:
         # A persistent worker of torch sends on what the first sample raises, but ends if this method raises.
         yield from self._loop()
 
-    def _loop(self) -> Iterator[Any]:
+    def _loop(self) -> Generator[Any, None, None]:
         _, [samples], end = self.begin()
         self._current, self._is_ahead = samples, frameworks.is_fetched_ahead()
         return self._one_by_one(samples, end)
