@@ -169,7 +169,7 @@ class World:
         self.aws.file_system(name, **(there | {"NetworkInterfaceIds": [self.ids["interface"]]} | members))
         return name
 
-    def checked(self, overlay: str = "", *, checks: Any = CHECKS, account: Account | None = None, **ids: str) -> Report:
+    def checked(self, overlay: str = "", *, checks: Any = CHECKS, account: Any = None, **ids: str) -> Report:
         """Check SPEC with the keys of `overlay` in place of its own."""
         plan = launcher.plan(launcher.parse_spec(self.spec(overlay, **ids), "job.yaml"))
         return check_account(plan, account or self.account, checks=checks, deadline=PATIENCE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import shutil
@@ -14,6 +13,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 
 from launcher.local.containers import LABEL
@@ -187,7 +187,12 @@ def running(name: str) -> Iterator[Engine]:
         found.stop()
         _unmount(folder)
         # Processes of the engine may still write there, or unmount, after it has ended.
-        wait_for(lambda: shutil.rmtree(folder, ignore_errors=True) or not folder.exists())
+        wait_for(partial(_remove, folder))
+
+
+def _remove(folder: Path) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def _unmount(folder: Path) -> None:
@@ -208,7 +213,7 @@ def _programs(texts: Mapping[str, str]) -> bytes:
         return file.getvalue()
 
 
-@functools.cache
+@cache
 def _python() -> bytes:
     """Return a tar archive: Python with its standard library, a shell, a few tools, and the libraries that they need."""
     library = Path(sysconfig.get_path("stdlib"))

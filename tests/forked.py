@@ -41,7 +41,7 @@ class Forked:
     def __init__(
         self,
         imports: Sequence[str],
-        command: Sequence[str],
+        command: Sequence[object],
         *,
         cwd: Path | None = None,
         environ: Mapping[str, str] | None = None,
@@ -51,7 +51,8 @@ class Forked:
 
         `streams` are its stdin, stdout and stderr as for Popen: PIPE, DEVNULL, STDOUT or a descriptor.
         """
-        self.args, self.returncode = command, None
+        self.args = [*map(str, command)]
+        self.returncode: int | None = None
         self._reports, report = os.pipe()
         pipes, descriptors = [], list[int]()
         for number, stream in enumerate(streams):
@@ -61,7 +62,7 @@ class Forked:
         self.stdin, self.stdout, self.stderr = pipes
         variables = {**(os.environ if environ is None else environ)}
         os.umask(umask := os.umask(0))
-        request = {"command": [*map(str, command)], "cwd": str(cwd or Path.cwd()), "environ": variables, "umask": umask}
+        request = {"command": self.args, "cwd": str(cwd or Path.cwd()), "environ": variables, "umask": umask}
         socket.send_fds(_server(tuple(imports)), [json.dumps(request).encode()], [*descriptors, report])
         for descriptor in (*descriptors, report):
             os.close(descriptor)
@@ -165,8 +166,8 @@ def _serve(requests: socket.socket) -> None:
     """Fork a process for each request; return only in such a process, which is to run what sys.argv names."""
     running: dict[int, tuple[int, int]] = {}  # a process's descriptor -> its number, and where its end is reported
     while True:
-        for ready in select.select([requests, *running], [], [])[0]:
-            if ready is not requests:
+        for ready in select.select([requests.fileno(), *running], [], [])[0]:
+            if ready != requests.fileno():
                 pid, report = running.pop(ready)
                 _, status = os.waitpid(pid, 0)
                 with suppress(BrokenPipeError):

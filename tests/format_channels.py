@@ -1,16 +1,27 @@
-"""A job with one channel of a content type, and reading it from a FIFO."""
+"""A job with one channel of a content type, reading it from a FIFO, and objects in a format."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
+from sagemaker_channels.formats.format import Format
 from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sample import Sample
+
+
+def file_of(form: Format, samples: Iterable[Sample]) -> bytes:
+    """Return the samples as a file in a format that has a writer."""
+    stream = io.BytesIO()
+    assert form.write is not None, form.name
+    form.write(stream, samples)
+    return stream.getvalue()
 
 
 def job(root: Path, content_type: str, mode: str, wrapper: str = "None") -> Environment:

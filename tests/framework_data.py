@@ -7,6 +7,7 @@ import os
 import pickle
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.join import Join
+from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -60,12 +62,14 @@ def dataset_of(root: Path, kind: str, transform: Any = number_of, seed: int | No
     environment = load_environment(root, dict(os.environ))
     if kind == "map":
         return ChannelMapDataset("objects", transform, environment=environment)
-    reading, channels = {"seed": seed, "block": 10}, ("objects", "lines") if kind == "mixed" else (kind,)
-    parts = [ChannelDataset(each, transform=transform, **reading, environment=environment) for each in channels]
+    channels = ("objects", "lines") if kind == "mixed" else (kind,)
+    parts = [
+        ChannelDataset(each, transform=transform, seed=seed, block=10, environment=environment) for each in channels
+    ]
     return MixedDataset(parts) if kind == "mixed" else parts[0]
 
 
-LOADERS = {
+LOADERS: dict[str, Callable[[Any], Any]] = {
     "plain": lambda dataset: DataLoader(dataset, BATCH),
     "workers": lambda dataset: DataLoader(dataset, BATCH, num_workers=2),
     "stateful": lambda dataset: WorkerLoader(dataset, BATCH),
@@ -149,7 +153,7 @@ def by_fork(root: Path, kind: str, loader: str, ranks: int) -> list[Seen]:
     own_rank()
     dataset = dataset_of(root, kind)
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.start_processes(
+        start_processes(  # type: ignore[no-untyped-call]
             _forked, (dataset, loader, folder, ranks), nprocs=ranks, start_method="fork"
         )
         return [pickle.loads((Path(folder) / str(rank)).read_bytes()) for rank in range(ranks)]

@@ -27,7 +27,7 @@ except ImportError:  # It needs Python 3.11.
 
 gc.freeze()  # so that no rank looks through all that the server of ranks has imported
 
-TRAINER = {
+TRAINER: dict[str, Any] = {
     "per_device_train_batch_size": BATCH,
     "use_cpu": True,
     "report_to": [],
@@ -104,11 +104,11 @@ def by_lightning(
     """Fit two epochs, or so many steps and then save a checkpoint."""
     ranks = int(os.environ["WORLD_SIZE"])
     del os.environ["RANK"]  # Lightning sets none.
-    batches = LOADERS[loader](dataset_of(root, kind))
+    batches: Any = LOADERS[loader](dataset_of(root, kind))
     batches = OwnLightningLoader(batches) if wrap else batches
     module = Module(batches if by_hook else None, stop, checkpoint)
     trainer = lightning.Trainer(max_epochs=2, **lightning_settings(ranks))
-    validation = {"val_dataloaders": LOADERS["plain"](dataset_of(root, kind))} if validate else {}
+    validation: dict[str, Any] = {"val_dataloaders": LOADERS["plain"](dataset_of(root, kind))} if validate else {}
     try:
         trainer.fit(module, None if by_hook else batches, ckpt_path=resume, weights_only=False, **validation)
     except Killed:
@@ -133,6 +133,7 @@ class NotingTrainer(Trainer):  # type: ignore[misc]
     """Notes the samples of its batches; with a loader of its own it is EvenLoader's."""
 
     own_loader: Any = None
+    noted: list[int]
 
     def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
         self.noted += numbers(inputs)

@@ -43,11 +43,11 @@ def ranks(count: int, function: str, *arguments: Any) -> list[Any]:
     results: list[Any] = [None] * count
     try:
         while waiting:
-            ready = wait([*waiting], PATIENCE)
+            ready: Any = wait([*waiting], PATIENCE)
             if not ready:
                 raise RankError(f"ranks {sorted(waiting.values())} hang")
             for receiver in ready:
-                results[waiting.pop(receiver)] = receiver.recv()  # type: ignore[union-attr]
+                results[waiting.pop(receiver)] = receiver.recv()
             errors = [result for result in results if isinstance(result, RankError)]
             if errors:
                 raise errors[0]

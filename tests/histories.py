@@ -24,7 +24,8 @@ def lives(
     Returns:
         What was read, and the story of the lives, for a failure.
     """
-    found, story, state = list[str](), "", None
+    found, story = list[str](), ""
+    state: Any = None
     for life in range(chance.randrange(1, 6) + 1):
         is_last = life == 5 or chance.random() < 0.2
         readers = chance.choice(numbers)

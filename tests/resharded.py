@@ -47,7 +47,7 @@ def index(out: Path) -> dict[str, Any]:
 
 
 def samples(out: Path, format: str) -> list[Sample]:
-    found = []
+    found = list[Sample]()
     for file in sorted((out / "shards").iterdir()):
         with file.open("rb", buffering=0) as stream:
             found += format_of(format).split(stream)

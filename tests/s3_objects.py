@@ -44,7 +44,7 @@ class _Signer(S3SigV4Auth):
         return self._payload
 
 
-def signed(method: str, url: str, secret: str = "test", **headers: str) -> dict[str, str]:
+def signed(method: str, url: str, secret: str = "test", **headers: str) -> dict[str, Any]:
     """Return the headers of a request to a URL with a signature by version 4, as botocore makes it."""
     parts = urlsplit(url)
     path = quote(unquote_to_bytes(parts.path), safe="/~")
@@ -77,7 +77,7 @@ class Bucket:
         self.client.put_object(Bucket=self.bucket, Key=key, Body=body)
 
     def read(self, key: str, **arguments: Any) -> bytes:
-        return self.client.get_object(Bucket=self.bucket, Key=key, **arguments)["Body"].read()
+        return bytes(self.client.get_object(Bucket=self.bucket, Key=key, **arguments)["Body"].read())
 
     def keys(self) -> list[str]:
         return [entry["Key"] for entry in self.client.list_objects_v2(Bucket=self.bucket).get("Contents", ())]

@@ -47,7 +47,7 @@ def make_environment(root: Path) -> Environment:
 
 
 def text_of(sample: dict[str, Any]) -> str:
-    return (sample["txt"] if "txt" in sample else sample["data"]).decode()
+    return bytes(sample["txt"] if "txt" in sample else sample["data"]).decode()
 
 
 def as_stored(state: Any) -> Any:

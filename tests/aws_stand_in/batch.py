@@ -90,7 +90,7 @@ class Queues:
             raise Refusal("ClientException", "A job with the same clientToken has already been submitted.")
         if queue["state"] != "ENABLED":
             raise Refusal("ClientException", f"{queue['jobQueueArn']} is disabled and accepts no new jobs.")
-        self._tokens |= {token} - {None}
+        self._tokens |= {token} if token else set()
         job_id = str(uuid.uuid4())
         arn, now = f"arn:aws:batch:{region}:{_ACCOUNT}:service-job/{job_id}", round(self._now() * 1000)
         own = {"jobId": job_id, "jobArn": arn, "jobQueue": queue["jobQueueArn"], "status": "RUNNABLE"}

@@ -119,11 +119,9 @@ class Simulator:
 
     def _ask_moto(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
         """Answer a call of the client, which is not sent."""
-        headers = [
-            (name, str(value, "ascii") if isinstance(value, bytes) else value)
-            for name, value in request.headers.items()
-        ]
-        answer = self._moto.answer("POST", "/", headers, request.body.encode())
+        sent: Any = request.headers.items()
+        headers = [(name, value.decode() if isinstance(value, bytes) else value) for name, value in sent]
+        answer = self._moto.answer("POST", "/", headers, str(request.body).encode())
         return AWSResponse(
             request.url, answer.status, HTTPHeaders.from_dict(answer.headers), MockRawResponse(answer.body)
         )

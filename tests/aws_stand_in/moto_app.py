@@ -21,7 +21,7 @@ class Moto:
 
     def __init__(self) -> None:
         os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # which takes seconds
-        from moto.server import DomainDispatcherApplication, create_backend_app
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
         self._application = DomainDispatcherApplication(create_backend_app)
         self.answer("GET", "/moto-api/data.json", (), b"")  # imports what every call needs

@@ -54,7 +54,7 @@ class Named:
 
 
 def data() -> Any:
-    reading = {"seed": 5, "block": 10} if SETTINGS["shuffle"] else {}
+    reading: dict[str, Any] = {"seed": 5, "block": 10} if SETTINGS["shuffle"] else {}
     datasets = [ChannelDataset(name, transform=Named(name), **reading) for name in SETTINGS["channels"]]
     return datasets[0] if len(datasets) == 1 else MixedDataset(datasets)
 

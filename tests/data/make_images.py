@@ -92,10 +92,10 @@ def make_images(folder: Path, source: str, date: str) -> dict[str, Any]:
     named = set(_NOT_IN_SDK) | {
         repository for file in folder.glob("*.json") for repository in _repositories(json.loads(file.read_text()))
     }
-    builds = (build for versions in images.values() for each in versions.values() for build in each)
-    named |= {image.partition(":")[0] for build in builds for image in build["images"].values()}
+    every = [build for versions in images.values() for each in versions.values() for build in each]
+    named |= {image.partition(":")[0] for build in every for image in build["images"].values()}
     registries: list[dict[str, str]] = []
-    for build in (build for versions in images.values() for builds in versions.values() for build in builds):
+    for build in every:
         if build["registries"] not in registries:
             registries.append(build["registries"])
         build["registries"] = registries.index(build["registries"])

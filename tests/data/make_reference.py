@@ -71,7 +71,7 @@ def _members(value: type) -> Iterator[tuple[str, str]]:
     for name, member in inspect.getmembers(value):
         function = member.fget if isinstance(member, property) else member
         is_ours = inspect.isfunction(function) and function.__module__.startswith(_OURS)
-        if not name.startswith("_") and is_ours and (text := inspect.getdoc(member)):
+        if function and not name.startswith("_") and is_ours and (text := inspect.getdoc(member)):
             parameters = _parameters(inspect.signature(function))
             call = f"({', '.join(each for each in parameters if each != 'self')})" if function is member else ""
             yield f"{name}{call}", " ".join(text.partition("\n\n")[0].split())

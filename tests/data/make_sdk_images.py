@@ -80,7 +80,7 @@ def ask(wanted: dict[str, str], region: str, instance_type: str | None) -> str |
     """Return the URI that the SDK's estimators get, or None if it refuses."""
     name, version, python = wanted["framework"], wanted.get("version"), wanted.get("py_version")
     if name == "sagemaker-base-python":
-        call: Callable[[], str] = lambda: image_uris.get_base_python_image_uri(region, python[2:])  # noqa: E731
+        call: Callable[[], str] = lambda: image_uris.get_base_python_image_uri(region, str(python)[2:])  # noqa: E731
     else:
         options: dict[str, Any] = {}
         base = wanted.get("base_framework_version")
@@ -133,6 +133,7 @@ def grid() -> Iterator[Row]:
     regions = sorted(
         {region for table in tables.values() for found in all_values(table, "registries") for region in found}
     )
+    places: set[tuple[str, str | None]]
     places = {(region, kind) for region in (*regions, NO_REGION) for kind in ("ml.m5.large", "ml.g5.xlarge")}
     places |= {(region, kind) for region in ("us-east-1", "cn-north-1", "us-gov-west-1") for kind in TYPES}
     for name, table in tables.items():

@@ -9,6 +9,7 @@ import base64
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -24,6 +25,7 @@ whole = random.integers(-(2**31), 2**31, (4, 6))
 whole[1] = [0, 1, 127, 128, -1, 300]
 few = random.integers(0, 3, 6)
 
+rows: Any
 cases = []
 for name, rows, labels in (
     ("dense float32", dense.astype("f4"), dense[:, 0].astype("f4")),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from format_channels import file_of
 from launcher.bundled import SCRIPTS
 from patience import PATIENCE
 from sagemaker_channels import contract
@@ -131,10 +132,9 @@ def test_failures_are_one_line(root: Path) -> None:
 @pytest.mark.parametrize("name", ["csv", "parquet", "recordio-protobuf", "tfrecord-example"])
 def test_formats_with_parsed_values_are_read(root: Path, name: str) -> None:
     form = format_of(name)
-    assert form.write is not None
     (root / contract.DATA_DIR / "rows").mkdir()
-    with (root / contract.DATA_DIR / "rows/a").open("wb") as file:
-        form.write(file, [form.example(number, b"%d" % number) for number in range(3)])
+    samples = [form.example(number, b"%d" % number) for number in range(3)]
+    (root / contract.DATA_DIR / "rows/a").write_bytes(file_of(form, samples))
     channels = {"rows": {"TrainingInputMode": "File", "ContentType": name}}
     (root / contract.CONFIG_DIR / "inputdataconfig.json").write_text(json.dumps(channels))
     (first, second) = results(run(root, "--epochs", "2"))

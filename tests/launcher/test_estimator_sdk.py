@@ -125,7 +125,7 @@ def worked_example(major: int) -> str:
     blocks = re.findall(r"```python\n(.*?)```", REFERENCE, re.DOTALL)
     trainer = {2: "PyTorch(", 3: "ModelTrainer("}[major]
     (example,) = (block for block in blocks if "estimator_inputs(" in block and trainer in block)
-    return example
+    return str(example)
 
 
 @pytest.fixture(scope="module", params=[2, 3])

@@ -95,7 +95,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @cache  # several tests look at the same run
 def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
     """Run a spec with read_channels, and return its reports by channel and epoch."""
-    launch(bundled.spec_path(name), "--name", name, workplace=workplace)
+    launch(str(bundled.spec_path(name)), "--name", name, workplace=workplace)
     found: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     with tarfile.open(output(name, workplace)) as tar:
         for member in tar:
@@ -112,7 +112,7 @@ def read(name: str, workplace: Path) -> dict[tuple[str, int], Reading]:
     }
 
 
-def launch(*words: str | Path, workplace: Path) -> str:
+def launch(*words: str, workplace: Path) -> str:
     done = run(LAUNCHER, ["-m", "launcher", *words, "--local", "--data", "data"], cwd=workplace)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -177,7 +177,7 @@ def test_each_line_is_one_sample(workplace: Path) -> None:
 
 @pytest.mark.usefixtures("fuse")
 def test_two_resharding_hosts_write_each_image_once(workplace: Path) -> None:
-    launch(bundled.spec_path("reshard"), "--name", "reshard", workplace=workplace)
+    launch(str(bundled.spec_path("reshard")), "--name", "reshard", workplace=workplace)
     root = workplace / ".launch/reshard/s3/my-bucket/digits-shards"
     index = json.loads((root / "index.json").read_text())
     assert {shard["name"][:4] for shard in index["shards"]} == {"0000", "0001"}
@@ -221,7 +221,7 @@ def test_way_that_fails_says_why_and_the_others_are_measured(workplace: Path) ->
 def test_demo_trains_a_model_to_95_percent_accuracy(tmp_path: Path) -> None:
     name = TRAINING[0]
     demo.make_demo(tmp_path / "data")
-    log = launch(bundled.spec_path(name), "--name", name, workplace=tmp_path)
+    log = launch(str(bundled.spec_path(name)), "--name", name, workplace=tmp_path)
     assert re.search(r"images holds the same 1,297 samples as train: digest [0-9a-f]{16}", log)
     for row in (
         r"train +Pipe +1,297 ",

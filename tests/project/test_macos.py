@@ -98,7 +98,7 @@ def only_on_linux(module: str) -> list[str]:
 
 
 @pytest.fixture
-def mac(tmp_path: Path) -> Iterator[list[str]]:
+def mac(tmp_path: Path) -> list[str]:
     """The words before a command that begin a process on the Mac, whose temporary folder and home are behind links."""
     if sys.platform != "linux":
         pytest.skip("needs Linux")

@@ -153,7 +153,7 @@ def read(*code: str) -> list[tuple[Any, bytes]]:
     """Run the code of a page as a script, which workers import, and return the samples that it reads, in order."""
     steps = Steps()
     Path("page.py").write_text("\n".join(code))
-    forkserver._forkserver._stop()  # It has an earlier test's variables.
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # It has an earlier test's variables.
     runpy.run_path(str(Path("page.py").resolve()), {"train_step": steps}, "__main__")
     return sorted(steps.samples)
 

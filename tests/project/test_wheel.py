@@ -78,7 +78,14 @@ def bin_folder(wheel: Path) -> Path:
         for top in {file.parts[0] for file in metadata.files(name) or ()} - {"..", "__pycache__"}:
             (site / top).symlink_to(str(metadata.distribution(name).locate_file(top)))
     # pip refuses a requirement that no installed package meets.
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", environment / "bin/python"]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        environment / "bin/python",
+    ]
     run(*pip, "install", "--quiet", "--no-index", "--no-compile", wheel, folder=wheel.parent)
     return environment / "bin"
 

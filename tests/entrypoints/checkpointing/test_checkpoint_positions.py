@@ -84,7 +84,7 @@ def test_script_killed_anywhere_trains_on_each_sample_once(tmp_path: Path, envir
 
 def test_position_in_map_style_dataset_is_of_as_many_ranks(tmp_path: Path) -> None:
     def made() -> Any:
-        return StatefulDataLoader(EVERY, 3, num_workers=0, collate_fn=list)  # type: ignore[arg-type]
+        return StatefulDataLoader(EVERY, 3, num_workers=0, collate_fn=list)
 
     loader, again = made(), made()
     batches = iter(loader)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,9 +151,9 @@ def run(folder: Path, ranks: int, *arguments: str, script: str = SCRIPT) -> subp
     return torch_ranks(ranks, "script.py", *arguments, cwd=folder, environ=environ)
 
 
-def results(done: subprocess.CompletedProcess[str]) -> list[list[object]]:
+def results(done: subprocess.CompletedProcess[str]) -> list[list[Any]]:
     assert done.returncode == 0, done.stderr
-    found: list[list[object]] = json.loads(done.stdout)
+    found: list[list[Any]] = json.loads(done.stdout)
     return found
 
 

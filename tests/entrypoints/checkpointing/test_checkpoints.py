@@ -287,6 +287,7 @@ def test_workers_that_live_on_do_not_keep_checkpoints_from_closing(tmp_path: Pat
     with Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(1, **parts())
         checkpoints.wait()
-        batches = iter(torch.utils.data.DataLoader(range(8), num_workers=1, multiprocessing_context="fork"))
+        numbers: Any = range(8)
+        batches = iter(torch.utils.data.DataLoader(numbers, num_workers=1, multiprocessing_context="fork"))
         assert next(batches) == 0
     assert [int(batch) for batch in batches] == list(range(1, 8))

@@ -147,7 +147,7 @@ def test_changed_objects_are_refused_by_any_number_of_readers(tmp_path: Path) ->
 @pytest.mark.parametrize("block", [25, 1000])
 def test_object_that_is_rewritten_in_a_begun_block_is_named(environment: Environment, block: int, lines: int) -> None:
     """The block is read again to resume in it: with other samples it would have another order."""
-    reading = {"seed": 7, "block": block}
+    reading: dict[str, Any] = {"seed": 7, "block": block}
     state = state_of(environment, "lines", 0, 1, 14, **reading)
     for number in {text.partition("-")[0] for text in texts(environment, "lines", **reading)[:block]}:
         path = environment.channels["lines"].path / f"{number}.txt"

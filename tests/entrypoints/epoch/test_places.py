@@ -45,13 +45,13 @@ def test_folder_has_the_samples_of_a_channel_in_the_same_order(folder: Path, tmp
     environment = make_environment(tmp_path / "other")
     with open_channel(str(folder), 1, shard=Shard(1, 3), **SHUFFLED) as samples:
         assert list(map(text_of, samples)) == texts(environment, "objects", 1, Shard(1, 3), **SHUFFLED)
-    assert [text_of(sample) for sample in ChannelDataset(folder)] == sorted(EVERY)  # type: ignore[arg-type]
+    assert [text_of(sample) for sample in ChannelDataset(folder)] == sorted(EVERY)
 
 
 def test_relative_path_is_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Path has no ./ in front."""
     monkeypatch.chdir(folder.parent)
-    dataset = ChannelDataset(Path("./objects"), transform=text_of)  # type: ignore[arg-type]
+    dataset = ChannelDataset(Path("./objects"), transform=text_of)
     assert list(dataset) == sorted(EVERY)
     assert dataset.channel.name == "./objects"
 
@@ -91,7 +91,7 @@ def test_each_dataset_outside_of_a_job_lists_its_prefix_again(
     with serve(tmp_path / "s3", tmp_path / "overlay") as endpoint:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "any")
-        store = {"endpoint": endpoint, "region": "us-east-1"}
+        store: dict[str, Any] = {"endpoint": endpoint, "region": "us-east-1"}
         first = ChannelDataset("s3://bucket/objects/", **store)
         assert len(list(first)) == 1
         (objects / "1").write_bytes(b"second")
@@ -112,7 +112,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
         for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(variable, "any")
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        store = {"endpoint": endpoint, "region": "us-east-1"}
+        store: dict[str, Any] = {"endpoint": endpoint, "region": "us-east-1"}
         yield {
             "job": lambda name: (name, {"environment": environment}),
             "connector": lambda name: (name, {"environment": connected(f"s3://bucket/{name}/")}),

@@ -169,7 +169,7 @@ def test_mixture_of_fixed_shards_continues_on_other_ranks(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which channels have ended for a rank says nothing about the same rank of another number."""
-    reading = {"shards": 12}
+    reading: dict[str, Any] = {"shards": 12}
     found: list[str] = []
     merged = None
     for ranks, most in ((2, [None, 5]), (3, [None] * 3)):

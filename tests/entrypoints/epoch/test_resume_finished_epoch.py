@@ -102,7 +102,7 @@ def test_samples_dropped_at_the_end_do_not_repeat_the_epoch(
     """The loader's state is of before the samples that make no whole batch, which its workers then read again."""
 
     def make() -> Any:
-        how = {"batch_size": 8, "collate_fn": list, "drop_last": True, "persistent_workers": persistent}
+        how: dict[str, Any] = {"batch_size": 8, "collate_fn": list, "drop_last": True, "persistent_workers": persistent}
         return WorkerLoader(of_files(environment), num_workers=workers, **how)
 
     first = make()

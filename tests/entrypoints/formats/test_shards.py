@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_invalid_format_size_or_sample_is_refused(tmp_path: Path) -> None:
 
 
 NAMES = r"its __key__ names its files in the archive: expected a text"
-UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
+UNWRITABLE: list[tuple[str, Any, str]] = [
     *(
         (form, samples, reason)
         for form in ("tar", "zip")
@@ -157,7 +158,7 @@ UNWRITABLE: list[tuple[str, Sample | list[Sample], str]] = [
         {"features": {"x": [1]}},
         "field 'features', 'x': expected an array, Sparse or Blob, got list",
     ),
-    ("recordio-protobuf", {"features": {"x": Blob(["a"], "")}}, "field 'features', 'x': "),
+    ("recordio-protobuf", {"features": {"x": Blob(["a"], "")}}, "field 'features', 'x': "),  # type: ignore[list-item]
     ("recordio-protobuf", {"uid": 3}, "field 'uid': expected a text, got int"),
     ("recordio-protobuf", {"lable": {}}, "field 'lable' would be lost"),
     ("tfrecord-example", {"x": 1j}, "feature 'x': an Example holds bytes, float32 and int64"),

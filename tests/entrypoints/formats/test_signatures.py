@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from delivered_channels import feed, job, recordio_of, tar_of
+from format_channels import file_of
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.formats import FORMATS, format_of, parquet, signatures
@@ -27,12 +28,10 @@ def image(kind: str) -> bytes:
 
 def others() -> dict[str, bytes]:
     """Files as programs write them, by what they are."""
-    array, archive, table = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    array, archive = io.BytesIO(), io.BytesIO()
     np.save(array, np.zeros(100))
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("a.txt", "text" * 100)
-    assert parquet.FORMAT.write is not None
-    parquet.FORMAT.write(table, [{"a": 1}])
     lines = b"a line\n" * 1000
     compressed = {
         "compressed by bzip2": bz2.compress(lines),
@@ -41,7 +40,13 @@ def others() -> dict[str, bytes]:
     }
     images = {f"a {kind} image": image(kind) for kind in ("PNG", "JPEG", "GIF", "TIFF", "WebP")}
     ours = {"a tar": tar_of([{"cls": b"1"}], 0), "RecordIO": recordio_of([b"one", b"two"]), "a zip": archive.getvalue()}
-    return {**images, **ours, **compressed, "a NumPy file": array.getvalue(), "a Parquet file": table.getvalue()}
+    return {
+        **images,
+        **ours,
+        **compressed,
+        "a NumPy file": array.getvalue(),
+        "a Parquet file": file_of(parquet.FORMAT, [{"a": 1}]),
+    }
 
 
 OTHERS = others()

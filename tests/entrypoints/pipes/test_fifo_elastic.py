@@ -27,7 +27,7 @@ def test_readers_of_any_number_continue_each_other(
 ) -> None:
     chance = random.Random(sum(counts))
     found: list[str] = []
-    merged = None
+    merged: Any = None
     for step, count in enumerate(counts):
         states: list[Any] = [None] * count
         lengths = [None if step == len(counts) - 1 else chance.randint(1, 70 // count) for _ in range(count)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import tempfile
 import threading
 from pathlib import Path
@@ -21,6 +19,7 @@ from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sources import fifo, pipe_record
 from sagemaker_channels.torch_data.dataset import ChannelDataset
+from tee_readers import next_line
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
@@ -164,12 +163,6 @@ next(batches)
 report([os.getpid(), *(worker.pid for worker in getattr(batches, "_workers", ()))])
 signal.pause()
 """
-
-
-def next_line(process: subprocess.Popen[str]) -> Any:
-    """Its next line."""
-    assert process.stdout is not None
-    return json.loads(process.stdout.readline())
 
 
 @pytest.mark.parametrize("workers", [0, 3])

@@ -49,7 +49,7 @@ def dataset(root: Path, environment: Environment) -> Iterator[ChannelDataset]:
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
     # By bytes, a block of large samples would end long before one of small ones, if readers did not know the others' sizes.
-    reading = {"seed": 7, "block": 100, "block_bytes": 1 << 20}
+    reading: dict[str, Any] = {"seed": 7, "block": 100, "block_bytes": 1 << 20}
     yield ChannelDataset("images", transform=head_of, **reading, environment=environment)
     feeder.join(PATIENCE)
     assert not feeder.is_alive()
@@ -64,7 +64,7 @@ def test_samples_of_uneven_sizes_are_all_read(dataset: ChannelDataset, by: Any) 
 
 
 SIZES = [random.Random(number).choice([10, 10, 10, 3000, 40_000]) for number in range(500)]
-READING = {"seed": 7, "block": 20, "block_bytes": 100_000}
+READING: dict[str, Any] = {"seed": 7, "block": 20, "block_bytes": 100_000}
 
 
 def blocks_of(readers: int) -> list[range]:

@@ -124,7 +124,7 @@ def test_close_during_a_request_does_not_wait_for_it(monkeypatch: pytest.MonkeyP
 
 def test_close_in_a_thread_that_holds_the_lock_returns() -> None:
     """Python's garbage collector finalizes generators in any thread, between any two instructions."""
-    closed = []
+    closed = list[bool]()
 
     class Closing(Blocked):
         @property
@@ -173,11 +173,11 @@ def test_leaving_a_thread_loader_does_not_wait_for_a_silent_pipe(
 def test_leaving_shuffled_blocks_does_not_wait_for_a_silent_pipe(
     silent_pipe: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, shard = {"seed": 1, "block": 10}, Shard(0, 2, 2)
+    reading: dict[str, Any] = {"seed": 1, "block": 10}
     other = open_channel("lines", environment=silent_pipe, shard=Shard(1, 2, 2), **reading)
     reader = threading.Thread(target=next, args=(other,), daemon=True)
     reader.start()
-    samples = open_channel("lines", environment=silent_pipe, shard=shard, **reading)
+    samples = open_channel("lines", environment=silent_pipe, shard=Shard(0, 2, 2), **reading)
     for _ in range(40):  # four blocks: the fifth is being read and its last samples never come
         next(samples)
     reader.join(PATIENCE)

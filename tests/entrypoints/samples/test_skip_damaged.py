@@ -65,7 +65,7 @@ def test_cut_gzip_loses_the_rest_of_its_object_only(name: str, tmp_path: Path) -
     objects = [gzip.compress(data, mtime=0) for data in content_of(case._replace(damage=bytes))]
     objects[1] = objects[1][: len(objects[1]) // 2]
     environment = delivered(tmp_path, objects)
-    reading = {"skip_damaged": 1}
+    reading: dict[str, Any] = {"skip_damaged": 1}
     found = [
         case.number(each) for each in open_channel("train", 0, format=case.form, environment=environment, **reading)
     ]
@@ -96,7 +96,7 @@ def test_shuffled_states_stay_right_after_damage(tmp_path: Path) -> None:
     environment = delivered(tmp_path, content_of(case))
 
     def opened() -> Any:
-        reading = {"seed": 3, "block": 7, "skip_damaged": 1}
+        reading: dict[str, Any] = {"seed": 3, "block": 7, "skip_damaged": 1}
         return open_channel("train", 0, format=case.form, environment=environment, **reading)
 
     samples = opened()
@@ -145,7 +145,7 @@ class Numbered:
 def test_pipe_of_two_workers_continues_after_the_damaged_record(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     environment = piped(tmp_path, content_of(case))
-    reading = {"skip_damaged": 1}
+    reading: dict[str, Any] = {"skip_damaged": 1}
     dataset = ChannelDataset("train", format=case.form, transform=Numbered(name), **reading, environment=environment)
     found = [int(number) for number in DataLoader(dataset, batch_size=None, num_workers=2)]
     assert sorted(found) == kept(case)
@@ -183,7 +183,7 @@ def test_damage_is_skipped_by_any_readers_that_continue_each_other(
     """A resumed reader of the damaged object skips it again, and each other sample is read once."""
     case = CASES["tfrecord"]
     environment = delivered(tmp_path, content_of(case))
-    reading = {"seed": seed, "block": 5, "skip_damaged": 1, "shards": shards}
+    reading: dict[str, Any] = {"seed": seed, "block": 5, "skip_damaged": 1, "shards": shards}
     found, merged = [], None
     for count, most in ((2, 7), (4, 3), (1, 9), (2, None)):
         states = []

@@ -52,7 +52,7 @@ DECODING = [
 )
 def test_undecodable_samples_of_a_transform_are_skipped(raised: Any, tmp_path: Path) -> None:
     environment = lines(tmp_path)
-    reading = {"skip_damaged": 6}
+    reading: dict[str, Any] = {"skip_damaged": 6}
     dataset = ChannelDataset("train", format="lines", transform=Picky(*raised), **reading, environment=environment)
     assert list(dataset) == GOOD
     assert [(record["object"], record["count"]) for record in skipped(environment)] == [
@@ -85,7 +85,7 @@ def test_errors_of_the_program_or_the_machine_are_not_skipped(raised: Any, tmp_p
 
 def test_workers_and_readers_have_a_budget_each(tmp_path: Path) -> None:
     environment = lines(tmp_path)
-    reading = {"skip_damaged": 4}  # Six samples are damaged, two in each of three objects.
+    reading: dict[str, Any] = {"skip_damaged": 4}  # Six samples are damaged, two in each of three objects.
     dataset = ChannelDataset("train", format="lines", transform=Picky(ValueError), **reading, environment=environment)
     assert sorted(map(int, DataLoader(dataset, batch_size=None, num_workers=2))) == GOOD
     assert len(skipped(environment)) == 6
@@ -97,7 +97,7 @@ def test_resumed_dataset_skips_the_same_samples(tmp_path: Path) -> None:
     environment = lines(tmp_path)
 
     def made() -> ChannelDataset:
-        reading = {"skip_damaged": 6}
+        reading: dict[str, Any] = {"skip_damaged": 6}
         return ChannelDataset("train", format="lines", transform=Picky(ValueError), **reading, environment=environment)
 
     for stop in (1, 3, 4, 30, len(GOOD)):

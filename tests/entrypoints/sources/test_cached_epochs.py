@@ -23,7 +23,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 @pytest.fixture
-def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the channels be on a remote file system; the list of files that are opened there."""
     from sagemaker_channels.sources import mounted
 
@@ -31,7 +31,12 @@ def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
     original = mounted.open_objects
 
     def noting(channel: Any, paths: Any) -> Any:
-        return original(channel, (opened.append(path) or path for path in paths))
+        def noted() -> Iterator[Any]:
+            for path in paths:
+                opened.append(path)
+                yield path
+
+        return original(channel, noted())
 
     monkeypatch.setattr("sagemaker_channels.epoch.channel.is_remote", lambda path: True)
     monkeypatch.setattr(mounted, "open_objects", noting)
@@ -41,7 +46,7 @@ def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
 def test_second_epoch_is_read_from_the_cache(environment: Environment, far: list[str], tmp_path: Path) -> None:
     for name in CHANNELS:
         far.clear()
-        reading = {"cache_dir": tmp_path / name}
+        reading: dict[str, Any] = {"cache_dir": tmp_path / name}
         first = texts(environment, name, **reading)
         assert far
         far.clear()
@@ -52,7 +57,7 @@ def test_second_epoch_is_read_from_the_cache(environment: Environment, far: list
 
 
 def test_objects_not_read_to_their_end_are_not_kept(environment: Environment, far: list[str], tmp_path: Path) -> None:
-    reading = {"cache_dir": tmp_path}
+    reading: dict[str, Any] = {"cache_dir": tmp_path}
     with closing(open_channel("tar", environment=environment, **reading)) as samples:
         for _ in range(25):
             next(samples)

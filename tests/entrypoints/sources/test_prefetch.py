@@ -29,7 +29,7 @@ class Bytes:
     """An object in memory. `before` runs in each fetch, with its start."""
 
     def __init__(
-        self, key: str, data: bytes, ranges: bool = True, before: Callable[[int], None] = lambda start: None
+        self, key: str, data: bytes, ranges: bool = True, before: Callable[[int], object] = lambda start: None
     ) -> None:
         self.key = key
         self.data = data
@@ -84,7 +84,7 @@ def test_any_objects_are_read_whole_and_in_order(shapes: list[tuple[int, bool]],
 
 def test_requests_are_made_at_the_same_time() -> None:
     together = threading.Barrier(5, timeout=PATIENCE)
-    sources = [Bytes(str(n), b"x", before=lambda start: together.wait() and None) for n in range(10)]
+    sources = [Bytes(str(n), b"x", before=lambda start: together.wait()) for n in range(10)]
     assert [stream.read() for stream in read_ahead(iter(sources), SMALL, "a test")] == [b"x"] * 10
 
 

@@ -104,7 +104,12 @@ def test_empty_object_needs_no_request(bucket: Path, monkeypatch: pytest.MonkeyP
     (bucket / "p/empty").touch()
     asked: list[str] = []
     fetch = s3_client.fetch
-    monkeypatch.setattr(s3_client, "fetch", lambda *wanted: asked.append(wanted[1]) or fetch(*wanted))
+
+    def noting(*wanted: Any) -> Any:
+        asked.append(wanted[1])
+        return fetch(*wanted)
+
+    monkeypatch.setattr(s3_client, "fetch", noting)
     assert read(connector("s3://bucket/p/")) == [("a", b"p/a"), ("empty", b"")]
     assert asked == ["p/a"]
 
@@ -182,7 +187,7 @@ def test_prefix_is_read_of_the_endpoint_and_region_that_are_named(
     bucket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(bucket, KEYS)
-    store = {"endpoint": os.environ["AWS_ENDPOINT_URL"], "region": "eu-west-1"}
+    store: dict[str, Any] = {"endpoint": os.environ["AWS_ENDPOINT_URL"], "region": "eu-west-1"}
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

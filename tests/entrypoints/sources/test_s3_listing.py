@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_each_object_of_a_store_without_order_is_read_once(
     for host in range(2):
         on_host(host)
         bucket.keys = random.Random(host).sample(names, len(names))
-        reading = {} if seed is None else {"seed": seed}
+        reading: dict[str, Any] = {} if seed is None else {"seed": seed}
         environment = environment_of(tmp_path, "s3://bucket/")
         found += [
             sample["__key__"]

@@ -21,7 +21,7 @@ from sagemaker_channels.sources.object_cache import open_cache
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
 SIZE = 10_000  # bytes of an object
-WARM = {"cache_dir": "warm-pool"}
+WARM: dict[str, Any] = {"cache_dir": "warm-pool"}
 
 
 @pytest.fixture

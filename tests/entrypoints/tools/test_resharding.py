@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 import reshard
 from faulty_s3 import Store
+from format_channels import file_of
 from launcher.bundled import SCRIPTS
 from patience import wait_for
 from resharded import COUNT, OUTPUT, channels, content, index, options, samples, set_up, shards
@@ -81,8 +83,7 @@ def test_shards_are_repacked_in_other_formats(source: str, format: str, written:
         file.unlink()
     for part in (0, 1):
         originals = [form.example(n, content(n)) for n in range(50 * part, 50 * part + 50)]
-        with (data / f"part-{part}{writer_of(source).ending}").open("wb") as stream:
-            assert form.write is not None and form.write(stream, originals) == 50
+        (data / f"part-{part}{writer_of(source).ending}").write_bytes(file_of(form, originals))
     channels(root, "data", ContentType=source)
     reshard.main(options(format))
     found = samples(bucket / "out", written)
@@ -119,7 +120,7 @@ def test_two_hosts_killed_and_started_again_write_the_same_shards(
     for stored in (1, 5):
         for number, root in enumerate(roots):
             environ = {**os.environ, contract.BASE_DIR_VARIABLE: str(root), "TMPDIR": str(tmp_path)}  # shards are left
-            command = [sys.executable, SCRIPTS / "reshard.py", *own]
+            command = [sys.executable, str(SCRIPTS / "reshard.py"), *own]
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environ) as process:
                 shard = bucket / f"out/shards/{number:04d}-{stored:06d}.tar"
                 wait_for(lambda shard=shard, process=process: shard.exists() or process.poll() is not None)  # type: ignore[misc]
@@ -231,9 +232,9 @@ def test_sample_that_does_not_fit_the_format_ends_with_its_name(bucket: Path) ->
 
 
 def test_progress_that_another_host_replaces_while_it_is_read_is_one_version_of_it(bucket: Path) -> None:
-    target = Target(OUTPUT + "/", "tar", 1, {})
+    target, texts = Target(OUTPUT + "/", "tar", 1, {}), [["x" * number] for number in range(100)]
     with ThreadPoolExecutor() as pool:
-        writing = pool.submit(lambda: [target.write("progress/0001.json", ["x" * number]) for number in range(100)])
+        writing = pool.submit(lambda: [*map(target.write, repeat("progress/0001.json"), texts)])
         values = iter(lambda: None if writing.done() else target.read(1) or [""], None)
         lengths = [len(value[0]) for value in values]
         writing.result()

@@ -260,7 +260,7 @@ def test_left_loop_whose_filter_keeps_nothing_more_ends_to_read(tmp_path: Path, 
     dataset = dataset_of(lines_channel(tmp_path, "lines", 1, 1_000_000), transform).filter(keeps)
     batches = iter(ThreadLoader(MixedDataset([dataset]) if is_mixed else dataset, 4, collate_fn=list))
     next(batches)
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     wait_for(lambda: not loader_threads())
     assert len(seen) < 1_000_000
 

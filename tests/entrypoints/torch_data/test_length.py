@@ -100,7 +100,8 @@ def test_length_and_list_cost_no_second_listing(
     dataset = ChannelDataset("objects", environment=environment, **reading)
     mixed = MixedDataset([dataset])
     threads = [ThreadLoader(dataset, num_workers=2, readers=readers) for readers in (1, 2)]
-    for each in (dataset, mixed, DataLoader(dataset, None), *threads):
+    loaders: list[Any] = [dataset, mixed, DataLoader(dataset, None), *threads]
+    for each in loaders:
         walks.clear()
         assert len(list(each)) == 5
         assert len(walks) == 1

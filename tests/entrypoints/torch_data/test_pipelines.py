@@ -141,7 +141,7 @@ def test_workers_that_would_lose_samples_are_refused(folder: Path, pipeline: Pip
 
 
 def test_stored_dataset_of_one_rank_is_refused(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
-    def stored(of: ChannelDataset) -> Iterable[Any]:
+    def stored(of: ChannelDataset) -> Any:
         return datasets.Dataset.from_generator(generated, gen_kwargs={"of": of}, cache_dir=str(tmp_path))
 
     monkeypatch.setenv("RANK", "0")

@@ -126,7 +126,7 @@ def test_batch_of_any_collate_fn_can_be_sent() -> None:
     """As a WorkerLoader sends it."""
     for number, batch in enumerate(batches(Images(40), collate_fn=of_torch)):
         [images] = batch["images"]
-        assert type(images) is torch.Tensor and not images.is_shared()
+        assert type(images) is torch.Tensor and not images.is_shared()  # type: ignore[no-untyped-call]
         assert images[:, 7].tolist() == [4 * number + each for each in range(batch["count"])]
 
 

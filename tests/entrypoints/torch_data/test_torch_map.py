@@ -84,7 +84,7 @@ def test_indices_work_as_in_a_list(connected: Environment, kind: str) -> None:
             dataset.__getitems__([0, index])
     for several in (slice(0, 2), [0, 1], 1.5):
         with pytest.raises(TypeError, match=r"the index of a .*; give a whole number, .*Subset"):
-            dataset[several]
+            dataset[several]  # type: ignore[index]
 
 
 def test_removed_file_raises_channel_error(environment: Environment) -> None:

@@ -44,7 +44,7 @@ def test_users_own_train_module_makes_the_model(make_root: Callable[..., Path], 
     """The bundled script has the name of a module that many users have."""
     make_root("ml")
     (tmp_path / "train.py").write_text("raise ImportError('the own train.py')")
-    command = [sys.executable, SCRIPTS / "train.py", "--image-mode", "L", "--model", "train:make"]
+    command = [sys.executable, str(SCRIPTS / "train.py"), "--image-mode", "L", "--model", "train:make"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, "model 'train:make': the own train.py" in done.stderr) == (1, True), done.stderr
 

@@ -1,23 +1,30 @@
 """The advice for situations that AWS's guide describes, and for others that people ask about."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from launcher.advice.facts import Inventory, Observed, Quantiles, Use
+from launcher.advice.facts import Advice, Inventory, Observed, Quantiles, Use
 from launcher.advice.prediction import predict
 from launcher.advice.recommendation import recommend
 from launcher.advice.ways import WAYS
 
-GPU = {"vcpus": 8, "memory_bytes": 61 * 10**9, "usd_per_hour": 3.825, "disk_bytes": 500 * 10**9, "samples_per_s": 328}
+GPU: dict[str, Any] = {
+    "vcpus": 8,
+    "memory_bytes": 61 * 10**9,
+    "usd_per_hour": 3.825,
+    "disk_bytes": 500 * 10**9,
+    "samples_per_s": 328,
+}
 
 # The ways that the guide compares; a further one can be better.
 GUIDE = {name: WAYS[name] for name in ("File", "FastFile", "S3Connector", "Pipe", "FSxLustre", "EFS")}
 
 
-def advised(objects, size, *, place="S3", observed=None, **use):
-    size = int(size)
-    data = Inventory(objects, objects * size, Quantiles(*[size] * 5), place=place)
+def advised(objects: int, size: float, *, place: str = "S3", observed: Observed | None = None, **use: Any) -> Advice:
+    each = int(size)
+    data = Inventory(objects, objects * each, Quantiles(*[each] * 5), place=place)
     used = Use(**{**GPU, "random_access": False, **use})
     return recommend(predict(data, used, observed, ways=GUIDE), data, used)
 
@@ -84,7 +91,9 @@ SITUATIONS = [
 @pytest.mark.parametrize(
     ("data", "use", "right", "reason"), [case[1:] for case in SITUATIONS], ids=[case[0] for case in SITUATIONS]
 )
-def test_situations_get_the_advice_of_the_guide(data, use, right, reason):
+def test_situations_get_the_advice_of_the_guide(
+    data: tuple[int, float], use: dict[str, Any], right: set[str], reason: str
+) -> None:
     advice = advised(*data, **use)
     assert advice.best.name in right, advice.reasons
     assert reason in " ".join(advice.reasons)
@@ -93,49 +102,49 @@ def test_situations_get_the_advice_of_the_guide(data, use, right, reason):
     assert advice.runner_up or "place" in use
 
 
-def test_many_small_objects_are_resharded_into_shards_of_the_size_that_is_advised():
+def test_many_small_objects_are_resharded_into_shards_of_the_size_that_is_advised() -> None:
     best = advised(10_000_000, 1e5, epochs=10, jobs=60).best
     assert best.shards and 1e8 <= best.shards.bytes <= 1.01e9
 
 
-def test_present_way_stays_if_the_model_does_not_wait_for_data():
+def test_present_way_stays_if_the_model_does_not_wait_for_data() -> None:
     advice = advised(800_000, 1e5, samples_per_s=50, present="FastFile")
     assert advice.is_present_good_enough and advice.best.way == "FastFile"
     assert "good enough" in advice.reasons[0]
 
 
-def test_saving_by_shards_is_stated_for_all_jobs_if_the_present_way_stays():
-    use = {"samples_per_s": 100, "epochs": 1, "present": "FastFile"}
+def test_saving_by_shards_is_stated_for_all_jobs_if_the_present_way_stays() -> None:
+    use: dict[str, Any] = {"samples_per_s": 100, "epochs": 1, "present": "FastFile"}
     often, once = (advised(100_000, 2e5, jobs=jobs, **use) for jobs in (90, 1))
     assert often.is_present_good_enough and "would save 4% in 90 jobs" in " ".join(often.reasons)
     assert "would not pay for this use" in " ".join(once.reasons)
 
 
-def test_present_way_that_takes_much_longer_is_not_good_enough():
+def test_present_way_that_takes_much_longer_is_not_good_enough() -> None:
     advice = advised(1_530_350, 39e3, present="File", epochs=1)
     assert advice.is_present_good_enough is False
     assert advice.best.job_s < advice.estimates[-1].job_s
     assert "not good enough" in advice.reasons[0]
 
 
-def test_present_way_that_does_not_fit_the_disk_says_so():
+def test_present_way_that_does_not_fit_the_disk_says_so() -> None:
     advice = advised(5_000, 1e8, present="File", disk_bytes=30 * 10**9, samples=10**6)
     assert advice.is_present_good_enough is False
     assert "do not fit" in advice.reasons[0]
 
 
-def test_wishes_that_no_way_fulfils_are_named():
+def test_wishes_that_no_way_fulfils_are_named() -> None:
     advice = advised(1_000_000, 1e8, edited_in_place=True, has_vpc=False)
     assert advice.reasons[0].startswith("no way does all that is wanted")
     assert advice.best.problems
 
 
-def test_resharding_pays_for_many_jobs_and_not_for_one():
+def test_resharding_pays_for_many_jobs_and_not_for_one() -> None:
     one, many = (advised(100_000, 5e5, jobs=jobs, samples_per_s=100_000, epochs=1).best for jobs in (1, 200))
     assert (one.shards, bool(many.shards)) == (None, True)
 
 
-def test_observations_change_the_advice():
+def test_observations_change_the_advice() -> None:
     slow = advised(
         1_000_000, 1e6, samples_per_s=328, disk_bytes=2 * 10**12, epochs=20, observed=Observed(bytes_per_s=50e6)
     )
@@ -161,11 +170,11 @@ def test_observations_change_the_advice():
         ((1_000, 1e6), {"place": "EFS"}, "throughput mode"),
     ],
 )
-def test_unknown_facts_are_listed_with_how_to_find_out(data, use, fact):
+def test_unknown_facts_are_listed_with_how_to_find_out(data: tuple[int, float], use: dict[str, Any], fact: str) -> None:
     assert any(fact in each for each in advised(*data, **use).unknown)
 
 
-def test_listing_that_ended_early_leaves_the_present_way_unjudged():
+def test_listing_that_ended_early_leaves_the_present_way_unjudged() -> None:
     data = Inventory(200_000, 200_000 * 39_000, Quantiles(*[39_000] * 5), is_complete=False)
     use = Use(**{**GPU, "samples_per_s": 50, "present": "File", "disk_bytes": 9 * 2**30})
     advice = recommend(predict(data, use), data, use)

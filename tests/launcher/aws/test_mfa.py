@@ -74,7 +74,8 @@ def _cli_finds_credentials(kept: Path) -> bool:
     session = botocore.session.Session(profile="mfa")
     resolver = session.get_component("credential_provider")
     resolver.get_provider("assume-role").cache = JSONFileCache(str(kept.parent))
-    return bool(session.get_credentials().get_frozen_credentials().token)
+    credentials = session.get_credentials()
+    return credentials is not None and bool(credentials.get_frozen_credentials().token)
 
 
 def test_wrong_code_ends_with_one_line(aws: StandIn, home: Path) -> None:

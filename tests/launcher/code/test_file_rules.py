@@ -236,7 +236,8 @@ def test_launchignore_outranks_gitignore_and_needs_no_git(tmp_path: Path) -> Non
     in_git(tmp_path)
     (tmp_path / ".gitignore").write_text("*.bin\n*.py\n.gitignore\n")
     assert sent(tmp_path) == {"model/small/c.bin"}
-    assert "'*.py' in " in str(read_code(tmp_path).rules and read_code(tmp_path).rules.why_left_out("train.py"))
+    rules = read_code(tmp_path).rules
+    assert rules and "'*.py' in " in str(rules.why_left_out("train.py"))
 
 
 @pytest.mark.parametrize(

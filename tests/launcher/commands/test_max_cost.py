@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,7 @@ def test_python_submit_refuses_above_the_limit(aws: StandIn) -> None:
 
 def test_spec_counts_before_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, own = launcher.parse_spec("base_name: x"), launcher.parse_spec("base_name: x\nmax_cost: 1.5", "job.yaml")
-    assert (limit_of(spec).usd, limit_of(spec).source) == (100, None)
+    assert (limit_of(spec).usd, limit_of(spec).source) == (Decimal(100), None)
     monkeypatch.setenv(VARIABLE, "20.5")
     assert (str(limit_of(spec).usd), limit_of(spec).source) == ("20.5", VARIABLE)
     assert (str(limit_of(own).usd), limit_of(own).source) == ("1.5", "job.yaml:2:1")

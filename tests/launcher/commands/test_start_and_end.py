@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -71,8 +72,7 @@ def assert_ends_quietly(**parts: str) -> None:
     assert ENTRY is not None
     program = INTERRUPT.format(**parts, entry=ENTRY[1], function=ENTRY[2])
     command = [sys.executable, "-c", program]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    with subprocess.Popen(command, text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         code = process.wait(PATIENCE)
         out, err = process.communicate()
     assert (code, out) == (130, "")

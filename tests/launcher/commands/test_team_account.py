@@ -37,7 +37,7 @@ def test_other_account_or_region_gets_no_upload(
     plan = launcher.plan("job.yaml")
     for do in (launcher.submit, launcher.upload_code, launcher.check):
         with pytest.raises(SpecError, match=code):
-            do(plan)  # type: ignore[operator]
+            do(plan)
     assert aws.writing_calls() == []
 
 

@@ -69,8 +69,8 @@ def test_newest_of_two_sheets_overrides() -> None:
     }
     for sheets in ([new, old], [old, new]):
         prices = instance_prices(sheets)
-        assert (prices["ml.a", "us-east-1"].usd, prices["ml.a", "us-east-1"].date) == (2, "2026-03-01")
-        assert (prices["ml.b", "us-east-1"].usd, prices["ml.b", "us-east-1"].date) == (3, "2025-03-01")
+        assert (prices["ml.a", "us-east-1"].usd, prices["ml.a", "us-east-1"].date) == (Decimal(2), "2026-03-01")
+        assert (prices["ml.b", "us-east-1"].usd, prices["ml.b", "us-east-1"].date) == (Decimal(3), "2025-03-01")
 
 
 def test_region_without_price_uses_that_of_us_east_1_and_names_it() -> None:

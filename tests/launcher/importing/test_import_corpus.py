@@ -34,7 +34,7 @@ def imported(text: str, folder: Path) -> str:
 def test_plan_of_a_published_request_equals_it(file: Path, tmp_path: Path) -> None:
     case: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     (tmp_path / "job.yaml").write_text(imported(case.get("text") or json.dumps(case["request"]), tmp_path))
-    expected = case.get("plans_to", case.get("request"))
+    expected = case.get("plans_to") or case["request"]
     plan = launcher.plan(
         launcher.load(tmp_path / "job.yaml", environ={"HOME": "elsewhere"}), ignore=("image-out-of-patch",)
     )

@@ -83,7 +83,7 @@ def test_broken_notebook_is_one_clear_line(text: str) -> None:
     )
 
 
-RANGES = {
+RANGES: dict[str, list[Any]] = {
     "ContinuousParameterRanges": [{"Name": "lr", "MinValue": "0.0001", "MaxValue": "0.1"}],
     "IntegerParameterRanges": [{"Name": "depth", "MinValue": "1", "MaxValue": "5"}],
     "CategoricalParameterRanges": [{"Name": "optimizer", "Values": ['"adam"', '"sgd"']}],

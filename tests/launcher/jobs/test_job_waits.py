@@ -134,8 +134,8 @@ def test_removable_part_is_that_of_a_loop_with_twice_the_workers(workers: int, w
 def test_lines_of_all_hosts_add_up_and_the_longest_wait_is_first() -> None:
     lines = [line("train", 0.2), line("train", 0.4), line("extra", 0.8), line("idle", 0.01)]
     first, second = worst("epoch 1", *lines, "waits channel=train mode=x wait_share=cut")
-    assert (first.channel, first.share) == ("extra", pytest.approx(0.8))
-    assert (second.channel, second.share) == ("train", pytest.approx(0.3))
+    assert first.channel == "extra" and first.share == pytest.approx(0.8)
+    assert second.channel == "train" and second.share == pytest.approx(0.3)
 
 
 def test_workers_of_an_untimed_loop_are_reported_if_they_are_busy() -> None:

@@ -150,7 +150,8 @@ def test_any_fault_at_any_call_leaves_one_job(aws: StandIn, plan: launcher.Plan,
     for number, call in enumerate(CALLS, start=1):
         name = f"digits-{number}"
         plan = launcher.plan(launcher.load("job.yaml", sets=[f"code.s3_uri=s3://mine/{number}/"]), name=name)
-        before, _ = aws.requests(), aws.clear_calls()
+        before = aws.requests()
+        aws.clear_calls()
         aws.fault(kind, nth=number)
         assert submitted(plan).endswith(f":training-job/{name}"), call
         assert aws.requests() == [*before, plan.request], call
@@ -240,7 +241,9 @@ def test_name_is_free_again_after_the_printed_command_has_deleted_its_job(
     def message() -> str:
         if command == "check":
             done = launch("job.yaml", "--check", "--full", "--json")  # a busy machine may need more than 5 s
-            return next(each["message"] for each in json.loads(done.stdout)["problems"] if each["code"] == "name-taken")
+            return str(
+                next(each["message"] for each in json.loads(done.stdout)["problems"] if each["code"] == "name-taken")
+            )
         with pytest.raises(AccountError) as caught:
             submitted(plan)
         return str(caught.value)

@@ -37,7 +37,7 @@ def interrupted(
         wait_for(until)
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)  # the hanging call lasts longer
-        return process.returncode, out, err
+        return process.wait(), out, err
 
 
 def calls(aws: StandIn, operation: str, count: int = 1) -> Callable[[], bool]:

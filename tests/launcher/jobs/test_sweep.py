@@ -8,6 +8,7 @@ import signal
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,11 +106,12 @@ def test_sweep_function_creates_each_job_once_and_returns_a_row_for_it(completin
     sent = [request["HyperParameters"] for request in completing.requests()]
     assert sent == [{"epochs": "5", "lr": lr, "deep": "true"} for lr in ("1e-05", "1e-3")]
     assert [row["TrainingJobName"] for row in rows] == created(completing)
-    assert [row["Matrix"] for row in rows] == [{"lr": lr, "deep": True} for lr in values["lr"]]
+    assert [row["Matrix"] for row in rows] == [{"lr": lr, "deep": True} for lr in (1e-5, "1e-3")]
     assert [(row["TrainingJobStatus"], row["Metrics"]) for row in rows] == [("Completed", {"loss": 0.25})] * 2
     launcher.sweep("job.yaml", values)
     assert len(created(completing)) == 2
-    for wrong in ({}, {"lr": "1e-3"}, {"lr": []}):
+    refused: tuple[dict[str, Any], ...] = ({}, {"lr": "1e-3"}, {"lr": []})
+    for wrong in refused:
         with pytest.raises(TypeError, match="lists of values"):
             launcher.sweep("job.yaml", wrong)
 

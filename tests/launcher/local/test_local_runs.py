@@ -8,6 +8,7 @@ import signal
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
 import pytest
@@ -98,8 +99,7 @@ def test_running_run_is_entered_and_followed_to_its_end_and_not_removed(
     entered = [*command()[:3], "exec", "job", "--local", "--"]
     wait = "print('waits', flush=True)\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.05)\nprint('ends')\nsys.exit(7)\n"
     write_job(here, f"import os, sys, time\n{wait}", f"channels: null\nhyperparameters: {{go: {here}/go}}\n")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command(), cwd=here, **quiet) as running, ExitStack() as stack:
+    with subprocess.Popen(command(), cwd=here, stdout=DEVNULL, stderr=DEVNULL) as running, ExitStack() as stack:
         stack.callback((here / "go").touch)  # so that the run ends, too, if something here fails
         log = here / ".launch/job/algo-1.log"
         wait_for(lambda: log.exists() and "waits" in log.read_text())

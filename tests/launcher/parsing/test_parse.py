@@ -214,7 +214,7 @@ def test_byte_order_mark_is_ignored() -> None:
 
 def test_spec_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        parse_spec(BASE).image = "other"  # type: ignore[misc]
+        parse_spec(BASE).image = "other"
 
 
 def test_python_values_are_accepted() -> None:

@@ -45,7 +45,7 @@ CHOICES = {
 NUMBERS = [-1, 0, 1, 1, 2, 300, 3601, 20_000, 10**9]
 SETTINGS = ["", "1", "s3://b/k", "multi:", "${ssm:/a}", f"{SECRET}x", f'"{SECRET}y"']
 STRANGE = ["S3Uri", "InputMode", "ContentType", "InstanceGroupNames", "InstanceType", "Key", "ChannelName", "Foo"]
-WRONG = [None, [], {}, [[]], [{}], {"a": []}, "x", 3, True]
+WRONG: list[Any] = [None, [], {}, [[]], [{}], {"a": []}, "x", 3, True]
 
 
 def value(shape_name: str, chance: Random, odds: float) -> Any:

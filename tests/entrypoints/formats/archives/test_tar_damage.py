@@ -73,7 +73,7 @@ def test_damage_is_the_same_whether_members_are_whole_in_memory_or_not(form: int
         if chance.random() < 0.3:
             data[place : place + BLOCK] = bytes(BLOCK)
     outcomes = []
-    for stream in (io.BytesIO(data), Dribble(data)):
+    for stream in (io.BytesIO(data), Dribble(bytes(data))):
         samples: list[Sample] = []
         reason = ""
         try:

@@ -23,7 +23,7 @@ from sagemaker_channels.formats.parquet import FORMAT
 from sagemaker_channels.sample import Sample
 
 COUNT = 1000
-TABLE = {
+TABLE: dict[str, list[Any]] = {
     "image": [bytes([number % 256]) * number for number in range(COUNT)],
     "label": list(range(COUNT)),
     "a.b": [None if number % 3 else f"text {number}" for number in range(COUNT)],
@@ -130,7 +130,7 @@ def test_columns_option_reads_no_other_columns() -> None:
 
 def test_written_samples_are_read_back_in_small_row_groups() -> None:
     stream = io.BytesIO()
-    samples = [
+    samples: list[Sample] = [
         {"__key__": str(n), "image": bytes(1 << 20), "vector": np.arange(n + 1.0), "name": "ü"} for n in range(20)
     ]
     assert parquet.write(stream, iter(samples)) == 20

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from format_channels import job, piped
+from format_channels import file_of, job, piped
 from pipe_feeder import Feeder
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
@@ -30,11 +30,8 @@ ROWS = np.arange(3 * 250 * 4, dtype="f4").reshape(-1, 4)  # of three objects
 @pytest.fixture
 def objects() -> list[bytes]:
     def file(rows: Any) -> bytes:
-        stream = io.BytesIO()
-        samples = [{"features": {"values": row}, "label": {"values": row[:1]}} for row in rows]
-        assert recordio_protobuf.FORMAT.write is not None
-        recordio_protobuf.FORMAT.write(stream, samples)
-        return stream.getvalue()
+        samples = ({"features": {"values": row}, "label": {"values": row[:1]}} for row in rows)
+        return file_of(recordio_protobuf.FORMAT, samples)
 
     return [file(rows) for rows in np.split(ROWS, 3)]
 
@@ -69,15 +66,15 @@ def files(root: Path, objects: list[bytes]) -> Environment:
 def test_batches_of_files_resume_after_each(tmp_path: Path, objects: list[bytes]) -> None:
     environment = files(tmp_path, objects)
     assert numbers(open_channel("train", environment=environment)) == OBJECT_BY_OBJECT
-    for reading in ({}, {"seed": 7, "block": 4}):
-        samples = open_channel("train", environment=environment, **reading)
+    for seed in (None, 7):
+        samples = open_channel("train", environment=environment, seed=seed, block=4)
         states, whole = [samples.state_dict()], []
         for found in samples:
             whole += numbers([found])
             states.append(samples.state_dict())
         assert sorted(whole) == OBJECT_BY_OBJECT
         for number, state in enumerate(states):
-            again = open_channel("train", environment=environment, **reading)
+            again = open_channel("train", environment=environment, seed=seed, block=4)
             again.load_state_dict(json.loads(json.dumps(state)))
             assert numbers(again) == whole[number:]
 

@@ -16,6 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from format_channels import file_of
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.formats import format_of, protobuf_record, recordio, recordio_protobuf
 from sagemaker_channels.formats.cursor import Cursor
@@ -34,13 +35,10 @@ def batches(stream: io.BytesIO, size: int, key: str | None = None, cursor: Curso
 
 def written(rows: Any, labels: Any = None) -> bytes:
     """A file whose records are the rows of a matrix, which scipy may hold."""
-    stream = io.BytesIO()
     tensors = [row if isinstance(rows, np.ndarray) else Sparse(row.data, row.indices, row.shape[1:]) for row in rows]
     labelled = [{}] * len(tensors) if labels is None else [{"label": {"values": label[None]}} for label in labels]
     samples = [{"features": {"values": tensor}, **label} for tensor, label in zip(tensors, labelled, strict=True)]
-    assert recordio_protobuf.FORMAT.write is not None
-    recordio_protobuf.FORMAT.write(stream, samples)
-    return stream.getvalue()
+    return file_of(recordio_protobuf.FORMAT, samples)
 
 
 def dense(value: Any) -> list[Any]:
@@ -48,8 +46,8 @@ def dense(value: Any) -> list[Any]:
     if isinstance(value, Sparse):
         row = np.zeros(value.shape, value.values.dtype)
         row.reshape(-1)[value.keys.astype(int)] = value.values
-        return row.tolist()
-    return value.tolist()  # type: ignore[no-any-return]
+        value = row
+    return list(value.tolist())
 
 
 def rows_of(data: bytes) -> list[Any]:
@@ -135,10 +133,9 @@ def test_every_kind_of_value_is_read_back() -> None:
         },
         {"features": {}, "label": {}},
     ]
-    stream = io.BytesIO()
-    assert recordio_protobuf.FORMAT.write(stream, samples) == 2
-    assert plain(list(recordio_protobuf.FORMAT.split(io.BytesIO(stream.getvalue())))) == plain(samples)
-    (batch,) = batches(io.BytesIO(stream.getvalue()), 10)
+    data = file_of(recordio_protobuf.FORMAT, samples)
+    assert plain(list(recordio_protobuf.FORMAT.split(io.BytesIO(data)))) == plain(samples)
+    (batch,) = batches(io.BytesIO(data), 10)
     assert batch["uid"] == ["17", None]
     assert batch["features"]["image"] == [Blob([b"\x89PNG", b""], "image/png"), None]
     assert list(recordio_protobuf.FORMAT.split(io.BytesIO(recordio_bytes(b"")))) == [{"features": {}, "label": {}}]

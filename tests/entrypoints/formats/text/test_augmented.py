@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
+from format_channels import file_of
 from patience import PATIENCE
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
@@ -49,13 +50,7 @@ SAMPLES: list[Sample] = [
 ]
 
 
-def stream_of(samples: list[Sample]) -> bytes:
-    stream = io.BytesIO()
-    assert FORM.write(stream, samples) == len(samples)
-    return stream.getvalue()
-
-
-STREAM = stream_of(SAMPLES)
+STREAM = file_of(FORM, SAMPLES)
 
 
 def job(root: Path) -> Path:
@@ -114,7 +109,7 @@ def test_each_manifest_line_yields_one_sample(
 
 
 def test_other_formats_still_unwrap_records(root: Path) -> None:
-    with fed(root, stream_of(SAMPLES[:2])):
+    with fed(root, file_of(FORM, SAMPLES[:2])):
         found = list(open_channel("train", 0, format="objects", environment=planned(root)))
     assert found == [{"data": value} for sample in SAMPLES[:2] for value in sample.values()]
 
@@ -184,7 +179,7 @@ def test_reading_by_several_readers_of_a_pipe_resumes(root: Path, reading: dict[
 
 def test_stream_that_ends_inside_a_line_is_an_error() -> None:
     samples = [{name: value[:9] for name, value in sample.items()} for sample in SAMPLES[:5]]
-    data = stream_of(samples)
+    data = file_of(FORM, samples)
     stream = io.BytesIO()
     recordio.write(stream, [samples[0]["source-ref"], samples[0]["class"]])
     with pytest.raises(CorruptError, match=rf"byte {len(data)}: 2 record\(s\) are left for the 3 attributes"):
@@ -193,7 +188,7 @@ def test_stream_that_ends_inside_a_line_is_an_error() -> None:
         try:
             found = list(FORM.split(io.BytesIO(data[:size])))
             assert found == samples[: len(found)]  # cut between two lines, which cannot be noticed
-            assert data[:size] == b"".join(stream_of([sample]) for sample in found)
+            assert data[:size] == b"".join(file_of(FORM, [sample]) for sample in found)
         except CorruptError:
             pass
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from format_channels import file_of
 from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.formats import format_of
 from sagemaker_channels.formats.csv_rows import FORMAT
@@ -44,22 +45,18 @@ def test_rows_are_read_and_resumed_in_any_pieces(rows: list[list[str]], size: in
 
 @given(TABLES)
 def test_written_rows_are_read_back(rows: list[list[str]]) -> None:
-    stream = io.BytesIO()
     samples = [{"data": row} for row in rows]
-    assert FORMAT.write(stream, samples) == len(rows)
-    assert read(stream.getvalue(), key=None) == samples
+    assert read(file_of(FORMAT, samples), key=None) == samples
 
 
 @pytest.mark.parametrize("seekable", [True, False])
 def test_header_names_the_fields_also_after_resuming(seekable: bool) -> None:
     samples = [{"id": str(number), "a, b": "x\ny" * number} for number in range(5)]
-    stream = io.BytesIO()
-    NAMED.write(stream, samples)
-    cursor = Cursor()
-    positions = [cursor.position for _ in NAMED.split(io.BytesIO(stream.getvalue()), None, cursor)]
-    assert read(stream.getvalue(), NAMED) == [{"__key__": "k", **sample} for sample in samples]
+    data, cursor = file_of(NAMED, samples), Cursor()
+    positions = [cursor.position for _ in NAMED.split(io.BytesIO(data), None, cursor)]
+    assert read(data, NAMED) == [{"__key__": "k", **sample} for sample in samples]
     for number, position in enumerate(positions, 1):
-        rest = NAMED.split(Pieces(stream.getvalue(), 5, seekable), None, Cursor(position))
+        rest = NAMED.split(Pieces(data, 5, seekable), None, Cursor(position))
         assert list(rest) == samples[number:]
 
 
@@ -145,7 +142,7 @@ def test_csv_options_are_parsed_and_wrong_ones_refused() -> None:
 )
 def test_writing_unreadable_rows_is_refused(samples: list[Sample], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        FORMAT.write(io.BytesIO(), samples)
+        file_of(FORMAT, samples)
 
 
 def test_fields_longer_than_the_csv_modules_default_are_read() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from format_channels import file_of
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.formats import json_lines
 from sagemaker_channels.formats.cursor import Cursor
@@ -36,10 +37,8 @@ def test_objects_are_read_in_any_pieces(values: list[Sample], size: int, ascii: 
 @settings(max_examples=30)
 @given(st.lists(JSON.filter(lambda value: not isinstance(value, dict))))
 def test_values_other_than_objects_are_data(values: list[object]) -> None:
-    stream = io.BytesIO()
-    assert json_lines.FORMAT.write(stream, ({"data": value} for value in values)) == len(values)
-    stream.seek(0)
-    assert list(json_lines.FORMAT.split(stream)) == [{"data": value} for value in values]
+    samples = [{"data": value} for value in values]
+    assert list(json_lines.FORMAT.split(io.BytesIO(file_of(json_lines.FORMAT, samples)))) == samples
 
 
 def test_key_is_the_objects_unless_a_line_has_its_own() -> None:
@@ -93,4 +92,4 @@ def test_writing_bytes_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"sample 1 .__key__ 'k'.: field 'a' is bytes: JSON cannot hold it: .*bytes is not JSON"
     ):
-        json_lines.FORMAT.write(io.BytesIO(), [{}, {"__key__": "k", "b": 1, "a": b""}])
+        file_of(json_lines.FORMAT, [{}, {"__key__": "k", "b": 1, "a": b""}])

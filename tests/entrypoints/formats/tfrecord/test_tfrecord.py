@@ -6,6 +6,7 @@ import gzip
 import io
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from tfrecord.reader import example_loader, tfrecord_iterator
 from tfrecord.writer import TFRecordWriter
 
+from format_channels import file_of
 from sagemaker_channels.errors import CorruptError
 from sagemaker_channels.formats import example, tfrecord
 from sagemaker_channels.formats.protobuf import encode, encode_varint, encode_varints, varint, varints
@@ -33,7 +35,8 @@ def read(data: bytes) -> list[bytes]:
 def framed(payload: bytes) -> bytes:
     """A record by another package's checksums."""
     length = struct.pack("<Q", len(payload))
-    return length + TFRecordWriter.masked_crc(length) + payload + TFRecordWriter.masked_crc(payload)
+    checksum: Callable[[bytes], bytes] = TFRecordWriter.masked_crc
+    return length + checksum(length) + payload + checksum(payload)
 
 
 def plain(features: dict[str, Any]) -> dict[str, Any]:
@@ -149,8 +152,7 @@ def test_files_are_exchanged_with_another_library(tmp_path: Path) -> None:
     assert found[1]["box"].dtype == np.float32
     assert found[1]["box"].flags.writeable
     ours = tmp_path / "ours.tfrecord"
-    with ours.open("wb") as output:
-        assert example.FORMAT.write(output, found) == 50
+    ours.write_bytes(file_of(example.FORMAT, found))
     assert [bytes(record) for record in tfrecord_iterator(str(ours))] == read(ours.read_bytes())
     for theirs, sample in zip(example_loader(str(ours), None), found, strict=True):
         assert theirs["image"] == sample["image"]

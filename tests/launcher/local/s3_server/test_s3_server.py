@@ -89,13 +89,14 @@ def test_missing_keys_and_buckets_are_404(s3: Endpoint) -> None:
     assert s3.error_of("get_object", Key="a") == ("NoSuchKey", 404), "a folder is no object"
     assert s3.error_of("get_object", Key="a/b/c") == ("NoSuchKey", 404)
     assert s3.error_of("head_object", Key="a/") == ("404", 404)
-    for operation, more in {
+    operations: dict[str, dict[str, Any]] = {
         "get_object": {"Key": "k"},
         "list_objects_v2": {},
         "put_object": {"Key": "k", "Body": b"x"},
         "create_multipart_upload": {"Key": "k"},
         "get_bucket_location": {},
-    }.items():
+    }
+    for operation, more in operations.items():
         assert s3.error_of(operation, Bucket="no-such-bucket", **more) == ("NoSuchBucket", 404), operation
     assert s3.error_of("head_bucket", Bucket="no-such-bucket") == ("404", 404)
 

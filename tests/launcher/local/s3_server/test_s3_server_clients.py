@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, cast
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ class Served:
     bucket: str
 
     @property
-    def where(self) -> dict[str, str]:
+    def where(self) -> dict[str, Any]:
         return {"region": "us-east-1", "endpoint": self.url}
 
 
@@ -76,7 +77,7 @@ def test_connector_checkpoint_is_read_back(served: Served, count: int) -> None:
         with checkpoint.writer(uri) as writer:
             torch.save({"weight": torch.full((count,), value)}, writer)
     with checkpoint.reader(uri) as reader:
-        assert torch.equal(torch.load(reader)["weight"], torch.full((count,), 2.0))
+        assert torch.equal(torch.load(cast(IO[bytes], reader))["weight"], torch.full((count,), 2.0))
 
 
 def rclone(served: Served, tmp_path: Path, command: str, path: str, *arguments: str) -> list[str]:

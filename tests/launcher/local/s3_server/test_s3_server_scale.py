@@ -40,14 +40,15 @@ def server_process(root: Path) -> Iterator[tuple[str, Any]]:
     """A server in its own process: its endpoint, and a function that returns its peak memory in bytes."""
     command = [sys.executable, "-c", SERVER, str(root / "s3"), str(root / "overlay")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
-        assert process.stdin is not None and process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None and stdout is not None
 
         def memory() -> int:
-            process.stdin.write("\n")
-            return int(process.stdout.readline())
+            stdin.write("\n")
+            return int(stdout.readline())
 
-        yield process.stdout.readline().strip(), memory
-        process.stdin.close()
+        yield stdout.readline().strip(), memory
+        stdin.close()
         assert process.wait(PATIENCE) == 0
 
 
@@ -83,10 +84,10 @@ def test_large_objects_need_constant_memory(tmp_path: Path) -> None:
 
 def test_large_folder_is_read_once_for_all_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = tmp_path / "s3/bucket"
-    for folder in ("a", "b", "b/c", "d"):
-        (bucket / folder).mkdir(parents=True)
+    for name in ("a", "b", "b/c", "d"):
+        (bucket / name).mkdir(parents=True)
         for number in range(1200):
-            (bucket / folder / f"{number:04d}").touch()
+            (bucket / name / f"{number:04d}").touch()
     for folder in (bucket, *bucket.rglob("*/")):
         os.utime(folder, (0, 0))  # settled
     scanned = []
@@ -157,9 +158,9 @@ def test_listing_equals_the_sorted_keys(tmp_path: Path, seed: int) -> None:
         prefix, delimiter, marker = text(3), choose.choice(["", "/", "a", "b/"]), choose.choice([text(5), ""])
         names = set()
         for key in keys:
-            head, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
+            head, ended, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
             if key.startswith(prefix):
-                names.add(prefix + head + found if found else key)
+                names.add(prefix + head + ended if ended else key)
         expected = sorted(name for name in names if name > marker)
         found = store.keys("bucket", prefix, marker, one_each=delimiter == "/")
         named = list(names_after(found, prefix, delimiter, marker))

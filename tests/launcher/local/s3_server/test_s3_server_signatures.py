@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -98,7 +97,7 @@ def test_presigned_url_is_valid_for_its_request_and_time(endpoint: str, url: str
 
 
 @pytest.fixture
-def directory_bucket(tmp_path: Path) -> Iterator[str]:
+def directory_bucket(tmp_path: Path) -> str:
     name = "b--use1-az4--x-s3"
     (tmp_path / "s3" / name / "p").mkdir(parents=True)
     (tmp_path / "s3" / name / "p" / "a").write_bytes(BODY)

@@ -40,11 +40,11 @@ class Local:
         self._stack.close()
 
     def put(self, key: str, body: bytes, **more: Any) -> str:
-        return self.client.put_object(Bucket=BUCKET, Key=key, Body=body, **more)["ETag"]
+        return str(self.client.put_object(Bucket=BUCKET, Key=key, Body=body, **more)["ETag"])
 
     def get(self, key: str) -> bytes | None:
         try:
-            return self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+            return bytes(self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read())
         except ClientError as error:
             assert error.response["Error"]["Code"] == "NoSuchKey"
             return None
@@ -63,6 +63,11 @@ class Local:
         answer = response.status, response.read()
         connection.close()
         return answer
+
+
+def connected(local: Local) -> socket.socket:
+    place = urlsplit(local.url)
+    return socket.create_connection((place.hostname, place.port or 80))
 
 
 @pytest.fixture
@@ -167,7 +172,7 @@ def test_fifos_folders_and_undecodable_names_are_not_objects(local: Local) -> No
 
 def test_truncated_upload_leaves_nothing(local: Local) -> None:
     for start in (b"Content-Length: 100000\r\n\r\nxyz", b"Transfer-Encoding: chunked\r\n\r\n400\r\nxyz"):
-        with socket.create_connection(urlsplit(local.url).netloc.split(":")) as connection:
+        with connected(local) as connection:
             headers = "".join(f"{name}: {value}\r\n" for name, value in signed("PUT", f"{local.url}/bucket/k").items())
             connection.sendall(b"PUT /bucket/k HTTP/1.1\r\n" + headers.encode() + start)
     wrong = {"x-amz-decoded-content-length": "11", "Content-Encoding": "aws-chunked"}
@@ -218,7 +223,7 @@ def test_concurrent_clients_get_their_own_objects(local: Local) -> None:
 
 def test_server_ends_without_threads_or_files(local: Local) -> None:
     others = [thread for thread in threading.enumerate() if thread.daemon and "request" in thread.name]  # other tests'
-    with socket.create_connection(urlsplit(local.url).netloc.split(":")) as idle:
+    with connected(local) as idle:
         local.get("k")
         local.stop()
         left = [thread for thread in threading.enumerate() if thread not in others]

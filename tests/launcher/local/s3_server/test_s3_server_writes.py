@@ -124,11 +124,12 @@ def test_aborted_and_unknown_uploads_are_refused(s3: Target) -> None:
     s3.client.abort_multipart_upload(**upload)
     if s3.moto:
         return  # fails at these with a 500
-    for operation, more in {
+    operations: dict[str, dict[str, Any]] = {
         "upload_part": {"PartNumber": 1, "Body": b""},
         "complete_multipart_upload": {"MultipartUpload": {"Parts": [{"PartNumber": 1, "ETag": "x"}]}},
         "abort_multipart_upload": {},
-    }.items():
+    }
+    for operation, more in operations.items():
         assert s3.error_of(operation, **upload, **more) == ("NoSuchUpload", 404), operation
 
 
