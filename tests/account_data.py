@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import aws_stand_in
 import launcher
 from launcher.account import CHECKS as ALL_CHECKS
-from launcher.account import data, disk, manifest_objects, places
 from launcher.account.check import Check
 from launcher.account.results import Report, check_account
 from launcher.aws.account import Account
@@ -23,9 +22,8 @@ def named(*names: str) -> tuple[Check, ...]:
     return tuple(check for check in ALL_CHECKS if check.name in names)
 
 
-# What these modules ask needs data in S3 only; all other checks need a whole account (account_world).
-_MODULES = {module.__name__ for module in (data, disk, manifest_objects, places)}
-CHECKS = tuple(check for check in ALL_CHECKS if check.find.__module__ in _MODULES)
+# What these ask needs data in S3 only; all other checks need a whole account (account_world).
+CHECKS = named("buckets", "prefixes", "archives", "manifests", "shares", "disk", "checkpoints")
 BASE = """\
 training_job_name: digits-1
 image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject
-from launcher.account.image import training_image
-from launcher.account.listing import first_keys
-from launcher.account.places import as_folder, channels, checkpoint_path, code_path, place_of, prefixes_read, uses
+from launcher.account.creation import training_image
+from launcher.account.storage import as_folder, channels, checkpoint_path, code_path, place_of, prefixes_read, uses
+from launcher.account.stored_objects import first_keys
 from launcher.aws.threads import concurrently
 from launcher.errors import Problem, SpecPath
 from launcher.s3.uri import S3Location

@@ -17,9 +17,8 @@ from fnmatch import fnmatchcase
 
 from launcher.account.check import Subject
 from launcher.account.needs import MADE_UP, Need, key_needs, own_role, s3_needs
-from launcher.account.permissions import Statement, as_list, is_granted, may_name, principals, statements
-from launcher.account.s3_route import s3_endpoints
-from launcher.account.vpc import vpc_id
+from launcher.account.role import Statement, as_list, is_granted, may_name, principals, statements
+from launcher.account.vpc import s3_endpoints, vpc_id
 from launcher.errors import Problem, SpecPath, first_names
 
 _OF_NETWORKS = ("aws:sourcevpce", "aws:sourcevpc")  # keys of conditions, in lower case

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from launcher.account.check import Subject
-from launcher.account.places import connectors, hosts_that_share, place_of
+from launcher.account.storage import connectors, hosts_that_share, place_of
 from launcher.aws.account import Account
 from launcher.console import say, shown_path
 from launcher.errors import InputError, did_you_mean

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from launcher.account.places import as_folder
+from launcher.account.storage import as_folder
 from launcher.advice.facts import Inventory, Use
 from launcher.advice.prediction import predict
 from launcher.advice.ways import WAYS

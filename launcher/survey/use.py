@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from launcher.account.check import Subject
-from launcher.account.disk import disk_space
+from launcher.account.data import disk_space
 from launcher.advice.facts import ANSWERS, Use
 from launcher.aws.account import AwsError
 from launcher.cost.estimate import estimate

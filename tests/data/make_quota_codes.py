@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from launcher.account.quota import USES
+from launcher.account.creation import USES
 
 _OUTPUT = Path(__file__).parents[2] / "launcher/data/quota_codes.json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.account.listing import archive_of
+from launcher.account.stored_objects import archive_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import aws_stand_in
 from account_data import CHANNEL, MANIFEST, checked, named, only, put_manifest, with_data
 from account_worlds import GOOD, put_good_data
-from launcher.account import listing
+from launcher.account import stored_objects
 from launcher.errors import SpecError, dotted
 
 
@@ -60,7 +60,7 @@ def test_each_of_twenty_prefixes_gets_its_first_page(
     aws: aws_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is listed by a thread of its own; the time for listings is over before the first answers."""
-    monkeypatch.setattr(listing, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(stored_objects, "MAX_SECONDS", 0.0)
     for number in range(20):
         aws.objects(f"data{number}", pattern="train/{:05}", count=1_500, size=10)
     channels = ", ".join(f"c{number}: s3://data{number}/train/" for number in range(20))

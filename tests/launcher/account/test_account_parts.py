@@ -10,14 +10,13 @@ import launcher
 import make_quota_codes
 from account_data import Altered, named
 from account_world import CHANNELS, CHECKS, ROLE, TRUST, World
-from launcher.account import quota
+from launcher.account import creation
 from launcher.account.check import Subject
+from launcher.account.creation import Machines
 from launcher.account.needs import MADE_UP
-from launcher.account.permissions import may_name, statements
 from launcher.account.policies import surely_denies
-from launcher.account.quota import Machines
 from launcher.account.results import check_account, subject_of
-from launcher.account.role import may_assume
+from launcher.account.role import may_assume, may_name, statements
 from launcher.aws.account import Account, AwsError
 from launcher.request.instance_types import instance_type
 from patience import PATIENCE
@@ -29,15 +28,15 @@ def subject(spec: str, account: Account) -> Subject:
 
 def test_quotas_are_asked_by_code(world: World) -> None:
     asked, new = "ml.g4dn.xlarge for training job usage", "ml.x9.large for training job usage"
-    assert quota.codes()[asked] == "L-3F53BF0F"
-    assert quota.values(subject(world.spec(), world.account), [asked, new]) == {asked: 20}
+    assert creation.codes()[asked] == "L-3F53BF0F"
+    assert creation.values(subject(world.spec(), world.account), [asked, new]) == {asked: 20}
 
 
 def test_code_of_another_quota_than_the_table_says_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table was read from a published list; a quota of 0 of another type would refuse the job."""
     asked, wrong = "ml.g4dn.xlarge for training job usage", "ml.g5.xlarge for training job usage"
-    monkeypatch.setattr(quota, "codes", lambda: dict.fromkeys((asked, wrong), "L-3F53BF0F"))
-    assert quota.values(subject(world.spec(), world.account), [asked, wrong]) == {asked: 20}
+    monkeypatch.setattr(creation, "codes", lambda: dict.fromkeys((asked, wrong), "L-3F53BF0F"))
+    assert creation.values(subject(world.spec(), world.account), [asked, wrong]) == {asked: 20}
 
 
 def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
@@ -47,7 +46,7 @@ def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
     assert list(made) == sorted(made)
     assert made["ml.m5.large"] == [
         quota["QuotaCode"].removeprefix("L-")
-        for use in quota.USES
+        for use in creation.USES
         for quota in answers
         if quota["QuotaName"] == f"ml.m5.large for {use}"
     ]

@@ -9,7 +9,7 @@ import pytest
 
 import aws_stand_in
 from account_data import CHANNEL, TRAIN, checked, only
-from launcher.account import listing
+from launcher.account import stored_objects
 from patience import PATIENCE
 from served_bucket import serve
 
@@ -31,10 +31,10 @@ def test_many_small_objects_are_reported_and_listing_ends(folder: Path, monkeypa
     assert (code, path) == ("prefix-small-objects", TRAIN)
     assert "11,000 objects, 44.0 kB: 4 bytes each" in message
     assert "about 1 min 25 s in all by estimate" in message  # 11,000 / 130
-    monkeypatch.setattr(listing, "MAX_KEYS", 3_000)
+    monkeypatch.setattr(stored_objects, "MAX_KEYS", 3_000)
     assert checked(CHANNEL).notes == [(("channels", "train", "s3_uri"), "at least 3,000 objects, 12.0 kB")]
     assert checked(CHANNEL, deadline=None).notes[0][1] == "11,000 objects, 44.0 kB"
-    monkeypatch.setattr(listing, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(stored_objects, "MAX_SECONDS", 0.0)
     assert checked(CHANNEL).notes[0][1] == "at least 1,000 objects, 4.0 kB"
 
 
