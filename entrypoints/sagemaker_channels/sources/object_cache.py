@@ -166,12 +166,12 @@ class _CachingStream:
 
     def read(self, size: int = -1, /) -> bytes:
         data: bytes = self._stream.read(size)
-        self._keep(memoryview(data), ended=not data or size < 0)
+        self._keep(memoryview(data), ended=size < 0 or (not data and size > 0))
         return data
 
     def readinto(self, buffer: memoryview, /) -> int:
         count: int = self._stream.readinto(buffer)
-        self._keep(buffer[:count], ended=count == 0)
+        self._keep(buffer[:count], ended=count == 0 < len(buffer))
         return count
 
     def seekable(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.epoch.placement import Shard
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Environment, load_environment
+from sagemaker_channels.sources import mounted
+from sagemaker_channels.sources.object_cache import ObjectCache
 from shuffled_channels import CHANNELS, EVERY, make_environment, texts
 
 
@@ -25,8 +27,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 @pytest.fixture
 def far(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the channels be on a remote file system; the list of files that are opened there."""
-    from sagemaker_channels.sources import mounted
-
     opened: list[str] = []
     original = mounted.open_objects
 
@@ -65,6 +65,24 @@ def test_objects_not_read_to_their_end_are_not_kept(environment: Environment, fa
     assert sorted(texts(environment, "tar", **reading)) == EVERY
     assert far == [f"{shard}.tar" for shard in range(2, 7)], "two had been read to their ends"
     assert [file.name for file in tmp_path.rglob("part-*")] == []
+
+
+@pytest.mark.parametrize("empty", [lambda stream: stream.read(0), lambda stream: stream.readinto(bytearray())])
+def test_reading_no_bytes_does_not_end_an_object(
+    environment: Environment, tmp_path: Path, empty: Callable[[Any], object]
+) -> None:
+    """The size of a file of a mount is not compared, so a cut one would be read from then on."""
+    channel = environment.channels["tar"]
+    cache = ObjectCache(tmp_path, channel)
+
+    def opened() -> Any:
+        return closing(cache.open_objects(mounted, channel, mounted.objects(channel)))
+
+    with opened() as streams, closing(next(streams)[1]) as stream:
+        stream.read(10)
+        empty(stream)
+    with opened() as streams, closing(next(streams)[1]) as stream:
+        assert len(stream.read()) > 10
 
 
 def test_full_disk_ends_caching_but_not_reading(
