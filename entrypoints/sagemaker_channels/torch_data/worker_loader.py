@@ -169,17 +169,19 @@ class WorkerLoader(PositionedLoader):
         return self._loop(end)
 
     def _loop(self, end: Callable[[], object]) -> Generator[Any, None, None]:
-        for reader, state, batch in super().__iter__():
-            if isinstance(state, ChannelError):
-                raise state
+        for made in super().__iter__():
+            if isinstance(made, ChannelError):
+                raise made
+            reader, state, batch = made
             self._move(reader, partial(_as_it_is, state))
+            del made
             yield batch
             del batch
         end()
 
 
 class _Batches(IterableDataset[Any]):
-    """What a worker makes: its number, its position, and a batch."""
+    """What a worker makes: its number, its position and a batch, or an error of ours at the end."""
 
     def __init__(self, dataset: StreamDataset, size: int, collate: Callable[..., Any], *, drops_last: bool) -> None:
         self.dataset, self._size, self._collate, self._drops_last = dataset, size, collate, drops_last
@@ -196,7 +198,7 @@ class _Batches(IterableDataset[Any]):
         try:
             yield from self._positioned()
         except ChannelError as error:  # A DataLoader would raise it again from its text, without its attributes.
-            yield 0, error, None
+            yield error
 
     def _positioned(self) -> Iterator[Any]:
         info = get_worker_info()
