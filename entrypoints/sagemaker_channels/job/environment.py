@@ -50,9 +50,14 @@ class Channel:
     shuffled: bool = False  # a Pipe that is in another order after each start of the job
 
     @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder that the script has named, and no channel of a job."""
+        return "/" in self.name and self.s3_uri is None
+
+    @property
     def identity(self) -> str:
         """Its name in states, which for a folder outside of a job is its path: scripts and notebooks write that differently."""
-        return os.path.realpath(self.path) if "/" in self.name and self.s3_uri is None else self.name
+        return os.path.realpath(self.path) if self.is_folder else self.name
 
 
 @dataclass(frozen=True)

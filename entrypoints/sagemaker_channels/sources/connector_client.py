@@ -47,7 +47,7 @@ def require() -> None:
         import s3torchconnectorclient  # noqa: F401
     except ModuleNotFoundError as error:
         raise ImportError(
-            "s3torchconnector is not installed, and S3Connector channels and checkpoints in S3 need it: "
+            "s3torchconnector is not installed, and reading and saving in S3 need it: "
             "pip install 'sagemaker-launch[s3]'",
             name=error.name,
         ) from error

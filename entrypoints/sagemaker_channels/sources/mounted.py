@@ -116,16 +116,14 @@ def _paths(channel: Channel) -> Iterator[str]:
         raise ChannelError(
             f"{channel.path} is not a directory, which input mode {channel.mode} needs",
             channel=channel.name,
-            remedy="check that SageMaker delivered the channel",
+            remedy="correct the path" if channel.is_folder else "check that SageMaker delivered the channel",
         )
     found = f"no file in {channel.path}"
     if not _is_shard(channel):
         folder = ", which for FastFile names a folder and ends with '/'" if channel.mode == "FastFile" else ""
-        raise ChannelError(
-            f"{found}, nor below it",
-            channel=channel.name,
-            remedy=f"correct the channel's s3_uri{folder}, or directory_path (the log lists what was skipped)",
-        )
+        what = "the path" if channel.is_folder else f"the channel's s3_uri{folder}, or directory_path"
+        remedy = f"correct {what} (the log lists what was skipped)"
+        raise ChannelError(f"{found}, nor below it", channel=channel.name, remedy=remedy)
     warn_once(
         f"channel {channel.name!r}: {found} on this host; ShardedByS3Key assigns it none if there are fewer objects than hosts;"
         " write more objects"

@@ -154,7 +154,7 @@ def _pages(channel: Channel) -> Iterator[Page]:
         is_empty = is_empty and not page.keys
         yield page
     if is_empty:
-        raise ChannelError(f"no object under {channel.s3_uri}", channel=channel.name, remedy="correct s3_uri")
+        raise ChannelError(f"no object under {channel.s3_uri}", channel=channel.name, remedy="correct the S3 URI")
 
 
 def _all_pages(channel: Channel) -> Iterator[Page]:

@@ -38,7 +38,7 @@ _CAUSES = {
         False, "it no longer exists (404 NoSuchKey)", _UNCHANGED, MissingError
     ),
     r"bucket does not exist": Cause(
-        False, "there is no such bucket (404 NoSuchBucket)", "correct s3_uri", MissingError
+        False, "there is no such bucket (404 NoSuchBucket)", "correct the S3 URI", MissingError
     ),
     r"XML parsing error": Cause(
         False, "the connector cannot read a listing there", "rename keys with control characters"
@@ -58,7 +58,7 @@ _CAUSES = {
     r"Failed to construct request: (.*)": Cause(
         False,
         "no request can be made ({})",
-        "correct s3_uri, AWS_REGION or AWS_ENDPOINT_URL, or region= or endpoint=",
+        "correct the S3 URI, AWS_REGION or AWS_ENDPOINT_URL, or region= or endpoint=",
     ),
     r"TOKEN_EXPIRED": Cause(True, "the credentials have expired (ExpiredToken)", "renew the credentials"),
     r"TIME_TOO_SKEWED": Cause(True, "this machine's clock is wrong (403 RequestTimeTooSkewed)", "set the clock"),

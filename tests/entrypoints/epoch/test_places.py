@@ -216,6 +216,9 @@ def test_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ChannelError, match=r"channel './nothing-here': there is no folder /.*/nothing-here; correct the path"
     ):
         list(open_channel("./nothing-here"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ChannelError, match=r"no file in .*/empty, nor below it; correct the path \(the log lists what"):
+        list(open_channel(tmp_path / "empty"))
     with pytest.raises(ChannelError, match="name the folder of this file"):
         open_channel(__file__)
     with pytest.raises(ChannelError, match=r"this job has no channel 'images'; it has none; a folder is ./images"):

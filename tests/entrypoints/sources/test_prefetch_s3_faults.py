@@ -210,7 +210,7 @@ def test_odd_keys_are_read(store: Store, tmp_path: Path) -> None:
     assert list(found) == [key.removeprefix("p/") for key in wanted]
     assert list(found.values()) == [key.encode() for key in wanted]
     for prefix in ("p/none/", "q/"):
-        with pytest.raises(ChannelError, match=f"no object under s3://bucket/{prefix}; correct s3_uri"):
+        with pytest.raises(ChannelError, match=f"no object under s3://bucket/{prefix}; correct the S3 URI"):
             read_all(tmp_path, f"s3://bucket/{prefix}")
 
 

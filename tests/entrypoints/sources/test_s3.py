@@ -134,7 +134,7 @@ def test_object_closed_early_yields_no_more_bytes(bucket: Path) -> None:
 
 
 def test_prefix_that_cannot_be_listed_raises(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ChannelError, match=r"channel 'train': no object under s3://bucket/none; correct s3_uri"):
+    with pytest.raises(ChannelError, match=r"channel 'train': no object under s3://bucket/none; correct the S3 URI"):
         read(connector("s3://bucket/none"))
     with pytest.raises(
         ChannelError, match=r"channel 'train': s3://no-bucket/x cannot be listed: there is no such bucket"
