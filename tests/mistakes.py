@@ -42,6 +42,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("role_arn: 'arn:aws:iam::123456789012:role/mine '  # <-", "aws-pattern", "delete the space"),
     # the image, its registry and its region
     ("image: pytorch/pytorch:2.8.0  # <-", "image-registry", "copy it to a repository of yours"),
+    ("image: pytorch-2.5-cpu  # <-", "image-registry", "for AWS's own write image: {framework: pytorch, version: 2."),
     ("image: registry.example.com:5000/team/train:1  # <-", "image-registry", "training_repository_access_mode: Vpc"),
     ("image: 1234567890.dkr.ecr.eu-west-1.amazonaws.com/mine:1  # <-", "image-registry", "accounts have 12"),
     (f"image: {MINE}/MyImage:1  # <-", "image-registry", "write 'myimage'"),

@@ -67,9 +67,12 @@ def image_is_in_the_registry(draft: Draft) -> Iterator[Mistake]:
         host, slash, _ = image.partition("/")
         private = slash and re.search("[.:]", host) and not host.endswith(_PUBLIC_REGISTRIES)
         vpc = "for a private registry add training_image_config: {training_repository_access_mode: Vpc}; else "
+        newest = [versions_of_framework(name)[-1] for name in ("pytorch", "tensorflow") if name in image.lower()]
+        like = ", ".join(f"{{framework: {each.framework}, version: {each.version}}}" for each in newest)
+        own = f"for AWS's own write image: {like}; else " if like else ""
         yield (
             IMAGE,
-            f"{shown(image)} is not in ECR; {vpc if private else ''}copy it to a repository of yours:"
+            f"{shown(image)} is not in ECR; {vpc if private else own}copy it to a repository of yours:"
             " 123456789012.dkr.ecr.REGION.amazonaws.com/NAME:TAG",
         )
     elif re.fullmatch(r"\d+", in_ecr[1]) and len(in_ecr[1]) != 12:

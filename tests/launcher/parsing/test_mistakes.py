@@ -43,6 +43,29 @@ def test_key_under_another_name_is_not_reported_as_missing() -> None:
     ]
 
 
+def test_first_spec_of_a_user_who_guesses_the_keys_gets_each_right_one() -> None:
+    guessed = {
+        "name: my-first": "write base_name: ...",
+        "role: arn:aws:iam::123456789012:role/mine": "write role_arn: ...",
+        "container: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1": "write image: ...",
+        "machine: ml.m5.xlarge": "write resource_config: {instance_type: ...}",
+        "nodes: 1": "write resource_config: {instance_count: ...}",
+        "disk: 50": "write resource_config: {volume_size_in_gb: ...}",
+        "timeout: 1h": "write stopping_condition: {max_runtime_in_seconds: ...}",
+        "output: s3://bucket/output": "write output_data_config: {s3_output_path: ...}",
+        "checkpoints: s3://bucket/checkpoints": "write checkpoint_config: {s3_uri: ...}",
+        "params: {lr: 0.1}": "write hyperparameters: {NAME: VALUE}",
+        "train_data: s3://bucket/train/": "write channels: {train: s3://BUCKET/FOLDER/}",
+        "retries: 3": "write retry_strategy: {maximum_retry_attempts: ...}",
+        "budget: 5": "write max_cost: ...",
+    }
+    found = problems_of("\n".join(guessed))
+    assert {problem.code for problem in found} == {"unknown-key"}
+    for problem, (line, remedy) in zip(found, guessed.items(), strict=True):
+        assert problem.path == (line.partition(":")[0],)
+        assert f"; {remedy}" in problem.message
+
+
 def test_secret_in_a_list_is_not_shown() -> None:
     (problem,) = problems_of(laid_over_base("environment: [{name: TOKEN, value: hunter2}]"))
     assert "hunter2" not in str(problem)
