@@ -42,9 +42,12 @@ class Cursor:
 
     def skip(self, error: CorruptError) -> None:
         """Return if reading may continue after this damage; otherwise raise the error."""
-        if self.skips is None or error.is_final:
-            raise error from error.__cause__
-        self.skips(error)
+        try:
+            if self.skips is None or error.is_final:
+                raise error from error.__cause__
+            self.skips(error)
+        finally:
+            del error  # Its traceback may have this frame: that circle would keep a failed loop's dataset.
 
 
 @runtime_checkable
