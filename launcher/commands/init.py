@@ -25,7 +25,8 @@ from launcher.parsing.team_files import values_below
 from launcher.request.instance_types import instance_type
 from launcher.rules.team_rules import REQUIRED
 from launcher.s3.uri import parse_s3_uri
-from launcher.spec.team import OUTPUT, Team, value_at
+from launcher.spec.model import value_at
+from launcher.spec.team import OUTPUT, Team
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account

@@ -22,7 +22,8 @@ from launcher.parsing.layers import Assignment
 from launcher.parsing.team_files import values_below
 from launcher.request.serialization import as_json as request_as_json
 from launcher.request.serialization import as_yaml
-from launcher.spec.team import OUTPUT, value_at
+from launcher.spec.model import value_at
+from launcher.spec.team import OUTPUT
 
 if TYPE_CHECKING:
     from launcher.aws.account import Account

@@ -19,7 +19,7 @@ from launcher.request.build import build_request, channel_variables
 from launcher.request.forms import FoundRequest, find_request
 from launcher.spec.channels import KINDS, source_of_entry
 from launcher.spec.job import JobSpec
-from launcher.spec.model import Section, aws_name, section_of, spec_name
+from launcher.spec.model import Section, aws_name, section_of, spec_name, value_at
 from launcher.spec.names import base_of
 from launcher.spec.structures import members
 from launcher.spec.values import WRONG_TYPE
@@ -55,9 +55,7 @@ def _spec_keys(request: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of a spec for a request's members, as far as it has them."""
     spec: dict[str, Any] = {}
     for key, place in members().items():
-        value: Any = request
-        for member in place:
-            value = value.get(member) if isinstance(value, dict) else None
+        value = value_at(request, place)
         if key == "tags":
             value = _tags(value)
         if value is not None and key != "channels":

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from launcher.spec.team import value_at
+from launcher.spec.model import value_at
 from sagemaker_channels.job.hyperparameters import TOOLKIT_PREFIX, decoded
 
 _CHANNELS = {"code", "sm_drivers"}

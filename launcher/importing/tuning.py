@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.spec.team import value_at
+from launcher.spec.model import value_at
 from sagemaker_channels.job.hyperparameters import decoded
 
 _STATIC, _RANGES, _RESOURCES = "StaticHyperParameters", "HyperParameterRanges", "HyperParameterTuningResourceConfig"

@@ -22,9 +22,9 @@ from launcher.parsing.environment import resolved
 from launcher.parsing.layers import merge_trees, read_bytes, steps_of, with_value
 from launcher.parsing.tree import Tree, read_tree
 from launcher.parsing.validation import problem_of, validated
-from launcher.spec.model import Section, spec_name
+from launcher.spec.model import Section, spec_name, value_at
 from launcher.spec.structures import members
-from launcher.spec.team import Allowed, Demand, Team, value_at
+from launcher.spec.team import Allowed, Demand, Team
 from launcher.spec.values import WRONG_TYPE, AccountId, Text
 
 MACHINE_FILE = Path("/etc/sagemaker-launch/team.yaml")

@@ -17,7 +17,7 @@ from launcher.request.instance_types import InstanceType, instance_type
 from launcher.request.origin import Origin
 from launcher.spec.aws_model import ALGORITHM, shapes
 from launcher.spec.job import JobSpec
-from launcher.spec.model import aws_name
+from launcher.spec.model import aws_name, value_at
 from sagemaker_channels import contract
 
 # Where a training script is named: with any of these a built-in algorithm's image runs the script instead.
@@ -152,11 +152,9 @@ class Draft:
 
     def get(self, dotted: str) -> Any:
         """Return a member by its path, such as `StoppingCondition.MaxRuntimeInSeconds`; None where any part is absent."""
-        value: Any = self.request
-        self.note(tuple(dotted.split(".")))
-        for member in dotted.split("."):
-            value = value.get(member) if isinstance(value, Mapping) else None
-        return value
+        path = tuple(dotted.split("."))
+        self.note(path)
+        return value_at(self.request, path)
 
     def each(self, *members: str) -> Iterator[tuple[SpecPath, Any]]:
         """Yield the values of members, each with its path in the request.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher.errors import Problem, SpecPath, nearest
+from launcher.spec.model import value_at
 
 
 def remedy(violation: Problem, request: Any, key: str) -> str:
@@ -39,12 +40,7 @@ def _channel_meant(channels: list[Any], index: int | str) -> str:
 def _remedy_of_text(path: SpecPath, request: Any) -> str:
     if path[:1] == ("Environment",):
         return "; write a name of letters, digits and underscores that does not begin with a digit"
-    value = request
-    for part in path:
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            return ""
+    value = value_at(request, path)
     if isinstance(value, str) and "\n" in value:
         last = "\n" not in value.rstrip("\n")
         return "; write |- or >- before the text to leave out its last line break" if last else "; write it on one line"

@@ -12,7 +12,8 @@ from typing import Any
 from launcher.errors import Location, Problem, SpecPath
 from launcher.request.origin import Origin
 from launcher.spec.job import JobSpec
-from launcher.spec.team import MAX_COST, Allowed, value_at
+from launcher.spec.model import value_at
+from launcher.spec.team import MAX_COST, Allowed
 
 REQUIRED = "team-required"  # the code of a key that a team requires
 

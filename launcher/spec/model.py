@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
+from launcher.errors import SpecPath
 from launcher.spec.aws_model import shapes
 
 
@@ -54,3 +55,13 @@ def spec_name(member: str) -> str:
 @cache
 def _members() -> dict[str, str]:
     return {spec_name(member): member for shape in shapes().values() for member in shape.get("members", ())}
+
+
+def value_at(value: Any, path: SpecPath) -> Any:
+    """Return the value at a path of a spec or a request; None if it has none."""
+    for part in path:
+        if isinstance(value, list):
+            value = value[part] if isinstance(part, int) and part < len(value) else None
+        else:
+            value = value.get(part) if isinstance(value, dict) else getattr(value, str(part), None)
+    return value

@@ -43,10 +43,3 @@ class Team:
     regions: tuple[Allowed, ...] = ()
     unread: tuple[Location, ...] = ()
     """The variables that name a configuration of the SDK in S3, which is not read."""
-
-
-def value_at(spec: Any, path: SpecPath) -> Any:
-    """Return the value at a path of a spec; None if it has none."""
-    for part in path:
-        spec = spec.get(part) if isinstance(spec, dict) else getattr(spec, str(part), None)
-    return spec
