@@ -50,18 +50,16 @@ class _SpecOrCommand(click.Group):
         found: click.Command | None = resolve_name(COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
         return found
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = options_of(self) | {*ctx.help_option_names}
-        first = args[0] if args else ""
-        first = first.partition("=")[0] if first.startswith("-") else first
-        if is_spec(first) or (first.startswith("-") and first not in own and any(map(is_spec, args))):
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Return the command of the first word; a spec, also after options, is submitted, or with --local run here."""
+        is_option = args[0].startswith("-")
+        if is_spec(args[0]) or (is_option and any(map(is_spec, args))):
             args = ["submit", *args]
-        if args[:1] == ["submit"] and any(each.partition("=")[0] == "--local" for each in args):
+        elif is_option:
+            raise click.NoSuchOption(args[0].partition("=")[0], possibilities=[*options_of(self)], ctx=ctx)
+        if args[0] == "submit" and any(each.partition("=")[0] == "--local" for each in args):
             # Before the spec, --local has done its work here, and has no value.
             args = ["local", *args[2 if args[1] == "--local" and any(map(is_spec, args[2:3])) else 1 :]]
-        return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in COMMANDS:
             near = remedy(args) or did_you_mean_path(args[0], is_spec) or did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f"{args[0]!r} is neither a command nor {A_SPEC}{near}", ctx)
@@ -121,7 +119,11 @@ _lists: dict[str, Any] = {"is_flag": False, "flag_value": ""}  # the value may b
 @click.group(
     cls=_SpecOrCommand,
     help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "ignore_unknown_options": True,  # they may be those of a spec that follows
+        "max_content_width": 120,
+    },
     no_args_is_help=True,
 )
 @click.version_option(__version__, prog_name="launch")
