@@ -23,7 +23,7 @@ def named(*names: str) -> tuple[Check, ...]:
 
 
 # What these ask needs data in S3 only; all other checks need a whole account (account_world).
-CHECKS = named("buckets", "prefixes", "archives", "manifests", "shares", "disk", "checkpoints")
+CHECKS = named("buckets", "prefixes", "contents", "archives", "manifests", "shares", "disk", "checkpoints")
 BASE = """\
 training_job_name: digits-1
 image: 123456789012.dkr.ecr.us-east-1.amazonaws.com/training:1

@@ -12,6 +12,7 @@ from launcher.account.check import Check
 CHECKS: tuple[Check, ...] = (
     Check("buckets", storage.buckets, storage.by_bucket),
     Check("prefixes", data.prefixes, storage.prefixes_read),
+    Check("contents", data.contents, storage.prefixes_read),
     Check("archives", data.archives, storage.prefixes_read),
     Check("manifests", stored_objects.manifests, stored_objects.with_manifest),
     Check("shares", data.shares, data.sharded),

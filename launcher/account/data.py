@@ -11,18 +11,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 
 from launcher.account.check import Subject
 from launcher.account.creation import alternatives
 from launcher.account.storage import channels, checkpoint_path, hosts_that_share
-from launcher.account.stored_objects import RESTORE, Listing, Named, archive_of, beside, listing, named_objects, near
+from launcher.account.stored_objects import (
+    RESTORE,
+    Listing,
+    Named,
+    archive_of,
+    beside,
+    first_keys,
+    listing,
+    named_objects,
+    near,
+    some_bytes,
+)
 from launcher.aws.account import AwsError
 from launcher.console import duration, human_bytes
 from launcher.errors import Problem, SpecPath, first_names
 from launcher.request.instance_types import instance_type
 from launcher.request.view import Entry
-from launcher.s3.uri import S3Location
+from launcher.rules.channels.content_types import is_bundled
+from launcher.s3.uri import S3Location, is_clutter
 from sagemaker_channels import contract
+from sagemaker_channels.errors import ChannelError
+from sagemaker_channels.formats import Format, format_of
+from sagemaker_channels.formats.objects import FORMAT as OBJECTS
+from sagemaker_channels.formats.signatures import SIZE, Signature, found_in, shard_in
 
 _FEW = 10_000  # objects; fewer are read in a minute or two, however small
 _CLUTTER_REMEDY = (
@@ -80,6 +97,44 @@ def _siblings(subject: Subject, path: SpecPath, found: Listing) -> Iterator[Prob
     remedy = f"write s3://{found.place.bucket}/{key}/" if f"{key}/" in names else "list the keys in a manifest"
     also = f"also matches {first_names(others, 3)}, since they begin with the same characters"
     yield Problem(path, f"{found.place} {also}; {remedy}", "prefix-siblings")
+
+
+def contents(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Problem]:
+    """Is the first object below every prefix in the format that the channel's content type says?"""
+    entry = next((each for each in subject.draft.entries if each.whole == path[: len(each.whole)]), None)
+    if entry is not None:
+        at, written = entry.path("ContentType"), entry.get("ContentType")
+    else:
+        at, written = (*path[:-1], "content_type"), subject.draft.spec.all_channels[str(path[1])].content_type
+    if not written and not is_bundled(subject.draft):
+        return  # The script decides.
+    keys = [key for key in first_keys(subject.try_to_ask, place) if not is_clutter(key)]
+    try:
+        head = some_bytes(subject, S3Location(place.bucket, keys[0]), f"0-{SIZE - 1}") if keys else b""
+    except AwsError as error:
+        if error.is_unauthenticated:
+            raise
+        return  # The job reads it, by a role that may do more than you.
+    form = format_of(written) if written else OBJECTS
+    if (found := _signature_of_other(form, head, whole=is_bundled(subject.draft))) is not None:
+        said = f"by content_type {written!r}" if written else "without a content_type"
+        as_what = "each object is one sample" if form == OBJECTS else f"it is {form.name}"
+        message = f"s3://{place.bucket}/{keys[0]} is {found.what}, but {said} {as_what}; {found.remedy}"
+        yield Problem(at if written else path, message, "content-type-other")
+
+
+def _signature_of_other(form: Format, head: bytes, *, whole: bool) -> Signature | None:
+    """Return what an object certainly is whose first bytes are not of its format; `whole`: also one that is many samples."""
+    if form == OBJECTS:
+        return shard_in(head) if whole else None
+    found = found_in(head)
+    try:
+        next(form.split(BytesIO(head)), None)
+    except ChannelError as error:
+        return found if found and error.remedy == found.remedy else None
+    except ImportError:  # Only jobs need the packages of formats.
+        return None
+    return None
 
 
 def archives(subject: Subject, path: SpecPath, place: S3Location) -> Iterator[Problem]:

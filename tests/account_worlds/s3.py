@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from account_data import CHANNEL, TRAIN, Broken, put
 
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
+TAR = bytes(257) + b"ustar\0" + bytes(249)
+
 BROKEN = {
     "input bucket misspelt": Broken(
         lambda s3: None,
@@ -84,6 +87,18 @@ BROKEN = {
         CHANNEL,
         [("prefix-clutter", TRAIN)],
         ("3 of 7 objects are files of macOS or Windows, such as 'train/.DS_Store', 'train/a/._1.tar',", "delete them"),
+    ),
+    "images by the content type of tar": Broken(
+        lambda s3: put(s3, "photos/.DS_Store", "photos/1.png", body=PNG),
+        "channels: {train: {s3_uri: s3://data/photos/, content_type: application/x-tar}}",
+        [("prefix-clutter", TRAIN), ("content-type-other", "channels.train.content_type")],
+        ("s3://data/photos/1.png is a PNG image, but by content_type 'application/x-tar' it is tar; delete",),
+    ),
+    "shards without a content type, for a bundled script": Broken(
+        lambda s3: put(s3, "shards/1.tar", body=TAR),
+        "channels: {train: {source: S3Connector, s3_uri: s3://data/shards/}}\ncode: {entry_point: entrypoints/train.py}",
+        [("content-type-other", TRAIN)],
+        ("1.tar is a tar, but without a content_type each object is one sample; set", "to application/x-tar"),
     ),
     "prefix of folders only": Broken(
         lambda s3: put(s3, "new/", "new/a/", body=b""),

@@ -94,7 +94,7 @@ def _nearest_type(content_type: str) -> str | None:
 @error("pipe-without-boundaries")
 def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """A FIFO joins the objects, and without a record format the bundled scripts cannot find where one ends."""
-    for entry in draft.entries if _is_bundled(draft) else ():
+    for entry in draft.entries if is_bundled(draft) else ():
         if (
             entry.mode == "Pipe"
             and entry.get("RecordWrapperType") != "RecordIO"
@@ -111,13 +111,14 @@ def whole_objects_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
 @warning("pipe-read-from-end")
 def read_from_end_through_a_pipe(draft: Draft) -> Iterator[Mistake]:
     """Parquet and zip are read from an object's end, which a FIFO of joined objects does not show."""
-    for entry in draft.entries if draft.spec.code is not None and not _is_bundled(draft) else ():
+    for entry in draft.entries if draft.spec.code is not None and not is_bundled(draft) else ():
         wrapped = entry.get("RecordWrapperType") == "RecordIO"
         if entry.mode == "Pipe" and entry.content_type in READ_FROM_END and not wrapped:
             what = f"{entry.content_type!r} is read from an object's end"
             yield entry.whole, f"{what}, which is impossible in a Pipe; use input_mode: FastFile"
 
 
-def _is_bundled(draft: Draft) -> bool:
+def is_bundled(draft: Draft) -> bool:
+    """Return whether the job runs a bundled script, of which it is known how it reads."""
     code = draft.spec.code
     return code is not None and (code.entry_point or "").startswith(f"{contract.SCRIPTS_DIR}/")

@@ -36,6 +36,14 @@ def test_code_that_is_not_uploaded_yet_is_no_problem(aws: aws_stand_in.StandIn) 
     assert [(each.code, dotted(each.path)) for each in found] == [("bucket-missing", "code.s3_uri")]
 
 
+def test_data_that_only_the_role_may_read_is_not_looked_into(aws: aws_stand_in.StandIn) -> None:
+    with_data(aws)
+    aws.deny("s3:GetObject")
+    report = checked("channels: {train: {s3_uri: s3://data/train/, content_type: application/x-tar}}")
+    assert aws.calls("s3:GetObject")
+    assert (report.problems, report.not_asked) == ([], [])
+
+
 def test_ignored_codes_are_not_reported_even_errors(aws: aws_stand_in.StandIn) -> None:
     with_data(aws)
     gone = "channels: {train: s3://dota/train/}"
