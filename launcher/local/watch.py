@@ -1,4 +1,9 @@
-"""Following the hosts of an attempt to its end: output, exit codes, planned end, and Ctrl-C."""
+"""Following the hosts of an attempt to its end: output, exit codes, planned end, and Ctrl-C.
+
+This loop is no second `jobs.follow`, which only looks at a job in AWS: it asks for lines, which are late and out of order, and
+Ctrl-C ends the asking. Here the run itself depends on the loop: a job blocks if its pipes are not read, and is stopped by its
+limits, a failed host and Ctrl-C. Both show lines by `ReadLines`, and report by `Outcome`.
+"""
 
 from __future__ import annotations
 
