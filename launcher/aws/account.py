@@ -160,6 +160,8 @@ class Account:
         with self._lock:
             if service not in self._clients:
                 region = self.region
+                # Not "adaptive": two throttled answers slow all later calls of a service so much that `--check`, which takes
+                # 2.5 s with "standard", misses its limit of 5 s with questions not asked.
                 retries: Any = {"mode": "standard", "max_attempts": 5}
                 # An S3-compatible store, such as MinIO, has paths for its buckets, not host names.
                 is_other = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
