@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import create_model
 
@@ -47,6 +47,11 @@ class BaseChannel(Section, ABC):
     source: Text | None = None
     content_type: Text | None = None
     """The MIME type of the data; the readers in the container choose the record format by it."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, key: str) -> Any:
+            """Return the value of a key that only some kinds have."""
 
     @classmethod
     def data_folder(cls) -> str:

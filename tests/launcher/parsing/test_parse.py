@@ -202,10 +202,8 @@ def test_anchors_and_merge_keys_are_resolved() -> None:
             "  b: {<<: *common, s3_uri: s3://bucket/b/}\n"
         )
     )
-    b = spec.all_channels["b"].input_data_config("b", "File")
-    assert b is not None
-    assert b["InputMode"] == "FastFile"
-    assert b["DataSource"]["S3DataSource"]["S3Uri"] == "s3://bucket/b/"
+    b = spec.all_channels["b"]
+    assert (b.s3_uri, b.input_mode) == ("s3://bucket/b/", "FastFile")
 
 
 def test_byte_order_mark_is_ignored() -> None:
