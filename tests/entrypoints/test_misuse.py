@@ -29,8 +29,6 @@ from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.samples.lst import read_lst
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
-pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
-
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:

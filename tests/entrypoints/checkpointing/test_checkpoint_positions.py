@@ -16,11 +16,6 @@ from sagemaker_channels.job.environment import Environment
 from shuffled_channels import CHANNELS, EVERY, SHUFFLED, make_environment, text_of
 from stateful_loaders import given, stateful
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
 EPOCHS = 2
 
 

@@ -92,7 +92,6 @@ def test_epoch_that_was_finished_when_it_was_loaded_stays_finished(
     assert dataset.epoch == 1
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 @pytest.mark.parametrize("is_mixed", [False, True])
 def test_rank_that_passes_over_a_finished_epoch_leaves_nothing(
     environment: Environment, monkeypatch: pytest.MonkeyPatch, is_mixed: bool

@@ -19,11 +19,6 @@ from sagemaker_channels.torch_data.ranks import gather_state
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 from shuffled_channels import EVERY, SHUFFLED, as_stored, mixture, text_of, texts
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
-
 
 def loaders(environment: Environment, reading: dict[str, Any], kind: str, size: int) -> Any:
     """A loader of this process's rank with so many threads or workers, and what loads a merged state."""

@@ -20,10 +20,6 @@ from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 from stateful_loaders import LOADERS, SHUFFLED, dataset_of, given, read, text_of
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
 LINES = [f"{shard}-{number}" for shard in range(7) for number in range(10)]
 
 

@@ -28,11 +28,6 @@ from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.sources import mounted
 from served_bucket import serve
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
 # How many cases of each the suite runs. A Pipe of several readers starts a process in each life.
 MODES = {
     "File": 5,

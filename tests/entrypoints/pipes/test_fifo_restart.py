@@ -21,10 +21,6 @@ from sagemaker_channels.sources import fifo, pipe_record
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from tee_readers import next_line
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
-
 
 @pytest.fixture
 def fed_root(root: Path, feed: Feed) -> Path:

@@ -18,10 +18,6 @@ from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
-
 
 @pytest.fixture(autouse=True)
 def feeder(feed: Feed) -> Feeder:

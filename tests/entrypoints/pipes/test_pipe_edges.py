@@ -28,11 +28,6 @@ from sagemaker_channels.sources import ring
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
-
 
 @pytest.mark.parametrize("reading", [{}, {"seed": 1, "block": 3}], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("lines", [0, 1, 2])

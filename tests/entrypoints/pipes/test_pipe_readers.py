@@ -24,11 +24,6 @@ from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import KEY
 from torch_ranks import torch_ranks
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
-
 REPOSITORY = Path(__file__).parents[3]
 
 

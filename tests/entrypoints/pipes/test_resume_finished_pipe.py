@@ -19,11 +19,6 @@ from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from stateful_loaders import LOADERS, SHUFFLED, given, read, stateful, text_of
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-]
-
 
 def set_rank(monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
     """Make this process one of two ranks of its host."""

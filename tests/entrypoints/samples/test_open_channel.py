@@ -23,13 +23,6 @@ from sagemaker_channels.samples.digest import Tally
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from served_bucket import serve
 
-pytestmark = [
-    # How many workers torch thinks this machine can bear is not what is tested,
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    # and workers by fork beside the threads of servers and feeders are what jobs have (Python 3.12 and later warn).
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
-
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -20,8 +20,6 @@ from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.formats import SHORT_NAMES
 from sagemaker_channels.sample import Sample
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-
 
 @pytest.mark.parametrize("name", CASES)
 def test_damage_is_skipped_recorded_and_leaves_every_state_right(

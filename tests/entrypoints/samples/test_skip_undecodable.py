@@ -15,8 +15,6 @@ from sagemaker_channels.errors import ChannelError, CorruptError
 from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.sample import Sample
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-
 
 class Picky:
     """A transform that fails on every tenth number with an error of this class."""

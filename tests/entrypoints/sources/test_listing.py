@@ -69,7 +69,6 @@ def read_in_child(log: Path, answers: Any) -> None:
     answers.put(list(Listing(log.with_name("listing"), "s3://bucket/", partial(pages, log))) == EVERY)
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_processes_share_a_listing(log: Path) -> None:
     context = multiprocessing.get_context("fork")
     answers: Any = context.SimpleQueue()

@@ -26,8 +26,6 @@ from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sources import listing, object_cache, s3
 from sagemaker_channels.sources.object_cache import ObjectCache
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-
 OBJECTS, SAMPLES = 12, 5
 
 

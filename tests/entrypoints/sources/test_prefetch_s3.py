@@ -23,11 +23,6 @@ from sagemaker_channels.sources import s3, s3_client
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.map import ChannelMapDataset
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
-
 COUNT = 1010  # two pages of a listing
 
 

@@ -40,8 +40,6 @@ from tee_readers import (
     whole,
 )
 
-pytestmark = [pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")]
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

@@ -23,8 +23,6 @@ from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sources import pipe_record, ring
 from tee_readers import content, next_line, opened, pipe, printed, started, wait_for_requests, whole
 
-pytestmark = [pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")]
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

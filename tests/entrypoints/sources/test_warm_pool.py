@@ -18,8 +18,6 @@ from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sources import listing
 from sagemaker_channels.sources.object_cache import open_cache
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-
 SIZE = 10_000  # bytes of an object
 WARM: dict[str, Any] = {"cache_dir": "warm-pool"}
 

@@ -22,10 +22,6 @@ from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
 ORDERS: dict[str, dict[str, Any]] = {
     "in order": {},
     "shuffled": {"seed": 3, "block": 5},

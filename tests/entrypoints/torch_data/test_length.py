@@ -113,7 +113,6 @@ def test_length_and_list_cost_no_second_listing(
     assert both == [(sample, sample) for sample in dataset]
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded", "ignore:This DataLoader will create")
 @pytest.mark.parametrize(("drop_last", "batches"), [(False, [2, 2, 1]), (True, [2, 2])])
 def test_length_of_a_data_loader_counts_the_incomplete_batch_of_each_worker(
     environment: Environment, drop_last: bool, batches: list[int]
@@ -126,8 +125,6 @@ def test_length_of_a_data_loader_counts_the_incomplete_batch_of_each_worker(
     assert len(dataset) == 5
 
 
-@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded", "ignore:This DataLoader will create")
 def test_length_of_a_stateful_loader_of_workers_is_exact(environment: Environment) -> None:
     loader = WorkerLoader(ChannelDataset("zip", environment=environment), 4, num_workers=3, collate_fn=len)
     assert len(loader) == sum(1 for _ in loader)

@@ -26,13 +26,6 @@ from sagemaker_channels.job.environment import Environment, load_environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.map import ChannelMapDataset
 
-pytestmark = [
-    # How many workers torch thinks this machine can bear is not what is tested,
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    # and workers by fork beside the threads of servers and feeders are what jobs have (Python 3.12 and later warn).
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
-
 REPOSITORY = Path(__file__).parents[3]
 
 

@@ -26,8 +26,6 @@ from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.loader import ThreadLoader
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
-pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
-
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
@@ -133,7 +131,6 @@ READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 @pytest.mark.parametrize(
     ("first", "then", "is_mixed"),
     [

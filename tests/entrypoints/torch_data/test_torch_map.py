@@ -19,11 +19,6 @@ from sagemaker_channels.start.failure import failure_text
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.map import ChannelMapDataset
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-]
-
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
@@ -103,7 +98,6 @@ def test_oserror_of_a_transform_is_unchanged(environment: Environment) -> None:
         ChannelMapDataset("files", fails, environment=environment)[0]
 
 
-@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata 0.11 asks torch 2.13 for it
 @pytest.mark.parametrize("workers", [0, 2])
 def test_stateful_loaders_state_from_an_epochs_end_begins_the_next_epoch(
     environment: Environment, workers: int

@@ -19,11 +19,6 @@ from sagemaker_channels.job.environment import Environment
 from sagemaker_channels.torch_data.dataset import ChannelDataset, MixedDataset
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
-    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),  # torchdata 0.11 asks torch 2.13 for it
-]
 HOW: dict[str, dict[str, Any]] = {
     "0": {},
     "1": {"num_workers": 1},

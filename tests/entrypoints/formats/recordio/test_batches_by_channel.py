@@ -88,7 +88,6 @@ def test_block_of_batches_ends_at_its_limit_of_bytes(tmp_path: Path, objects: li
     assert sorted(found) == OBJECT_BY_OBJECT
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_batches_of_the_connector_have_each_record_once(s3: Path, tmp_path: Path, objects: list[bytes]) -> None:
     (s3 / "train").mkdir()
     for number, data in enumerate(objects):
@@ -111,7 +110,6 @@ def test_batches_of_a_pipe_span_its_objects_unless_wrapped(tmp_path: Path, objec
     assert numbers(piped(wrapped, None, stream.getvalue())) == OBJECT_BY_OBJECT
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_several_readers_of_a_pipe_read_each_record_once(tmp_path: Path, objects: list[bytes]) -> None:
     environment = job(tmp_path, BATCHES, "Pipe")
     feeder = Feeder(tmp_path, "train", lambda _: b"".join(objects))

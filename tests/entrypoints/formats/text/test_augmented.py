@@ -28,12 +28,6 @@ from sagemaker_channels.sample import Sample
 from sagemaker_channels.torch_data.dataset import ChannelDataset
 from sagemaker_channels.torch_data.worker_loader import WorkerLoader
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This DataLoader will create",
-    "ignore:This process .* is multi-threaded",
-    "ignore:'set_vital' is deprecated",  # of which torchdata asks torch
-)
-
 ATTRIBUTES = ("source-ref", "class", "box")
 NAMES = 'augmented; attributes="source-ref, class,box"'
 VARIABLES = {"LAUNCHER_ATTRIBUTE_NAMES_0": json.dumps({"train": ATTRIBUTES})}
