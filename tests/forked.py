@@ -130,6 +130,20 @@ class Forked:
         self.wait(PATIENCE)
 
 
+def next_line(process: Forked) -> Any:
+    """The next line that it prints, in JSON."""
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def printed(process: Forked) -> list[Any]:
+    """The lines that it has printed, in JSON, once it has ended."""
+    with process:
+        out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return [json.loads(line) for line in out.splitlines()]
+
+
 def run(imports: Sequence[str], command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, as subprocess.run does."""
     with Forked(imports, command, **options) as process:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 from forked import LAUNCHER, Forked, run
 from launcher.local.processes import why_no_namespaces
 from launcher.rules.examples import laid_over_base
+from patience import PATIENCE
 
 EFS, FSX = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 
@@ -37,6 +40,18 @@ def command(*options: str) -> list[str]:
 def begun(here: Path, *options: str) -> Forked:
     """Begin a run in a forked process; its stdout has what it writes to stderr, too."""
     return Forked(LAUNCHER, command(*options)[1:], cwd=here, streams=(DEVNULL, PIPE, STDOUT))
+
+
+def signalled(here: Path, *options: str, at: str = "ready", number: int = signal.SIGINT) -> tuple[int, str]:
+    """Send a run a signal at each line in which the pattern is found; return its exit code and its lines."""
+    output = ""
+    with begun(here, *options) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            output += line
+            if re.search(at, line):
+                process.send_signal(number)
+        return process.wait(PATIENCE), output
 
 
 def launch(here: Path, *options: str, code: int = 0) -> str:

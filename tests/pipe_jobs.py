@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from forked import TORCH, Forked
-from patience import PATIENCE
 from torch_ranks import torch_ranks
 
 COUNT = 600  # lines of an epoch: the number of its FIFO, and the line's
@@ -64,11 +63,3 @@ def job_of_ranks(root: Path, script: str, *arguments: str) -> list[Any]:
     done = torch_ranks(2, str(_script(root, script)), *arguments, cwd=root, environ=_variables(root))
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def end_of(process: Forked) -> list[Any]:
-    """The lines that it has printed, once it has ended."""
-    with process:
-        out, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
-    return [json.loads(line) for line in out.splitlines()]

@@ -107,16 +107,3 @@ def started(root: Path, readers: int, number: int, how: str, *epochs: int, **env
     """A process of its own that reads these epochs and prints, in JSON, what `digest` says of each."""
     command = ["-c", textwrap.dedent(SCRIPT), json.dumps([str(root), readers, number, how, *epochs])]
     return Forked((__name__,), command, environ={**os.environ, **environ}, streams=(PIPE, PIPE, PIPE))
-
-
-def next_line(process: Forked) -> Any:
-    assert process.stdout is not None
-    return json.loads(process.stdout.readline())
-
-
-def printed(process: Forked) -> list[Any]:
-    """The lines that it has printed, once it has ended."""
-    with process:
-        out, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
-    return [json.loads(text) for text in out.splitlines()]

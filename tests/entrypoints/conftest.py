@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from faulty_s3 import Store, faulty_s3
+from pipe_feeder import make_root
 from sagemaker_channels import contract
 
 
@@ -29,3 +30,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A bucket with latency and faults, for this process and its children."""
     with faulty_s3(tmp_path, monkeypatch) as store:
         yield store
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An /opt/ml with Pipes."""
+    make_root(tmp_path)
+    return tmp_path

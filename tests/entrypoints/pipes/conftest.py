@@ -7,15 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipe_feeder import Feed, feeding, make_root
+from pipe_feeder import Feed, feeding
 from sagemaker_channels.job.environment import Environment, load_environment
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """An /opt/ml with Pipes."""
-    make_root(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture

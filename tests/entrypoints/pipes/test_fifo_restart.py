@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
+from forked import next_line, printed
 from pipe_feeder import Feed
-from pipe_jobs import COUNT, end_of, epoch_of, job, lines_of, words
+from pipe_jobs import COUNT, epoch_of, job, lines_of, words
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import load_environment
 from sagemaker_channels.sources import fifo, pipe_record
 from sagemaker_channels.torch_data.dataset import ChannelDataset
-from tee_readers import next_line
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_job_after_a_killed_one_reads_the_next_fifo(fed_root: Path, workers: int
     with job(fed_root, STOPPED, str(workers)) as first:
         next_line(first)
         first.kill()
-    again = end_of(job(fed_root, READ, "[2, 3]", str(workers)))
+    again = printed(job(fed_root, READ, "[2, 3]", str(workers)))
     assert [sorted({fifo for fifo, _ in epoch}) for epoch in again] in ([[1], [2]], [[2], [3]])  # one was read ahead
     assert all(len(epoch) == COUNT for epoch in again)
 
@@ -176,5 +176,5 @@ def test_job_after_a_killed_one_whose_workers_still_run_reads_the_next_fifo(fed_
     with job(fed_root, STOPPED, "3") as first:
         next_line(first)
         first.kill()
-    [epoch] = end_of(job(fed_root, READ, "[7]", "3"))
+    [epoch] = printed(job(fed_root, READ, "[7]", "3"))
     assert len(epoch) == COUNT

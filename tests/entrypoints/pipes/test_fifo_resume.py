@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from forked import printed
 from pipe_feeder import Feed, Feeder, make_root
-from pipe_jobs import end_of, epoch_of, job, job_of_ranks, lines_of, words
+from pipe_jobs import epoch_of, job, job_of_ranks, lines_of, words
 from sagemaker_channels import contract
 from sagemaker_channels.epoch.channel import open_channel
 from sagemaker_channels.errors import ChannelError
@@ -48,7 +49,7 @@ else:
 
 def run(root: Path, *arguments: str) -> list[Any]:
     """What RESUME reports."""
-    return end_of(job(root, RESUME, *arguments))
+    return printed(job(root, RESUME, *arguments))
 
 
 def in_two_containers(

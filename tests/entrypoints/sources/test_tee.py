@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from forked import next_line, printed
 from patience import PATIENCE, wait_for
-from pipe_feeder import Feeder, make_root
+from pipe_feeder import Feeder
 from sagemaker_channels import contract
 from sagemaker_channels.errors import ChannelError
 from sagemaker_channels.job.environment import Channel
@@ -31,20 +32,12 @@ from tee_readers import (
     content,
     digest,
     in_threads,
-    next_line,
     opened,
     pipe,
-    printed,
     side_by_side,
     started,
     whole,
 )
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    make_root(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture

@@ -16,18 +16,13 @@ from unittest.mock import ANY
 
 import pytest
 
+from forked import next_line, printed
 from patience import PATIENCE, wait_for
-from pipe_feeder import Feeder, make_root
+from pipe_feeder import Feeder
 from sagemaker_channels import contract
 from sagemaker_channels.job.environment import Channel
 from sagemaker_channels.sources import pipe_record, ring
-from tee_readers import content, next_line, opened, pipe, printed, started, wait_for_requests, whole
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    make_root(tmp_path)
-    return tmp_path
+from tee_readers import content, opened, pipe, started, wait_for_requests, whole
 
 
 @pytest.fixture

@@ -71,7 +71,13 @@ def test_many_threads_renew_credentials_once(aws: StandIn, monkeypatch: pytest.M
     assert len({id(client) for client in clients} - {id(first)}) == 1
 
 
-def test_user_is_asked_once_and_the_call_is_repeated(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("expired", "the AWS credentials have expired"), ("invalid", "AWS does not accept the credentials")],
+)
+def test_user_is_asked_once_and_the_call_is_repeated(
+    aws: StandIn, monkeypatch: pytest.MonkeyPatch, kind: str, reason: str
+) -> None:
     asked: list[str] = []
 
     def renew(reason: str) -> bool:
@@ -79,9 +85,9 @@ def test_user_is_asked_once_and_the_call_is_repeated(aws: StandIn, monkeypatch: 
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "renewed-key-id")
         return True
 
-    aws.fault("expired", "*", key_id="stand-in-key-id", count=-1)
+    aws.fault(kind, "*", key_id="stand-in-key-id", count=-1)
     assert Account(on_expired=renew).call("sts", "get_caller_identity")["Account"]
-    assert len(asked) == 1
+    assert [each.partition(";")[0] for each in asked] == [reason]
 
 
 def test_credential_process_with_expired_keys_is_called_a_few_times(
@@ -188,19 +194,6 @@ def test_rejected_credentials_end_the_checks_with_one_message(aws: StandIn, kind
             Account().call(service, operation, **parameters)
         assert "\n" not in str(caught.value)
     assert AwsError("s3:PutObject: no", call="s3:PutObject", code="AccessDenied").is_unauthenticated is False
-
-
-def test_user_corrects_invalid_keys_and_the_call_is_repeated(aws: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def correct(reason: str) -> bool:
-        asked.append(reason)
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "corrected-key-id")
-        return True
-
-    aws.fault("invalid", "*", key_id="stand-in-key-id", count=-1)
-    assert Account(on_expired=correct).call("sts", "get_caller_identity")["Account"]
-    assert [reason.partition(";")[0] for reason in asked] == ["AWS does not accept the credentials"]
 
 
 def test_wrong_clock_is_named_where_s3_is_read_directly(aws: StandIn) -> None:

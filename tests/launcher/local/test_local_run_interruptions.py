@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -26,7 +25,7 @@ from launcher.local.state import LocalRun
 from launcher.local.workspace import LocalOptions, hosts_of
 from launcher.parsing.parser import load
 from launcher.rules.examples import laid_over_base
-from local_jobs import assert_nothing_is_left, begun, command, launch, namespaces, result
+from local_jobs import assert_nothing_is_left, command, launch, namespaces, result, signalled
 from patience import PATIENCE, wait_for
 
 CHECKPOINTS = "checkpoint_config: {s3_uri: s3://bucket/checkpoints/}\n"
@@ -171,13 +170,7 @@ if len(rest) > 3:
 def test_ctrl_c_after_an_interruption_ends_the_run(here: Path) -> None:
     namespaces()
     write_script(here, f"{STOPPED}while True: signal.pause()")
-    with begun(here, "--interrupt-after", "0s") as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "interrupted: the job starts again" in line:
-                process.send_signal(signal.SIGINT)
-        process.wait(timeout=PATIENCE)
-    assert process.returncode == 130
+    assert signalled(here, "--interrupt-after", "0s", at="interrupted: the job starts again")[0] == 130
     assert result(here)["SecondaryStatusTransitions"][-1]["Status"] == "Stopped"
     assert_nothing_is_left(here)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.rules.examples import laid_over_base
-from local_jobs import assert_nothing_is_left, begun, command, launch, processes_of, result, write_job
+from local_jobs import assert_nothing_is_left, begun, command, launch, processes_of, result, signalled, write_job
 from patience import PATIENCE, wait_for
 from terminals import on_terminal
 
@@ -31,16 +31,8 @@ def test_ctrl_c_stops_the_run_and_leaves_nothing(here: Path, options: list[str])
         " v: {s3_uri: s3://bucket/train/, input_mode: FastFile}}"
     )
     write_job(here, script, channels)
-    with begun(here, *options) as process:
-        assert process.stdout is not None
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if "ready" in line:
-                process.send_signal(signal.SIGINT)
-        process.wait(timeout=PATIENCE)
-    assert process.returncode == 130, lines
-    assert any("saving" in line for line in lines)
+    code, output = signalled(here, *options)
+    assert (code, "saving" in output) == (130, True), output
     assert result(here)["TrainingJobStatus"] == "Stopped"
     assert_nothing_is_left(here)
 
@@ -94,28 +86,14 @@ if os.fork() == 0:
 def test_second_ctrl_c_kills_the_job(here: Path, options: list[str]) -> None:
     script = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(600)"
     write_job(here, script)
-    with begun(here, *options) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "ready" in line or "Ctrl-C again kills" in line:
-                process.send_signal(signal.SIGINT)
-        process.wait(timeout=PATIENCE)
-    assert process.returncode == 130
+    assert signalled(here, *options, at="ready|Ctrl-C again kills")[0] == 130
     assert_nothing_is_left(here)
 
 
 def test_stop_by_sigterm_is_announced_without_an_earlier_ctrl_c(here: Path) -> None:
     write_job(here, "import time\nprint('ready', flush=True)\ntime.sleep(600)")
-    with begun(here) as process:
-        assert process.stdout is not None
-        output = ""
-        for line in process.stdout:
-            output += line
-            if "ready" in line:
-                process.send_signal(signal.SIGTERM)
-        process.wait(timeout=PATIENCE)
-    assert "stopping (up to 120 s; Ctrl-C kills)" in output
-    assert process.returncode == 5
+    code, output = signalled(here, number=signal.SIGTERM)
+    assert (code, "stopping (up to 120 s; Ctrl-C kills)" in output) == (5, True), output
 
 
 @pytest.mark.parametrize("options", [[], ["--no-namespaces"]])

@@ -11,16 +11,8 @@ import pytest
 import launcher
 from launcher import SpecError, bundled, parse_spec
 from launcher.errors import MAX_REPORTED
+from launcher.rules.examples import BASE as SPEC
 
-SPEC = """\
-base_name: name
-image: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/mine:1
-role_arn: arn:aws:iam::123456789012:role/Train
-resource_config: {instance_type: ml.m5.xlarge, instance_count: 1, volume_size_in_gb: 30}
-stopping_condition: {max_runtime_in_seconds: 3600}
-output_data_config: {s3_output_path: s3://bucket/output/}
-channels: {train: s3://bucket/train/}
-"""
 E = "environment:\n"  # line 8 of the file
 # The text after SPEC, the location of its only problem, and a piece of the message.
 TROUBLE: list[tuple[str, str, str]] = [
