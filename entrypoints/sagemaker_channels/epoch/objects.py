@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from sagemaker_channels.epoch.deals import Deal, Position
-from sagemaker_channels.epoch.reader import Positioned, Reader, StreamReader
+from sagemaker_channels.epoch.reader import Positioned, Reader
 from sagemaker_channels.epoch.reading import Reading
 from sagemaker_channels.epoch.states import Listing, changed
+from sagemaker_channels.epoch.stream_reader import StreamReader
 from sagemaker_channels.epoch.transformed import NO_STEPS, Make
 from sagemaker_channels.errors import ChannelError, CorruptError, in_channel
 from sagemaker_channels.formats import Format, recordio

@@ -42,25 +42,26 @@ class StreamDataset(IterableDataset[Any]):
 
     def __init__(self, recipes: Sequence[Recipe], ranks: tuple[int, int] | None = None) -> None:
         self.recipes, self._environment, self._process = list(recipes), recipes[0].environment, os.getpid()
-        names = ", ".join(recipe.channel.name for recipe in recipes)
-        _datasets[names] += 1
-        # The same on all ranks that create their datasets in one order.
-        self._name = f"dataset {_datasets[names]} of {names}"
         self._known_placement = placement_of(self._environment)
         self.ranks = None if ranks is None else _checked(ranks, self.recipes)
         self._divider: str | None = None  # in a spawned worker: what divides the samples in the process of its loader
         self._job = job()  # Its workers read the same listing.
-        self._own_memory()
+        self._separate()
 
-    def _own_memory(self) -> None:
+    def _separate(self) -> None:
+        """Take a name and memory of its own, which a copy does not share."""
         sources = [(recipe.channel.name, recipe.channel.mode) for recipe in self.recipes]
+        names = ", ".join(name for name, _ in sources)
+        _datasets[names] += 1
+        # The same on all ranks that create their datasets in one order.
+        self._name = f"dataset {_datasets[names]} of {names}"
         self._shared_work = SharedWork(sources, self._environment)
         self._current: Samples | None = None  # of the loop that this process began last
 
     def _copy(self: Self) -> Self:
         """Return another dataset of the same samples, at the beginning of the same epoch."""
         made = copy.copy(self)
-        made._own_memory()
+        made._separate()
         made.set_epoch(self.epoch)
         return made
 

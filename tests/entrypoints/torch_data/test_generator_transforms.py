@@ -226,6 +226,22 @@ def test_filters_see_samples_before_the_transform(environment: Environment, load
     )
 
 
+def test_ranks_do_not_compare_the_epochs_of_two_filtered_datasets(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: dict[str, str] = {}
+    monkeypatch.setattr("sagemaker_channels.torch_data.stream_dataset.exchange", stored.setdefault)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    whole = dataset_of(environment, text_of, seed=3)
+    for keeps, epoch in ((is_even, 5), (is_of_object_1_to_4, 0)):
+        dataset = whole.filter(keeps)
+        dataset.set_epoch(epoch)
+        for _ in range(2):
+            assert list(dataset)
+    assert {"1", "6"} <= {*stored.values()}
+
+
 @pytest.mark.parametrize("order", ["in order", "shuffled"])
 @pytest.mark.parametrize("loader", STATEFUL)
 def test_filtered_dataset_resumes_after_any_batch(environment: Environment, loader: str, order: str) -> None:
