@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from launcher.account.check import Subject
 from launcher.aws.account import AwsError
 from launcher.aws.ecr import EcrImage, ecr_image, read_config, read_manifest
-from launcher.aws.threads import concurrently
 from launcher.errors import Problem, SpecPath, did_you_mean, first_names
 from launcher.jobs.batch_queue import KIND
 from launcher.jobs.lookup import name_taken
@@ -100,12 +99,11 @@ def image(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Problem
         yield Problem(path, wrong, "image-missing")
 
 
-def image_architecture(subject: Subject) -> Iterator[Problem]:
+def image_architecture(subject: Subject, path: SpecPath, image: EcrImage) -> Iterator[Problem]:
     """Is the image built for the processors of the instances?"""
-    image = training_image(subject)
     names = {each.instance_type for choice in alternatives(subject.draft) for each in choice}
     needed = {name: facts for name in sorted(names) if (facts := facts_of(name).architecture)}
-    if image is None or image.region != subject.account.region or not needed:
+    if image.region != subject.account.region or not needed:
         return
     built = _architectures(subject, image)
     for name, architecture in needed.items():
@@ -114,7 +112,7 @@ def image_architecture(subject: Subject) -> Iterator[Problem]:
                 f"is built for {first_names(sorted(built))}, but {name} is {architecture}, where its programs end with 'exec format"
                 f" error'; build it with docker build --platform linux/{architecture}"
             )
-            yield Problem(("image",), message, "image-architecture")
+            yield Problem(path, message, "image-architecture")
             return
 
 
@@ -193,7 +191,7 @@ def _machines(path: SpecPath, resources: Mapping[str, Any]) -> Machines | None:
     return Machines((*path, "instance_type"), name, count, tuple(plans))
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
     """What the job needs of one quota: its name in Service Quotas and in CreateTrainingJob's refusal, and an amount."""
 
     path: SpecPath
@@ -204,47 +202,49 @@ class _Wanted(NamedTuple):
     code: str = "quota-exceeded"
 
 
-def _wanted(draft: Draft) -> list[_Wanted]:
-    """Return what the job needs of the quotas, each with the path that needs it first.
+def wanted_quotas(subject: Subject) -> list[tuple[SpecPath, Wanted]]:
+    """Return what the job needs of the quotas whose code is known, each with the path that needs it first.
 
     AWS checks the quota of each type in a list of preferences, and refuses the job if one of them is too small. Without the quota
     of a warm pool the job runs, but its machines are not kept (developer guide, train-warm-pools-resource-limits).
     """
+    draft = subject.draft
     kind, choices = "spot training job" if draft.is_spot else "training job", alternatives(draft)
     machines = [each for choice in choices for each in choice if not each.plans]
-    found = [_Wanted(each.path, f"{each.instance_type} for {kind} usage", each.instances) for each in machines]
+    found = [Wanted(each.path, f"{each.instance_type} for {kind} usage", each.instances) for each in machines]
     for each in machines if draft.get("ResourceConfig.KeepAlivePeriodInSeconds") else ():
         pool, remedy = f"{each.instance_type} for training warm pool usage", "delete the key, since none is kept warm"
-        found.append(_Wanted(_KEEP_ALIVE, pool, each.instances, remedy=remedy, code="warm-pool-quota"))
+        found.append(Wanted(_KEEP_ALIVE, pool, each.instances, remedy=remedy, code="warm-pool-quota"))
     if seconds := draft.get("StoppingCondition.MaxRuntimeInSeconds"):
         path: SpecPath = ("stopping_condition", "max_runtime_in_seconds")
-        found.append(_Wanted(path, "Longest run time for a training job", seconds, " s", "ask for less"))
+        found.append(Wanted(path, "Longest run time for a training job", seconds, " s", "ask for less"))
     has_volume = any(facts_of(each.instance_type).storage != "NVMe" for choice in choices for each in choice)
     if has_volume and (size := draft.get("ResourceConfig.VolumeSizeInGB")):
         path = ("resource_config", "volume_size_in_gb")
-        found.append(_Wanted(path, "Size of EBS volume for a training job instance", size, " GB", "ask for less"))
+        found.append(Wanted(path, "Size of EBS volume for a training job instance", size, " GB", "ask for less"))
     sizes = (sum(each.instances for each in choice if not each.plans) for choice in choices)
     if instances := max(sizes, default=0):
         has_count = draft.get("ResourceConfig.InstanceCount") is not None
         path = ("resource_config", "instance_count") if has_count else ("resource_config",)
         names = (f"Maximum number of instances per {kind}", f"Number of instances across all {kind}s")
-        found += [_Wanted(path, name, instances, remedy="ask for less") for name in names]
-    sums: dict[str, _Wanted] = {}
+        found += [Wanted(path, name, instances, remedy="ask for less") for name in names]
+    sums: dict[str, Wanted] = {}
     for one in found:
         before = sums.get(one.quota)
         sums[one.quota] = one if before is None else before._replace(amount=before.amount + one.amount)
-    return list(sums.values())
+    return [(each.path, each) for each in sums.values() if each.quota in codes()]
 
 
-def quotas(subject: Subject) -> Iterator[Problem]:
+def quotas(subject: Subject, path: SpecPath, wanted: Wanted) -> Iterator[Problem]:
     """Do the account's quotas suffice for the job?"""
-    wanted = _wanted(subject.draft)
-    known = values(subject, [each.quota for each in wanted])
-    for path, name, amount, unit, remedy, code in wanted:
-        if (quota := known.get(name, amount)) < amount:
-            short = f"the quota {name!r} is {quota:,}{unit} in {subject.account.region}"
-            more = f"request more in the Service Quotas console, or {remedy}"
-            yield Problem(path, f"{short}, and the job needs {amount:,}{unit}; {more}", code)
+    _, name, amount, unit, remedy, code = wanted
+    asked = {"ServiceCode": "sagemaker", "QuotaCode": codes()[name]}
+    quota = (subject.find("service-quotas", "get_service_quota", **asked) or {}).get("Quota", {})
+    # AWS may have the code for another quota: the table is not from AWS, and a wrong value would refuse a job.
+    if quota.get("QuotaName") == name and (value := int(quota["Value"])) < amount:
+        short = f"the quota {name!r} is {value:,}{unit} in {subject.account.region}"
+        more = f"request more in the Service Quotas console, or {remedy}"
+        yield Problem(path, f"{short}, and the job needs {amount:,}{unit}; {more}", code)
 
 
 @cache
@@ -257,15 +257,3 @@ def codes() -> dict[str, str]:
         for use, code in zip(USES, known, strict=True)
         if code is not None
     }
-
-
-def values(subject: Subject, names: Iterable[str]) -> dict[str, int]:
-    """Return the quotas' values by name, such as `ml.g5.xlarge for training job usage`; unknown ones are absent.
-
-    So is one whose code AWS has for another name: the table is not from AWS, and a wrong value would refuse a job.
-    """
-    known = {name: codes()[name] for name in names if name in codes()}
-    ask = partial(subject.try_to_ask, "service-quotas", "get_service_quota", ServiceCode="sagemaker")
-    answers = concurrently(lambda name: ask(QuotaCode=known[name]).get("Quota", {}), list(known))
-    found = {name: answer.result() for name, answer in answers}
-    return {name: int(quota["Value"]) for name, quota in found.items() if quota.get("QuotaName") == name}

@@ -223,8 +223,7 @@ def visible_arn(subject: Subject, key: str | None) -> str | None:
     return arn
 
 
-def data_keys(subject: Subject) -> Iterator[Problem]:
+def data_keys(subject: Subject, path: SpecPath, arn: str) -> Iterator[Problem]:
     """Can the KMS keys of the data decrypt now?"""
-    for path, arn in keys_of_data(subject):
-        if wrong := _unusable(subject, subject.ask("kms", "describe_key", KeyId=arn)):
-            yield Problem(path, f"the KMS key of the data, {arn}, {wrong}", "data-key-disabled")
+    if wrong := _unusable(subject, subject.ask("kms", "describe_key", KeyId=arn)):
+        yield Problem(path, f"the KMS key of the data, {arn}, {wrong}", "data-key-disabled")

@@ -9,7 +9,7 @@ import pytest
 import launcher
 import make_quota_codes
 from account_data import Altered, named
-from account_world import CHANNELS, CHECKS, ROLE, TRUST, World
+from account_world import CHANNELS, CHECKS, MACHINES, ROLE, TRUST, World
 from launcher.account import creation
 from launcher.account.check import Subject
 from launcher.account.creation import Machines
@@ -26,17 +26,15 @@ def subject(spec: str, account: Account) -> Subject:
     return subject_of(launcher.plan(launcher.parse_spec(spec)), account)
 
 
-def test_quotas_are_asked_by_code(world: World) -> None:
-    asked, new = "ml.g4dn.xlarge for training job usage", "ml.x9.large for training job usage"
-    assert creation.codes()[asked] == "L-3F53BF0F"
-    assert creation.values(subject(world.spec(), world.account), [asked, new]) == {asked: 20}
-
-
-def test_code_of_another_quota_than_the_table_says_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "codes"), [("ml.g4dn.xlarge", ["quota-exceeded"]), ("ml.g5.xlarge", [])])
+def test_code_of_another_quota_than_the_table_says_is_not_used(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str, codes: list[str]
+) -> None:
     """The table was read from a published list; a quota of 0 of another type would refuse the job."""
-    asked, wrong = "ml.g4dn.xlarge for training job usage", "ml.g5.xlarge for training job usage"
-    monkeypatch.setattr(creation, "codes", lambda: dict.fromkeys((asked, wrong), "L-3F53BF0F"))
-    assert creation.values(subject(world.spec(), world.account), [asked, wrong]) == {asked: 20}
+    code = creation.codes()["ml.g4dn.xlarge for training job usage"]
+    monkeypatch.setattr(creation, "codes", lambda: {f"{name} for training job usage": code})
+    report = world.checked(MACHINES % (name, 21, ""), checks=named("quotas"))
+    assert [each.code for each in report.problems] == codes
 
 
 def test_table_of_quota_codes_is_made_from_aws_answer(world: World) -> None:
